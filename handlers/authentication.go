@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// authenticate finds the actor by the token of the request: in the Authorization header, or else in
-// the cookie of a dashboard session, which another site must not have sent. Assistants cannot use
-// sessions.
+// authenticate sets c.who to the owner of the request's token: the bearer token of the
+// Authorization header, or else the session cookie of the dashboard. It refuses a cookie in a
+// request that another site made the browser send. /mcp accepts no cookies.
 func (s *Server) authenticate(c *call) error {
 	addr := remoteAddr(c.r)
 	if err := s.badTokens.check(addr, s.now()); err != nil {
@@ -21,7 +21,7 @@ func (s *Server) authenticate(c *call) error {
 	var err error
 	token := s.cookie(c.r)
 	if token != "" && len(c.r.Header.Values("Authorization")) == 0 && c.r.URL.Path != mcpPath {
-		if err := sameOrigin(c.r); err != nil {
+		if err := checkSameOrigin(c.r); err != nil {
 			return err
 		}
 		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), token, addr)
@@ -51,8 +51,8 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// cookieName returns the name of the session's cookie on this connection, "" if it must not be sent
-// because the connection is not encrypted.
+// cookieName returns the name of the session cookie for this connection. It returns "" if the
+// connection is not encrypted, since the cookie must not be sent then; a sandbox allows it.
 func cookieName(r *http.Request, sandbox bool) string {
 	switch {
 	case isSecure(r):
@@ -63,7 +63,7 @@ func cookieName(r *http.Request, sandbox bool) string {
 	return ""
 }
 
-// cookie returns the value of the session's cookie, "" if the request has none.
+// cookie returns the value of the request's session cookie, "" if there is none.
 func (s *Server) cookie(r *http.Request) string {
 	name := cookieName(r, s.svc.Core.Config.Sandbox)
 	if name == "" {
@@ -76,13 +76,13 @@ func (s *Server) cookie(r *http.Request) string {
 	return found.Value
 }
 
-// challenge returns the WWW-Authenticate header, which tells a client without a valid token how to
-// get one (RFC 6750 section 3, RFC 9728 section 5.1).
+// challenge returns the WWW-Authenticate header of a response with status 401. At /mcp it says
+// where a client learns how to get a token (RFC 6750 section 3, RFC 9728 section 5.1).
 func (s *Server) challenge(r *http.Request) string {
 	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
 		return `Bearer error="invalid_token"`
 	}
-	metadata := `Bearer resource_metadata="` + s.base(r) + resourcePath + `"`
+	metadata := `Bearer resource_metadata="` + s.baseURL(r) + resourceMetadataPath + `"`
 	if bearer(r) == "" {
 		return metadata
 	}

@@ -20,21 +20,21 @@ import (
 const csvType = "text/csv"
 
 const (
-	defaultBody = 1 << 20
+	defaultBody = 1 << 20 // maximum bytes of a body, unless the operation allows more
 
-	// How much of a too large body is read and discarded before the response, and for how long.
+	// Bounds of drain: bytes in all, time in all, and time without any bytes.
 	maxDrain         = 64 << 20
 	drainTimeout     = 30 * time.Second
 	drainIdleTimeout = time.Second
 )
 
 // bodies reads the bodies of requests. It writes a large body to a spool first, so that a slow
-// client holds no memory, and then waits until there is memory for it.
+// client holds no memory. When the body is complete, it waits until there is memory for it.
 type bodies struct{ svc *service.Service }
 
-// read reads a request's body up to the limit of its operation. The caller must call done when it
-// no longer uses the body or anything decoded from it. The context of c then records the memory
-// that the request holds.
+// read reads the body of a request, up to the limit of its operation. The caller must call done
+// when it no longer uses the body or anything decoded from it. For a large body, read replaces c.r
+// by a request whose context knows the memory that the body holds.
 func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
@@ -73,16 +73,17 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	return body, done, nil
 }
 
+// tooLarge returns the error for a body of more than most bytes.
 func tooLarge(o *api.Operation, most int64) error {
 	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", most, o.Name)
 }
 
 var (
-	errCutBody  = errors.New("the connection ended within the body")
-	errTooLarge = errors.New("the body is too large") // larger than its limit
+	errCutBody  = errors.New("the connection failed before the whole request body arrived")
+	errTooLarge = errors.New("the request body is larger than its limit")
 )
 
-// A limitedReader reads at most left bytes, and returns errTooLarge if there are more.
+// A limitedReader reads at most left bytes. It returns errTooLarge if there are more.
 type limitedReader struct {
 	r    io.Reader
 	left int64
@@ -100,8 +101,8 @@ func (b *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads the rest of a body and discards it, because many clients read no response before they
-// have sent the whole request. A client that waits for 100 Continue does not need that.
+// drain reads and discards the rest of a body, because many clients do not read the response before
+// they have sent the whole request. Clients that wait for 100 Continue have not begun to send.
 func drain(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return
@@ -117,7 +118,7 @@ func drain(c *call) {
 	}
 }
 
-// bodyError returns the error for the client if reading the body failed.
+// bodyError turns an error of reading the body into the error for the client; nil stays nil.
 func bodyError(o *api.Operation, most int64, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(o, most)
@@ -128,6 +129,7 @@ func bodyError(o *api.Operation, most int64, err error) error {
 	return err
 }
 
+// readLarge reads a body of at most most bytes by way of a spool, as described at bodies.
 func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err error) {
 	done = func() {}
 	spool := b.svc.Core.NewSpool(most + 1)
@@ -148,7 +150,7 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	return body, done, err
 }
 
-// A clientReader marks errors of the connection with errCutBody, to distinguish them from errors of
+// A clientReader adds errCutBody to errors of the connection, to distinguish them from errors of
 // the disk.
 type clientReader struct{ io.Reader }
 

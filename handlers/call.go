@@ -8,17 +8,18 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A call is the state of one request in the server.
+// A call is one request that the server is answering.
 type call struct {
 	w        http.ResponseWriter
 	r        *http.Request // its context holds the call, see callOf
 	id       string
 	identify func(*call) error // authenticates the request and sets who
 	who      core.Actor
-	via      string // how the request came (API, dashboard, …), for the audit log
+	via      string // how the request came, for the audit log, such as core.AuditAPI
 	op       *api.Operation
 }
 
+// callKey is the context key of a *call.
 type callKey struct{}
 
 func newCall(ctx context.Context, w http.ResponseWriter, r *http.Request, id string) *call {
@@ -27,4 +28,5 @@ func newCall(ctx context.Context, w http.ResponseWriter, r *http.Request, id str
 	return c
 }
 
+// callOf returns the call that newCall stored in ctx.
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }

@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// An Operation is one operation as the command line lists it.
+// An Operation is one operation of the API, as `mailstead call --list` shows it.
 type Operation struct {
 	Name, Method, Path string
 }
 
-// Operations lists all operations for the command line.
+// Operations lists all operations of the API, for the command line.
 func Operations() []Operation {
 	var out []Operation
 	for _, o := range api.All(&service.Service{}) {
@@ -36,8 +36,8 @@ func Description() *openapi.Document {
 	return openapi.Describe(openapi.API{Operations: api.All(&service.Service{}), Errors: exampleErrors})
 }
 
-// NewRequest returns the request of an operation from one JSON object with its path parameters,
-// query parameters and body fields. The command line uses it.
+// NewRequest builds the HTTP request of an operation, for the command line. args is one JSON object
+// with the path parameters, query parameters and body fields; "" is an empty object.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
 	for _, o := range api.All(&service.Service{}) {
 		if o.Name == operation {
@@ -64,7 +64,8 @@ func requestOf(ctx context.Context, o *api.Operation, args string) (*http.Reques
 	return r, nil
 }
 
-// splitArguments splits one JSON object of arguments into path parameters, query and body.
+// splitArguments splits one JSON object of arguments into path parameters, query parameters and a
+// JSON body.
 func splitArguments(o *api.Operation, args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
@@ -80,7 +81,7 @@ func splitArguments(o *api.Operation, args string) (path map[string]string, quer
 			continue
 		}
 		name = strings.TrimSuffix(name, "}")
-		text := plainText(fields[name])
+		text := unquoteJSON(fields[name])
 		if text == "" {
 			return nil, nil, nil, fmt.Errorf("%s needs %s", o.Name, name)
 		}
@@ -93,7 +94,7 @@ func splitArguments(o *api.Operation, args string) (path map[string]string, quer
 			continue
 		}
 		if string(raw) != "null" {
-			query.Set(name, plainText(raw))
+			query.Set(name, unquoteJSON(raw))
 		}
 		delete(fields, name)
 	}

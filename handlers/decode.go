@@ -20,26 +20,26 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A source holds the parts of a request from which decode reads fields.
+// A source holds the parts of a request that decode reads fields from.
 type source struct {
-	path   func(name string) string // returns a parameter of the path; nil: there are none
+	path   func(name string) string // returns a path parameter; nil: path fields stay empty
 	query  url.Values
 	header http.Header
 	body   []byte
-	strict bool
-	// Of a PATCH: null is a value, which only some fields accept; otherwise it is the same as
-	// absent.
+	strict bool // unknown body fields are errors
+	// The request is a PATCH: null is a value, which only some fields accept. Otherwise null is the
+	// same as an absent field.
 	patch bool
-	// Gets the names of the given body fields, without those tagged `audit:"-"`, which change
-	// nothing.
+	// If not nil, decode stores here the names of the body fields that were given. Fields with the
+	// tag `audit:"-"` are left out, since they change nothing.
 	given *[]string
 }
 
-// decode fills the request struct that in points to. The tags of its fields say where a value comes
-// from (`path`, `query`, `header` or `json`), its other names (`alias`), and its limits
-// (`required`, `min`, `max` and `enum`). It also checks objects and lists within fields, except
-// texts in a list with `items:"judged"` and objects in a list with `items:"each"`: the service
-// checks each of those, so that each can fail alone. The error names every wrong field.
+// decode fills the request struct that in points to. The tags of a field say where its value comes
+// from (`path`, `query`, `header` or `json`), which other names it has (`alias`), and its limits
+// (`required`, `min`, `max` and `enum`). Objects and lists within fields are checked too. Two kinds
+// of list are left to the service, which checks each item so that each can fail alone: texts with
+// `items:"judged"` and objects with `items:"each"`. The error names every wrong field.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -48,12 +48,12 @@ func decode(in any, src source) error {
 	}
 	d.fill(v, false)
 	if src.strict {
-		d.unknown()
+		d.checkUnknown()
 	}
 	if src.given != nil {
 		*src.given = d.changes
 	}
-	if err := d.failed(); err != nil || !src.patch || len(d.changes) > 0 {
+	if err := d.result(); err != nil || !src.patch || len(d.changes) > 0 {
 		return err
 	}
 	return nothingToUpdate(v.Type())
@@ -74,19 +74,22 @@ func nothingToUpdate(t reflect.Type) error {
 	return core.Errorf("nothing_to_update", "Give at least one of %s and %s.", strings.Join(can[:last], ", "), can[last])
 }
 
+// A decoder fills one request struct, and collects the errors of its fields.
 type decoder struct {
 	source
-	fields  map[string]json.RawMessage
-	known   map[string]reflect.Type
-	details []core.Detail
-	changes []string // names of the given body fields, see source.given
+	fields  map[string]json.RawMessage // the fields of the body
+	known   map[string]reflect.Type    // the body fields that the request struct has
+	details []core.Detail              // one for each wrong field
+	changes []string                   // names of the given body fields, see source.given
 }
 
-func (d *decoder) wrong(field, code, format string, args ...any) {
+// addError notes what is wrong with a field.
+func (d *decoder) addError(field, code, format string, args ...any) {
 	d.details = append(d.details, core.Detail{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) failed() error {
+// result returns the error with all noted details, nil if no field is wrong.
+func (d *decoder) result() error {
 	if len(d.details) == 0 {
 		return nil
 	}
@@ -123,9 +126,9 @@ func (d *decoder) readObject(t reflect.Type) error {
 // (RFC 8259 section 8.1).
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// splitObject parses one JSON object strictly: it must be UTF-8, without duplicate names at any
-// depth and without text after it. The fields are slices of body, so that a large request is not
-// copied.
+// splitObject parses a body that must be one JSON object, and returns its fields. The body must be
+// UTF-8, without duplicate names at any depth and without text after the object. The fields are
+// slices of body, so that a large request is not copied.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
@@ -134,23 +137,24 @@ func splitObject(body []byte) (map[string]json.RawMessage, error) {
 		return nil, errors.New("it must begin with {")
 	}
 	if err := json.Unmarshal(body, new(syntaxCheck)); err != nil {
-		return nil, plainJSON(err)
+		return nil, shortJSONError(err)
 	}
 	if err := walkNames(body, func(int, string) {}); err != nil {
 		return nil, err
 	}
 	fields := map[string]json.RawMessage{}
-	eachPart(body, func(name string, part []byte) { fields[name] = part[:len(part):len(part)] })
+	eachValue(body, func(name string, part []byte) { fields[name] = part[:len(part):len(part)] })
 	return fields, nil
 }
 
-// syntaxCheck can be decoded from any JSON and keeps nothing of it, so that only the syntax is
-// checked.
+// syntaxCheck is a type that any JSON decodes into. It keeps nothing, so that decoding checks only
+// the syntax.
 type syntaxCheck struct{}
 
 func (syntaxCheck) UnmarshalJSON([]byte) error { return nil }
 
-func plainJSON(err error) error {
+// shortJSONError puts the syntax errors of encoding/json into words for users of the API.
+func shortJSONError(err error) error {
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "unexpected end"):
 		return errors.New("it is incomplete")
@@ -160,7 +164,7 @@ func plainJSON(err error) error {
 	return err
 }
 
-// fill sets the fields of a struct. With partial no field is required.
+// fill sets the fields of the struct v. If partial is true, no field is required.
 func (d *decoder) fill(v reflect.Value, partial bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -184,11 +188,11 @@ func (d *decoder) fill(v reflect.Value, partial bool) {
 	}
 }
 
-// optional is implemented by every service.Opt, which distinguishes null from absent.
+// optional is implemented by every service.Opt, which distinguishes null from an absent field.
 type optional interface{ OptOf() any }
 
-// names returns a field's name and its aliases.
-func names(name string, f reflect.StructField) []string {
+// fieldNames returns name and the aliases of field f.
+func fieldNames(name string, f reflect.StructField) []string {
 	all := []string{name}
 	if a := f.Tag.Get("alias"); a != "" {
 		all = append(all, strings.Split(a, ",")...)
@@ -196,9 +200,10 @@ func names(name string, f reflect.StructField) []string {
 	return all
 }
 
+// fromQuery sets a field from the query parameter that its tags name.
 func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
 	name := f.Tag.Get("query")
-	for _, n := range names(name, f) {
+	for _, n := range fieldNames(name, f) {
 		for _, key := range []string{n, "filter[" + n + "]"} {
 			if !d.query.Has(key) {
 				continue
@@ -208,15 +213,15 @@ func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
 		}
 	}
 	if f.Tag.Get("required") != "" {
-		d.wrong(name, "required", "is required")
+		d.addError(name, "required", "is required")
 	}
 }
 
 // setText sets a field from the text of a query parameter.
 func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text string) {
-	// An invalid cursor has its own error.
+	// The service has its own error for an invalid cursor.
 	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) {
-		d.wrong(name, "invalid", "must be UTF-8 text without NUL")
+		d.addError(name, "invalid", "must be UTF-8 text without NUL")
 		return
 	}
 	if v.Kind() == reflect.Pointer {
@@ -233,15 +238,16 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			d.wrong(name, "wrong_type", "must be true or false")
+			d.addError(name, "wrong_type", "must be true or false")
 			return
 		}
 		v.SetBool(b)
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
-		// Out of range, n is the largest or smallest number, which fails the bounds.
+		// For a number that is out of range, n is the largest or smallest int64, and
+		// checkBounds refuses it.
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			d.wrong(name, "wrong_type", "must be a whole number")
+			d.addError(name, "wrong_type", "must be a whole number")
 			return
 		}
 		v.SetInt(n)
@@ -249,16 +255,17 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok && u.UnmarshalText([]byte(text)) == nil {
 			return
 		}
-		d.wrong(name, "invalid", "cannot be read")
+		d.addError(name, "invalid", "cannot be read")
 		return
 	}
-	d.bounds(v, f, name)
+	d.checkBounds(v, f, name)
 }
 
+// fromBody sets a field from the body field that its tags name, and checks it.
 func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	name := openapi.JSONName(f)
 	var raw json.RawMessage
-	for _, n := range names(name, f) {
+	for _, n := range fieldNames(name, f) {
 		d.known[n] = v.Type()
 		if given, ok := d.fields[n]; ok && raw == nil {
 			raw = given
@@ -267,11 +274,11 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	_, nullable := v.Addr().Interface().(optional)
 	if raw == nil || string(raw) == "null" && !nullable {
 		if raw != nil && d.patch {
-			d.wrong(name, "wrong_type", "must be %s, not null; leave it out to keep it as it is", typeName(v.Type()))
+			d.addError(name, "wrong_type", "must be %s, not null; leave it out to keep it as it is", typeName(v.Type()))
 			return
 		}
 		if f.Tag.Get("required") != "" {
-			d.wrong(name, "required", "is required")
+			d.addError(name, "required", "is required")
 		}
 		return
 	}
@@ -279,44 +286,44 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		d.changes = append(d.changes, name)
 	}
 	if err := unmarshal(raw, v.Addr().Interface()); err != nil {
-		d.wrongType(name, v.Type(), err)
+		d.addDecodeError(name, v.Type(), err)
 		return
 	}
 	if at := firstNull(v, raw); at >= 0 {
-		d.wrong(fmt.Sprintf("%s.%d", name, at), "wrong_type", "must be a text, not null")
+		d.addError(fmt.Sprintf("%s.%d", name, at), "wrong_type", "must be a text, not null")
 		return
 	}
-	// The service checks each of the "judged" items.
+	// The service checks each item of a list with items:"judged".
 	if f.Tag.Get("items") != "judged" && hasNUL(raw) {
-		d.wrong(nulPlace(v, name), "invalid", "must not contain a NUL character")
+		d.addError(nulField(v, name), "invalid", "must not contain a NUL character")
 		return
 	}
-	d.bounds(v, f, name)
+	d.checkBounds(v, f, name)
 	if f.Tag.Get("items") == "" {
 		d.checkNested(v, raw, name)
 	}
 }
 
-// unmarshal is json.Unmarshal, except that 5.0 is a whole number, as in JSON Schema (section 6.1.1
-// of its validation).
+// unmarshal is json.Unmarshal, except that it accepts 5.0 as a whole number, as JSON Schema does
+// (Validation section 6.1.1).
 func unmarshal(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && strings.HasPrefix(wrong.Value, "number ") {
-		err = json.Unmarshal(normalizeWholes(raw), into)
+		err = json.Unmarshal(normalizeIntegers(raw), into)
 	}
 	return err
 }
 
-// normalizeWholes rewrites whole numbers in raw, which must be valid JSON, without fraction or
-// exponent if they are exact.
-func normalizeWholes(raw []byte) []byte {
+// normalizeIntegers rewrites numbers such as 5.0 and 5e2 in raw as 5 and 500. raw must be valid
+// JSON. Numbers from 2^53 on stay as they are, since a float64 may not hold them exactly.
+func normalizeIntegers(raw []byte) []byte {
 	var out []byte
 	for i := 0; i < len(raw); {
 		end := i + 1
 		switch c := raw[i]; {
 		case c == '"':
-			end = textEnd(raw, i)
+			end = jsonTextEnd(raw, i)
 		case c == '-' || c >= '0' && c <= '9':
 			for end < len(raw) && strings.IndexByte("+-.eE0123456789", raw[end]) >= 0 {
 				end++
@@ -334,17 +341,17 @@ func normalizeWholes(raw []byte) []byte {
 	return out
 }
 
-// plainText returns a JSON text without its quotes, and any other value as JSON, with whole numbers
-// as in normalizeWholes.
-func plainText(raw json.RawMessage) string {
+// unquoteJSON returns the text of a JSON string without its quotes. It returns any other value as
+// JSON, after normalizeIntegers.
+func unquoteJSON(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return string(normalizeWholes(raw))
+	return string(normalizeIntegers(raw))
 }
 
-// checkNested checks the tags of fields in the objects and lists within a field.
+// checkNested checks the objects and lists within a field against the tags of their own fields.
 func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -361,10 +368,10 @@ func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 	}
 	if v.Kind() == reflect.Slice {
 		at := 0
-		eachPart(raw, func(_ string, part []byte) {
+		eachValue(raw, func(_ string, part []byte) {
 			place := fmt.Sprintf("%s.%d", name, at)
 			if bytes.Equal(part, []byte("null")) {
-				d.wrong(place, "wrong_type", "must be %s, not null", typeName(v.Type().Elem()))
+				d.addError(place, "wrong_type", "must be %s, not null", typeName(v.Type().Elem()))
 			} else {
 				d.checkNested(v.Index(at), part, place)
 			}
@@ -373,32 +380,33 @@ func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 		return
 	}
 	given := map[string][]byte{}
-	eachPart(raw, func(field string, part []byte) { given[field] = part })
+	eachValue(raw, func(field string, part []byte) { given[field] = part })
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		field := openapi.JSONName(f)
 		if field == "" || f.Anonymous {
 			continue
 		}
 		part, place := given[field], name+"."+field
-		if hasOtherCase(given, field) { // encoding/json also takes that one for the field
+		if hasOtherCase(given, field) { // encoding/json also decodes that name into the field
 			own := v.FieldByIndex(f.Index)
 			own.SetZero()
 			if part != nil {
-				_ = unmarshal(part, own.Addr().Interface()) // it was decoded before without error
+				_ = unmarshal(part, own.Addr().Interface()) // cannot fail: it was decoded before
 			}
 		}
 		if part == nil || bytes.Equal(part, []byte("null")) {
 			if f.Tag.Get("required") != "" {
-				d.wrong(place, "required", "is required")
+				d.addError(place, "required", "is required")
 			}
 			continue
 		}
-		d.bounds(v.FieldByIndex(f.Index), f, place)
+		d.checkBounds(v.FieldByIndex(f.Index), f, place)
 		d.checkNested(v.FieldByIndex(f.Index), part, place)
 	}
 }
 
-// hasOtherCase reports whether an object has a name that differs from the field's only in case.
+// hasOtherCase reports whether an object has a name that differs from field only in upper and lower
+// case.
 func hasOtherCase(given map[string][]byte, field string) bool {
 	for name := range given {
 		if name != field && strings.EqualFold(name, field) {
@@ -408,7 +416,7 @@ func hasOtherCase(given map[string][]byte, field string) bool {
 	return false
 }
 
-// isCheckedStruct reports whether a type, or the item type of a list, is a struct whose fields the
+// isCheckedStruct reports whether t, or the item type of the list t, is a struct whose fields the
 // decoder checks one by one.
 func isCheckedStruct(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -417,9 +425,9 @@ func isCheckedStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// eachPart calls visit for each value in raw, which must be a valid JSON object or list. name is
-// the value's name in an object, "" in a list.
-func eachPart(raw []byte, visit func(name string, part []byte)) {
+// eachValue calls visit for each value directly in raw, which must be a valid JSON object or list.
+// name is the value's name in an object, "" in a list.
+func eachValue(raw []byte, visit func(name string, part []byte)) {
 	depth, begin, name := 0, 0, ""
 	end := func(i int) {
 		if part := bytes.TrimSpace(raw[begin:i]); len(part) > 0 {
@@ -443,31 +451,33 @@ func eachPart(raw []byte, visit func(name string, part []byte)) {
 			}
 		case ':':
 			if depth == 1 {
-				name = plainText(bytes.TrimSpace(raw[begin:i]))
+				name = unquoteJSON(bytes.TrimSpace(raw[begin:i]))
 				begin = i + 1
 			}
 		case '"':
-			i = textEnd(raw, i) - 1
+			i = jsonTextEnd(raw, i) - 1
 		}
 	}
 }
 
-func (d *decoder) wrongType(name string, t reflect.Type, err error) {
+// addDecodeError notes that encoding/json could not decode the field into type t.
+func (d *decoder) addDecodeError(name string, t reflect.Type, err error) {
 	var te *json.UnmarshalTypeError
 	if !errors.As(err, &te) {
-		d.wrong(name, "invalid", "cannot be read: %s", err)
+		d.addError(name, "invalid", "cannot be read: %s", err)
 		return
 	}
 	if te.Field != "" {
 		name += "." + te.Field
 	}
 	if strings.HasPrefix(te.Value, "number ") {
-		d.wrong(name, "out_of_range", "must be %s, and within its range", typeName(te.Type))
+		d.addError(name, "out_of_range", "must be %s, and within its range", typeName(te.Type))
 		return
 	}
-	d.wrong(name, "wrong_type", "must be %s, not %s", typeName(te.Type), te.Value)
+	d.addError(name, "wrong_type", "must be %s, not %s", typeName(te.Type), te.Value)
 }
 
+// typeName returns the name of a type in error messages, such as "a whole number".
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -486,9 +496,10 @@ func typeName(t reflect.Type) string {
 	return "an object"
 }
 
-// bounds checks the tags min, max and enum. For a text, min and max limit the number of characters;
-// for a list, they limit the number of items, and each item must be in the enum.
-func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
+// checkBounds checks a value against the tags min, max and enum of its field. For a text, min and
+// max limit the number of characters; for a list, the number of items. Each text in a list must be
+// in the enum.
+func (d *decoder) checkBounds(v reflect.Value, f reflect.StructField, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return
@@ -497,67 +508,70 @@ func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	}
 	if _, ok := v.Addr().Interface().(optional); ok {
 		if !v.FieldByName("Null").Bool() {
-			d.bounds(v.FieldByName("Value"), f, name)
+			d.checkBounds(v.FieldByName("Value"), f, name)
 		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.String:
-		d.text(v.String(), f, name)
+		d.checkText(v.String(), f, name)
 	case reflect.Slice:
-		d.items(v, f, name)
+		d.checkList(v, f, name)
 	case reflect.Int, reflect.Int64:
-		d.between(float64(v.Int()), f, name, "must be", "")
+		d.checkRange(float64(v.Int()), f, name, "must be", "")
 	case reflect.Float64:
-		d.between(v.Float(), f, name, "must be", "")
+		d.checkRange(v.Float(), f, name, "must be", "")
 	}
 }
 
-func (d *decoder) text(s string, f reflect.StructField, name string) {
-	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have", "characters")
-	d.oneOf(s, f, name)
+func (d *decoder) checkText(s string, f reflect.StructField, name string) {
+	d.checkRange(float64(utf8.RuneCountInString(s)), f, name, "must have", "characters")
+	d.checkEnum(s, f, name)
 }
 
-// oneOf checks a text, or an item of a list, against the tag enum.
-func (d *decoder) oneOf(s string, f reflect.StructField, name string) {
+// checkEnum checks a text against the tag enum of its field.
+func (d *decoder) checkEnum(s string, f reflect.StructField, name string) {
 	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
-		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
+		d.addError(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
 	}
 }
 
-func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
+func (d *decoder) checkList(v reflect.Value, f reflect.StructField, name string) {
 	if m, err := strconv.Atoi(f.Tag.Get("max")); err == nil && v.Len() > m {
-		d.wrong(name, "too_many_items", "must have at most %d items, not %d", m, v.Len())
+		d.addError(name, "too_many_items", "must have at most %d items, not %d", m, v.Len())
 		return
 	}
 	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
-		d.wrong(name, "too_few_items", "must have %d or more, not %d", m, v.Len())
+		d.addError(name, "too_few_items", "must have %d or more, not %d", m, v.Len())
 	}
 	if v.Type().Elem().Kind() == reflect.String {
 		for i := range v.Len() {
-			d.oneOf(v.Index(i).String(), f, name)
+			d.checkEnum(v.Index(i).String(), f, name)
 		}
 	}
 }
 
-func (d *decoder) between(n float64, f reflect.StructField, name, what, unit string) {
-	low, high := bound(f, "min", math.Inf(-1)), bound(f, "max", math.Inf(1))
+// checkRange checks n against the tags min and max of its field. The error message is what, the
+// range and unit.
+func (d *decoder) checkRange(n float64, f reflect.StructField, name, what, unit string) {
+	low, high := numberTag(f, "min", math.Inf(-1)), numberTag(f, "max", math.Inf(1))
 	switch {
 	case n >= low && n <= high:
 	case math.IsInf(high, 1):
-		d.wrong(name, "out_of_range", "%s", joinWords(what, "at least", plainNumber(low), unit))
+		d.addError(name, "out_of_range", "%s", joinWords(what, "at least", formatNumber(low), unit))
 	case math.IsInf(low, -1):
-		d.wrong(name, "out_of_range", "%s", joinWords(what, "at most", plainNumber(high), unit))
+		d.addError(name, "out_of_range", "%s", joinWords(what, "at most", formatNumber(high), unit))
 	default:
-		d.wrong(name, "out_of_range", "%s", joinWords(what, "from", plainNumber(low), "to", plainNumber(high), unit))
+		d.addError(name, "out_of_range", "%s", joinWords(what, "from", formatNumber(low), "to", formatNumber(high), unit))
 	}
 }
 
 func joinWords(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
 
-func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-func bound(f reflect.StructField, tag string, none float64) float64 {
+// numberTag returns the number in a tag of field f, or none if there is no number.
+func numberTag(f reflect.StructField, tag string, none float64) float64 {
 	n, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
 	if err != nil {
 		return none
@@ -565,21 +579,21 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 	return n
 }
 
-// unknown reports body fields that the operation does not have, at the top level and in objects one
-// level below.
-func (d *decoder) unknown() {
+// checkUnknown notes body fields that the operation does not have, at the top level and in objects
+// one level below.
+func (d *decoder) checkUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		t, known := d.known[name]
 		if !known {
-			d.wrong(name, "unknown_field", "is not a field of this operation; check the spelling")
+			d.addError(name, "unknown_field", "is not a field of this operation; check the spelling")
 			continue
 		}
-		d.unknownInside(name, t)
+		d.checkUnknownInside(name, t)
 	}
 }
 
-// unknownInside checks a field that is an object or a list of objects.
-func (d *decoder) unknownInside(name string, t reflect.Type) {
+// checkUnknownInside does the same as checkUnknown for the objects in one body field of type t.
+func (d *decoder) checkUnknownInside(name string, t reflect.Type) {
 	depth := 1
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		if t.Kind() == reflect.Slice {
@@ -594,30 +608,31 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		fields[openapi.JSONName(f)] = true
 	}
-	// Errors of walkNames were found when the body was split.
+	// walkNames cannot fail here: splitObject has checked the same bytes with it.
 	_ = walkNames(d.fields[name], func(at int, inner string) {
 		if at == depth && !fields[inner] {
-			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check the spelling")
+			d.addError(name+"."+inner, "unknown_field", "is not a field of this operation; check the spelling")
 		}
 	})
 }
 
-// firstNull returns the index of the first null in a list of texts, which Go would decode as an
-// empty text; -1 if there is none.
+// firstNull returns the index of the first null in a list of texts, -1 if there is none. Decoding
+// would silently turn the null into an empty text.
 func firstNull(v reflect.Value, raw []byte) int {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String || !bytes.Contains(raw, []byte("null")) {
 		return -1
 	}
 	var items []*string
-	if json.Unmarshal(raw, &items) != nil { // a single text, which some fields accept too
+	if json.Unmarshal(raw, &items) != nil { // raw is a single text, which some fields accept too
 		return -1
 	}
 	return slices.Index(items, nil)
 }
 
-// nulPlace returns the name of the item with a NUL in a list of texts, or else of the field.
-func nulPlace(v reflect.Value, name string) string {
+// nulField returns the name of the list item that contains a NUL character, or name itself if v is
+// no list of texts.
+func nulField(v reflect.Value, name string) string {
 	v = reflect.Indirect(v)
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
 		for i := range v.Len() {
@@ -647,8 +662,8 @@ func hasNUL(raw []byte) bool {
 	}
 }
 
-// maxItems limits the items of a list and the names of an object in every operation, since each
-// takes memory before it is checked.
+// maxItems limits the items of each list and the names of each object in the body of any operation,
+// because they take memory before they are checked.
 const maxItems = 100_000
 
 var (
@@ -656,16 +671,16 @@ var (
 	errTooMany   = fmt.Errorf("a list or an object has more than %d items", maxItems)
 )
 
-// A container is an object or a list that has not ended.
+// A container is an object or a list that walkNames is inside of.
 type container struct {
-	names map[string]bool // the names of an object so far; nil for a list
-	name  bool            // the next text is a name
-	items int
+	names map[string]bool // the names of the object so far; nil for a list
+	name  bool            // the next text is a name, not a value
+	items int             // commas so far
 }
 
-// walkNames calls visit for every name in raw, which must be valid JSON, with its depth: the number
-// of objects and lists around it. It returns an error if an object has a name twice, or if an
-// object or list has more than maxItems items.
+// walkNames calls visit for every name in raw, which must be valid JSON. depth is the number of
+// objects and lists around the name. walkNames returns an error if an object has a name twice, or
+// if an object or list has more than maxItems items.
 func walkNames(raw []byte, visit func(depth int, name string)) error {
 	var open []container
 	for i := 0; i < len(raw); i++ {
@@ -683,9 +698,9 @@ func walkNames(raw []byte, visit func(depth int, name string)) error {
 				return errTooMany
 			}
 		case '"':
-			end := textEnd(raw, i)
+			end := jsonTextEnd(raw, i)
 			if len(open) > 0 && open[len(open)-1].name {
-				name, err := open[len(open)-1].add(raw[i:end])
+				name, err := open[len(open)-1].addName(raw[i:end])
 				if err != nil {
 					return err
 				}
@@ -697,8 +712,8 @@ func walkNames(raw []byte, visit func(depth int, name string)) error {
 	return nil
 }
 
-// add records a quoted name and returns it without quotes; a duplicate is an error.
-func (in *container) add(quoted []byte) (string, error) {
+// addName notes a quoted name of an object and returns it without quotes. A duplicate is an error.
+func (in *container) addName(quoted []byte) (string, error) {
 	var name string
 	if err := json.Unmarshal(quoted, &name); err != nil {
 		return "", err
@@ -710,8 +725,8 @@ func (in *container) add(quoted []byte) (string, error) {
 	return name, nil
 }
 
-// textEnd returns the index after the JSON text that begins at i.
-func textEnd(raw []byte, i int) int {
+// jsonTextEnd returns the index after the closing quote of the JSON text that begins at i.
+func jsonTextEnd(raw []byte, i int) int {
 	for i++; raw[i] != '"'; i++ {
 		if raw[i] == '\\' {
 			i++

@@ -147,7 +147,7 @@ func wrongValues(f reflect.StructField) map[string]string {
 		}
 	}
 	out := map[string]string{}
-	most, few := bound(f, "max", math.Inf(1)), bound(f, "min", math.Inf(-1))
+	most, few := numberTag(f, "max", math.Inf(1)), numberTag(f, "min", math.Inf(-1))
 	switch t.Kind() {
 	case reflect.String:
 		if f.Tag.Get("enum") != "" {
@@ -278,7 +278,7 @@ func TestWholeNumbers(t *testing.T) {
 	if err := decode(&refs, source{body: []byte(`{"ports":[1.0,2e0,3]}`)}); err != nil || fmt.Sprint(refs.Ports) != "[1 2 3]" {
 		t.Errorf("%v, %v", refs.Ports, err)
 	}
-	if got := plainText([]byte("5.0")); got != "5" {
+	if got := unquoteJSON([]byte("5.0")); got != "5" {
 		t.Errorf("an argument of a tool is %s", got)
 	}
 }

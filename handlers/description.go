@@ -12,6 +12,8 @@ import (
 	"github.com/mailstead/mailstead/handlers/openapi"
 )
 
+// exampleErrors returns an example of an error response for the OpenAPI document: in our own form,
+// and in that of RFC 9457.
 func exampleErrors(status int, code, message, requestID string) (own, rfc9457 any) {
 	p := problem{Code: code, Message: message, RequestID: requestID}
 	if status == http.StatusTooManyRequests {
@@ -20,28 +22,30 @@ func exampleErrors(status int, code, message, requestID string) (own, rfc9457 an
 	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
 }
 
-// A document is a fixed response body, plain and compressed, with its ETag.
+// A document is a fixed response body, plain and compressed with gzip, with its ETag.
 type document struct {
 	contentType string
 	body        []byte
-	zipped      []byte
+	gzipped     []byte
 	tag         string
 }
 
+// newDocument compresses body and computes its ETag.
 func newDocument(contentType string, body []byte) document {
 	sum := sha256.Sum256(body)
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
+	var gzipped bytes.Buffer
+	w := gzip.NewWriter(&gzipped)
 	_, _ = w.Write(body) // a bytes.Buffer never fails
 	_ = w.Close()
-	return document{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
+	return document{contentType, body, gzipped.Bytes(), hex.EncodeToString(sum[:12])}
 }
 
-// A description holds the documents about the API, by path.
+// A description holds the documents about the API by their paths: the OpenAPI document and the
+// reference.
 type description map[string]document
 
-// makeDescription makes the documents about the API. They depend only on compiled-in data, so an
-// error is a bug that tests find.
+// makeDescription makes the documents about the API. They depend only on compiled-in data and the
+// server's URL, so an error is a bug that tests find; it panics.
 func (s *Server) makeDescription() *description {
 	doc := openapi.Describe(openapi.API{Operations: s.ops, URL: s.svc.Core.Config.BaseURL, Errors: exampleErrors})
 	text, err := doc.JSON()
@@ -76,7 +80,7 @@ func (s *Server) sendDescription(c *call) {
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := p.body, p.tag
 	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
-		body, tag = p.zipped, p.tag+"-gzip"
+		body, tag = p.gzipped, p.tag+"-gzip"
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("ETag", `"`+tag+`"`)

@@ -14,32 +14,35 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// Relays report on mail that they have accepted with POST /hooks/{kind}/{relay}, without a token:
-// each notice proves its own origin. These limits bound the work before that is checked.
+// Limits of POST /hooks/{kind}/{relay}. Relays, which send mail on for this server, report there in
+// notices what became of the mail. The requests have no token, since each notice proves who sent
+// it. These limits bound the work until that is checked.
 
 const (
-	noticesPerMinute    = 3000 // requests from one address
-	refusedPerMinute    = 100  // refused requests from one address
-	maxNotices          = 64   // notices that are processed at once
-	maxNoticesOfAddress = 32   // of these, from one address, which may send them slowly
-	noticeTimeout       = 20 * time.Second
+	noticesPerMinute    = 3000             // requests from one address
+	refusedPerMinute    = 100              // requests from one address that were refused
+	maxNotices          = 64               // notices that are processed at once
+	maxNoticesOfAddress = 32               // notices of one address that are processed at once
+	noticeTimeout       = 20 * time.Second // to read a notice
 )
 
-// hooks counts requests by address, and limits how many notices are processed at once.
-type hooks struct {
+// A noticeLimiter counts the requests of relays by address, and limits how many notices are
+// processed at once.
+type noticeLimiter struct {
 	requests, refused *rates
 	running           *limit.Semaphore[string]
 }
 
-func newHooks() *hooks {
-	return &hooks{
+func newNoticeLimiter() *noticeLimiter {
+	return &noticeLimiter{
 		requests: newRates(core.Limits{}), refused: newRates(core.Limits{}),
 		running: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
 	}
 }
 
-// acquire takes a slot for a notice, which release frees; the error says why there is none.
-func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) {
+// acquire takes a slot for a notice of addr. The caller must call release. The error says why there
+// is no slot.
+func (h *noticeLimiter) acquire(addr string, now time.Time) (release func(), err error) {
 	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
 		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
@@ -52,24 +55,24 @@ func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) 
 	return release, nil
 }
 
-// receiveNotice answers a relay's notice.
+// receiveNotice answers a relay that sends a notice.
 func (s *Server) receiveNotice(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	kind, relay, ok := strings.Cut(strings.TrimPrefix(c.r.URL.Path, hooksPath), "/")
 	if !ok || strings.Contains(relay, "/") {
-		s.noticeFailed(c, core.NotFound("relay"))
+		s.sendNoticeError(c, core.NotFound("relay"))
 		return
 	}
 	if c.r.Method != http.MethodPost {
 		c.w.Header().Set("Allow", http.MethodPost)
-		s.noticeFailed(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use POST.", c.r.Method))
+		s.sendNoticeError(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use POST.", c.r.Method))
 		return
 	}
 	addr := remoteAddr(c.r)
-	release, err := s.hooks.acquire(addr, s.now())
+	release, err := s.notices.acquire(addr, s.now())
 	if err != nil {
-		s.noticeFailed(c, err)
+		s.sendNoticeError(c, err)
 		return
 	}
 	defer release()
@@ -78,19 +81,20 @@ func (s *Server) receiveNotice(c *call) {
 		err = s.svc.Feedback.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})
 	}
 	if err != nil {
-		s.noticeFailed(c, err)
+		s.sendNoticeError(c, err)
 		return
 	}
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(c.w, "ok\n") // a client that has left needs no answer
 }
 
+// readNotice reads a notice of at most feedback.MaxBody bytes.
 func readNotice(c *call) ([]byte, error) {
 	tooLarge := core.Errorf("payload_too_large", "A notice can have at most %d bytes.", feedback.MaxBody)
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
-	// If the connection supports no deadline, the server's own limits apply.
+	// If the connection supports no deadline, the time limits of the HTTP server apply.
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(noticeTimeout))
 	body, err := io.ReadAll(&limitedReader{c.r.Body, feedback.MaxBody})
 	switch {
@@ -102,14 +106,14 @@ func readNotice(c *call) ([]byte, error) {
 	return body, nil
 }
 
-// noticeFailed answers with a line of text, which providers show to their users, and counts refused
-// requests.
-func (s *Server) noticeFailed(c *call, err error) {
+// sendNoticeError answers with the error as a line of text, because relays show the response to
+// their users. It counts refused requests.
+func (s *Server) sendNoticeError(c *call, err error) {
 	e := core.Explain(err)
 	status := code.Status(e.Code)
 	addr := remoteAddr(c.r)
 	if status == http.StatusForbidden {
-		s.hooks.refused.add(addr, s.now())
+		s.notices.refused.add(addr, s.now())
 	}
 	switch {
 	case status >= http.StatusInternalServerError:

@@ -42,7 +42,7 @@ func TestHooksNeedAKnownRelayAndItsProof(t *testing.T) {
 }
 
 func TestHooksAreBounded(t *testing.T) {
-	h := newHooks()
+	h := newNoticeLimiter()
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
 	status := func(addr string, now time.Time) int {
 		release, err := h.acquire(addr, now)
@@ -146,7 +146,7 @@ func TestUnsubscribePage(t *testing.T) {
 	now := time.Now()
 	b.server.now = func() time.Time { return now }
 	for range unsubscribesPerMinute {
-		b.server.hooks.requests.add("unsubscribe 127.0.0.1", now)
+		b.server.notices.requests.add("unsubscribe 127.0.0.1", now)
 	}
 	if r := stranger.get(link).is(429); r.header.Get("Retry-After") == "" {
 		t.Errorf("headers %v", r.header)

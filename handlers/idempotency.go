@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/service/core/once"
 )
 
-// idempotent answers a request with an Idempotency-Key: the first one runs, later ones get its
-// response.
-func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
+// answerOnce answers a request that has an Idempotency-Key. The first request with a key runs the
+// operation. Later ones get the stored response of the first.
+func (s *Server) answerOnce(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
@@ -22,7 +22,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	defer unlock()
-	req := once.New(id, body, func(out any) (once.Answer, error) { return storedAnswer(c.op, out) })
+	req := once.New(id, body, func(out any) (once.Answer, error) { return encodeAnswer(c.op, out) })
 	kept, err := once.Replay(s.svc.Core, req)
 	if err != nil {
 		s.fail(c, err)
@@ -37,28 +37,29 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 	}
 	client, answer := c.w, newBufferedResponse(c.w.Header())
 	answer.limit, answer.overflow = once.MostKept, func() http.ResponseWriter {
-		s.keepAnswer(c, req, answer, true)
+		s.storeAnswer(c, req, answer, true)
 		client.WriteHeader(answer.status)
 		return client
 	}
 	c.w, c.r = answer, c.r.WithContext(req.Context(c.r.Context()))
 	s.answer(c, path, body)
 	if answer.target == nil {
-		s.keepAnswer(c, req, answer, false)
+		s.storeAnswer(c, req, answer, false)
 		client.WriteHeader(answer.status)
 		_, _ = client.Write(answer.body.Bytes())
 	}
 }
 
-// storedAnswer returns the response for an operation's result.
-func storedAnswer(o *api.Operation, out any) (once.Answer, error) {
+// encodeAnswer encodes an operation's result as the response to store for its Idempotency-Key.
+func encodeAnswer(o *api.Operation, out any) (once.Answer, error) {
 	body, err := encode(out)
 	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
 }
 
-// keepAnswer stores a response for later requests with the same key, before the client gets it. Of
-// a response that is too large it stores only that there was one.
-func (s *Server) keepAnswer(c *call, req *once.Request, answer *bufferedResponse, tooLarge bool) {
+// storeAnswer stores a response for later requests with the same Idempotency-Key. It is called
+// before the client gets the response. If the response is too large, it stores only that there was
+// one. Responses with status 401, 429, or 500 and above are not stored.
+func (s *Server) storeAnswer(c *call, req *once.Request, answer *bufferedResponse, tooLarge bool) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}

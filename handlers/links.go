@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// download sends the file of an export link, which needs no token and works once. HEAD is refused,
-// so that a link checker does not use up the link.
-func (s *Server) download(c *call) {
+// sendExport sends the file of an export link. The link needs no API token and works once. HEAD is
+// refused, so that a link checker does not use up the link.
+func (s *Server) sendExport(c *call) {
 	token, addr, ok := s.beginLink(c, exportPath)
 	if !ok {
 		return
@@ -24,8 +24,9 @@ func (s *Server) download(c *call) {
 	s.sendFile(c, http.StatusOK, f)
 }
 
-// beginLink begins the response to a link that contains its own token. It returns the token and the
-// client's address. If ok is false, the request has been answered.
+// beginLink checks the request for a link that contains its own token, and sets the headers of the
+// response. It returns the token and the client's address. If ok is false, it has answered the
+// request.
 func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	token = strings.TrimPrefix(c.r.URL.Path, path)
 	c.r.URL.Path = path + "…" // keeps the token out of logs and responses
@@ -45,7 +46,7 @@ func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	return token, addr, true
 }
 
-// countBadLink counts an unknown link like a bad token, so that links cannot be guessed.
+// countBadLink counts an unknown link as a bad token of addr, so that links cannot be guessed.
 func (s *Server) countBadLink(addr string, err error) {
 	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusNotFound {
 		s.badTokens.count(addr, s.now())

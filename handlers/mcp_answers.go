@@ -20,15 +20,15 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// maxShownText is the maximum number of characters of one text for an assistant, and of all header
-// fields of a message together.
+// maxShownText is the maximum number of characters of one text that an assistant gets, and of all
+// header fields of one message together.
 const maxShownText = 10_000
 
-// secretFields are removed from every answer to an assistant.
+// secretFields are the JSON fields that are removed from every response to an assistant.
 var secretFields = map[string]bool{"password": true, "secret": true, "token": true, "reset_link": true}
 
 // toolResult returns an operation's response in the form that an assistant may see. form is the Go
-// type of the response, unless it is an error.
+// type of a successful response.
 func toolResult(o *api.Operation, answer *bufferedResponse, form reflect.Type) *mcp.CallToolResult {
 	switch {
 	case answer.status == http.StatusBadGateway:
@@ -37,14 +37,14 @@ func toolResult(o *api.Operation, answer *bufferedResponse, form reflect.Type) *
 		form = reflect.TypeFor[errorBody]()
 	}
 	e := &editor{mark: "untrusted " + rand.Text()[:8]}
-	edited := e.answer(answer.body.Bytes(), form)
+	edited := e.editAnswer(answer.body.Bytes(), form)
 	if notice := e.notice(o); notice != "" {
 		edited["_notice"] = notice
 	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(edited) // it was decoded from JSON
+	_ = enc.Encode(edited) // cannot fail: it was decoded from JSON
 	return &mcp.CallToolResult{
 		Content:           []mcp.Content{&mcp.TextContent{Text: strings.TrimSpace(text.String())}},
 		StructuredContent: json.RawMessage(bytes.TrimSpace(text.Bytes())),
@@ -52,7 +52,8 @@ func toolResult(o *api.Operation, answer *bufferedResponse, form reflect.Type) *
 	}
 }
 
-// An upstreamBody is an errorBody whose messages may repeat text of another server.
+// An upstreamBody is the form of an error with status 502. Unlike those of an errorBody, its
+// messages may repeat text of another server.
 type upstreamBody struct {
 	Error struct {
 		Code      string `json:"code" words:"ours"`
@@ -67,17 +68,19 @@ type upstreamBody struct {
 	} `json:"error"`
 }
 
-// An editor removes secrets from a response and marks text that an assistant must not trust. It
-// walks the response beside the Go type that it was encoded from. A text is trusted if its field
-// has the tag `words:"ours"`, if it is in the field's `enum`, or if it is a standard folder in a
-// field with `known:"folders"`. All other text is marked, also in fields that were added without a
-// tag.
+// An editor removes secrets from a response, and puts marks around text that an assistant must not
+// trust. It walks through the JSON together with the Go type that it was encoded from. A text is
+// trusted if its field has the tag `words:"ours"`, if it is a value of the field's `enum`, or if it
+// is a standard folder in a field with `known:"folders"`. All other text gets marks, also in fields
+// without tags.
 type editor struct {
 	mark                  string // random, so that a message cannot contain the end mark
-	removedSecret, marked bool   // a secret was removed; text was marked
+	removedSecret, marked bool   // a secret was removed; a text got marks
 }
 
-func (e *editor) answer(body []byte, form reflect.Type) map[string]any {
+// editAnswer edits a whole response body of type form. A response that is no JSON object becomes
+// the member "data" of one.
+func (e *editor) editAnswer(body []byte, form reflect.Type) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var v any
@@ -89,12 +92,12 @@ func (e *editor) answer(body []byte, form reflect.Type) map[string]any {
 	return map[string]any{"data": v}
 }
 
-// edit edits a value of type t, nil if the type is unknown, in a field with the tags.
+// edit edits a value of type t in a field with the tags. t is nil if the type is unknown.
 func (e *editor) edit(v any, t reflect.Type, tags reflect.StructTag) any {
 	t = formFor(t, v)
 	switch v := v.(type) {
 	case map[string]any:
-		e.object(v, t, tags)
+		e.editObject(v, t, tags)
 	case []any:
 		var item reflect.Type
 		if t != nil && t.Kind() == reflect.Slice && t != rawType {
@@ -104,12 +107,12 @@ func (e *editor) edit(v any, t reflect.Type, tags reflect.StructTag) any {
 			v[i] = e.edit(v[i], item, tags)
 		}
 	case string:
-		return e.text(v, isOurs(v, t, tags))
+		return e.editText(v, isTrusted(v, t, tags))
 	}
 	return v
 }
 
-func (e *editor) object(members map[string]any, t reflect.Type, tags reflect.StructTag) {
+func (e *editor) editObject(members map[string]any, t reflect.Type, tags reflect.StructTag) {
 	cut := false
 	for name, v := range members {
 		if secretFields[name] {
@@ -119,12 +122,12 @@ func (e *editor) object(members map[string]any, t reflect.Type, tags reflect.Str
 		}
 		inner, innerTags := memberOf(t, members, name)
 		if t == nil || t == rawType {
-			innerTags = tags // the tags of the field apply to everything in it
+			innerTags = tags // the tags of the field apply to all values inside it
 		}
 		if list, ok := v.([]any); ok && name == "headers" {
 			v = limitHeaders(list)
 		}
-		if text, ok := v.(string); ok && utf8.RuneCountInString(text) > maxShownText && !isOurs(text, inner, innerTags) {
+		if text, ok := v.(string); ok && utf8.RuneCountInString(text) > maxShownText && !isTrusted(text, inner, innerTags) {
 			cut = true
 		}
 		members[name] = e.edit(v, inner, innerTags)
@@ -134,7 +137,9 @@ func (e *editor) object(members map[string]any, t reflect.Type, tags reflect.Str
 	}
 }
 
-func (e *editor) text(text string, ours bool) string {
+// editText shortens a text to maxShownText characters, and puts marks around it unless it is
+// trusted.
+func (e *editor) editText(text string, ours bool) string {
 	if utf8.RuneCountInString(text) > maxShownText {
 		text = string([]rune(text)[:maxShownText])
 	}
@@ -145,9 +150,9 @@ func (e *editor) text(text string, ours bool) string {
 	return "[" + e.mark + " begins]\n" + text + "\n[" + e.mark + " ends]"
 }
 
-// isOurs reports whether the text of a field comes from this program or from the account's own
-// users.
-func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
+// isTrusted reports whether a text comes from this program or from the account's own users, by the
+// type and the tags of its field.
+func isTrusted(text string, t reflect.Type, tags reflect.StructTag) bool {
 	if t == reflect.TypeFor[core.Time]() || tags.Get("words") == "ours" || tags.Get("known") == "folders" && inbox.IsStandardFolder(text) {
 		return true
 	}
@@ -161,8 +166,8 @@ var (
 	envelopeType = reflect.TypeFor[events.EventEnvelope]()
 )
 
-// formFor returns the Go type that a JSON value was encoded from: t, or the matching one if t has
-// several forms; nil if none matches.
+// formFor returns the Go type that a JSON value was encoded from. It is t itself, or one of the
+// forms that t can take (see openapi.FormsOf). It is nil if no form matches.
 func formFor(t reflect.Type, v any) reflect.Type {
 	if t == nil {
 		return nil
@@ -173,7 +178,7 @@ func formFor(t reflect.Type, v any) reflect.Type {
 		}
 		switch v := v.(type) {
 		case map[string]any:
-			if form == rawType || form.Kind() == reflect.Struct && hasAll(form, v) {
+			if form == rawType || form.Kind() == reflect.Struct && hasAllMembers(form, v) {
 				return form
 			}
 		case []any:
@@ -187,8 +192,8 @@ func formFor(t reflect.Type, v any) reflect.Type {
 	return nil
 }
 
-// hasAll reports whether a struct has a field for every member of an object.
-func hasAll(t reflect.Type, members map[string]any) bool {
+// hasAllMembers reports whether the struct t has a field for every member of a JSON object.
+func hasAllMembers(t reflect.Type, members map[string]any) bool {
 	known := map[string]bool{}
 	for _, f := range openapi.Fields(t) {
 		known[openapi.JSONName(f.StructField)] = true
@@ -201,9 +206,9 @@ func hasAll(t reflect.Type, members map[string]any) bool {
 	return true
 }
 
-// memberOf returns the type and the tags of an object's member. The type of an event's data or a
-// job's result depends on the kind of event or job. The type is nil for an unknown kind, so that
-// all its text is marked.
+// memberOf returns the type and the tags of an object's member. For the data of an event and the
+// result of a job, the type depends on the kind of event or job. It is nil if the kind is unknown,
+// so that all text in the member gets marks.
 func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type, reflect.StructTag) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil, ""
@@ -228,7 +233,8 @@ func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type
 	return nil, ""
 }
 
-// limitHeaders returns the first header fields, up to maxShownText characters in all.
+// limitHeaders returns the first header fields whose values have up to maxShownText characters
+// together.
 func limitHeaders(headers []any) []any {
 	left := maxShownText
 	for i, h := range headers {
@@ -242,8 +248,8 @@ func limitHeaders(headers []any) []any {
 	return headers
 }
 
-// notice returns the warning about untrusted text and removed secrets for the assistant, "" if
-// there are none.
+// notice returns the warning for the assistant that the response has untrusted text, or that
+// secrets were removed. It returns "" if there are neither.
 func (e *editor) notice(o *api.Operation) string {
 	var parts []string
 	if e.marked {

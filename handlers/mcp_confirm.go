@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// confirmationRequest is the answer to the first of two calls of a tool that needs a person's
-// agreement.
+// A confirmationRequest answers the first of two calls of a tool that needs a person's agreement.
+// The second call must have its token.
 type confirmationRequest struct {
 	Message   string          `json:"message" words:"ours"`
 	Quote     json.RawMessage `json:"quote,omitempty" words:"ours"`
@@ -18,9 +18,9 @@ type confirmationRequest struct {
 	ExpiresAt core.Time       `json:"expires_at"`
 }
 
-// confirmed reports whether a call may run, because it needs no agreement or has a valid token of
-// one. Otherwise it has answered the call.
-func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
+// confirmed reports whether a call may run now: it needs no agreement, or it has a valid token from
+// the first call. If it returns false, it has answered the call.
+func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)
 	if confirmation != "" {
@@ -32,7 +32,7 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 	}
 	asked := *o
 	asked.Call, asked.Status = o.Tool.Confirm, http.StatusOK
-	a.handle(c, &asked, args)
+	a.runOperation(c, &asked, args)
 	text := bytes.TrimSpace(answer.body.Bytes())
 	if answer.status != http.StatusOK {
 		return false
@@ -61,10 +61,11 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 	return false
 }
 
-// canonical returns a JSON value in one fixed spelling, so that equal arguments are equal bytes.
+// canonical encodes a JSON value with sorted names and no spaces, so that equal arguments are equal
+// bytes.
 func canonical(args []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.UseNumber() // keeps 1e400 and long numbers as they are
+	dec.UseNumber() // keeps 1e400 and long numbers exact
 	var v any
 	if dec.Decode(&v) != nil {
 		return args

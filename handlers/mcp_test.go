@@ -382,10 +382,10 @@ func TestCallsOfToolsAreCounted(t *testing.T) {
 func TestMessagesThatAreFreeAreBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.now = func() time.Time { return time.Unix(1793871000, 0) }
-	served := newAssistants(b.server)
+	served := newMCPServer(b.server)
 	b.server.mcp = served.serve
 	a := b.assistant(b.token)
-	for range freePerMinute {
+	for range otherMessagesPerMinute {
 		served.otherMessages.add(b.Owner.AccountID, b.server.now())
 	}
 	if _, err := a.session.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Too many messages") {
@@ -434,7 +434,7 @@ func TestWhoMayConnect(t *testing.T) {
 	b.with("").do("GET", mcpPath, nil).fails(401, "unauthorized")
 	b.get("/mcp/x").fails(404, "not_found")
 	b.do("POST", mcpPath+"/", listTools, accept...).is(200).has("result.tools.0.name", "answer_invitation")
-	if got := b.with("").do("POST", mcpPath+"/", listTools, accept...).fails(401, "unauthorized").header.Get("WWW-Authenticate"); !strings.Contains(got, resourcePath) {
+	if got := b.with("").do("POST", mcpPath+"/", listTools, accept...).fails(401, "unauthorized").header.Get("WWW-Authenticate"); !strings.Contains(got, resourceMetadataPath) {
 		t.Errorf("with a slash behind the path: %s", got)
 	}
 	for _, short := range []string{"application/json", "text/event-stream", "text/html", "application/json, text/event-stream;q=0"} {
@@ -555,7 +555,7 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 // withOps puts more rows into the table of a server.
 func (b *sandbox) withOps(ops ...api.Operation) {
 	b.server.ops = append(b.server.ops, ops...)
-	b.server.mcp = newAssistants(b.server).serve
+	b.server.mcp = newMCPServer(b.server).serve
 }
 
 func TestPanicOfAToolIsAnError(t *testing.T) {

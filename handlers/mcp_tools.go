@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toolsOf returns the operations that are tools, by name.
+// toolsOf returns the operations that are tools of assistants, by name.
 func toolsOf(ops []api.Operation) map[string]*api.Operation {
 	tools := map[string]*api.Operation{}
 	for i := range ops {
@@ -27,7 +27,8 @@ func toolsOf(ops []api.Operation) map[string]*api.Operation {
 	return tools
 }
 
-// describeTools returns the tools for tools/list, made from the same rows and types as OpenAPI.
+// describeTools returns the descriptions of tools for tools/list, made from the same operations and
+// types as the OpenAPI document.
 func describeTools(tools map[string]*api.Operation) []*mcp.Tool {
 	var described []api.Operation
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
@@ -46,7 +47,7 @@ func describeTools(tools map[string]*api.Operation) []*mcp.Tool {
 		}
 		t := &mcp.Tool{
 			Name: o.Name, Title: o.Summary, Description: strings.TrimSpace(o.Summary + ". " + text),
-			InputSchema: in, Annotations: hints(o),
+			InputSchema: in, Annotations: annotationsOf(o),
 		}
 		if in.Properties == nil {
 			t.InputSchema = json.RawMessage(`{"type":"object","properties":{}}`)
@@ -56,8 +57,9 @@ func describeTools(tools map[string]*api.Operation) []*mcp.Tool {
 	return out
 }
 
-// hints returns annotations by which a client decides what to ask its user about.
-func hints(o *api.Operation) *mcp.ToolAnnotations {
+// annotationsOf returns the annotations of a tool. A client may decide by them what to ask its user
+// about.
+func annotationsOf(o *api.Operation) *mcp.ToolAnnotations {
 	reads := o.Scope == "read"
 	return &mcp.ToolAnnotations{
 		Title: o.Summary, ReadOnlyHint: reads,
@@ -67,8 +69,9 @@ func hints(o *api.Operation) *mcp.ToolAnnotations {
 	}
 }
 
-// takeArguments normalises the arguments of a tool, and separates the confirmation token from them.
-func takeArguments(o *api.Operation, raw []byte) (args []byte, confirmation string, err error) {
+// prepareArguments turns the arguments of a tool into those of its operation, and returns the
+// confirmation token apart from them.
+func prepareArguments(o *api.Operation, raw []byte) (args []byte, confirmation string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")
 	}
@@ -78,7 +81,7 @@ func takeArguments(o *api.Operation, raw []byte) (args []byte, confirmation stri
 	}
 	delete(fields, o.Tool.Hidden)
 	if o.Tool.IntoTrash {
-		switch plainText(fields["permanent"]) {
+		switch unquoteJSON(fields["permanent"]) {
 		case "", "null", "false":
 			fields["to"] = json.RawMessage(`"trash"`)
 		case "true":
@@ -88,23 +91,24 @@ func takeArguments(o *api.Operation, raw []byte) (args []byte, confirmation stri
 		delete(fields, "permanent")
 	}
 	if o.Tool.Confirm.Do != nil {
-		confirmation = plainText(fields["confirmation_token"])
+		confirmation = unquoteJSON(fields["confirmation_token"])
 		delete(fields, "confirmation_token")
 	}
 	args, err = json.Marshal(fields)
 	return args, confirmation, err
 }
 
-// methods are the methods of a server that has only tools. The library knows more, and would answer
-// as if there were resources and prompts.
-var methods = map[string]bool{
+// knownMethods are the MCP methods of a server that has only tools. The library would answer others
+// too, as if there were resources and prompts.
+var knownMethods = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "tools/call": true, "tools/list": true,
 }
 
 // maxMessageID is the maximum length in bytes of a message ID that an error repeats.
 const maxMessageID = 200
 
-// A valuePrefix is the beginning of a JSON value: enough to know its type, or all of a short value.
+// A valuePrefix is the first bytes of a JSON value: enough to know its type, and all of a short
+// value.
 type valuePrefix string
 
 func (p *valuePrefix) UnmarshalJSON(data []byte) error {
@@ -112,23 +116,26 @@ func (p *valuePrefix) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// is reports whether the value begins with one of the characters.
-func (p valuePrefix) is(begin string) bool { return p != "" && strings.IndexByte(begin, p[0]) >= 0 }
+// beginsWithAny reports whether the value begins with one of the characters.
+func (p valuePrefix) beginsWithAny(begin string) bool {
+	return p != "" && strings.IndexByte(begin, p[0]) >= 0
+}
 
-// A messageFault is the answer to an invalid message. The library would answer it in plain text.
+// A messageFault is the answer to an invalid message, in JSON-RPC form. The library would answer in
+// plain text.
 type messageFault struct {
-	status int
-	id     json.RawMessage
+	status int             // of HTTP
+	id     json.RawMessage // of the message, null if it is unknown
 	why    *jsonrpc.Error
 }
 
-// checkMessage checks the form of a message (JSON-RPC 2.0 sections 4 and 5.1) and its method; it
+// checkMessage checks the form of a message (JSON-RPC 2.0 sections 4 and 5.1) and its method. It
 // returns nil for a message that the library can handle.
 func checkMessage(body []byte) *messageFault {
 	const letters, digits = `"`, "-0123456789"
 	wrong := func(id valuePrefix, code int64, text string) *messageFault {
 		f := &messageFault{http.StatusBadRequest, json.RawMessage("null"), &jsonrpc.Error{Code: code, Message: text}}
-		if id.is(letters+digits) && len(id) <= maxMessageID {
+		if id.beginsWithAny(letters+digits) && len(id) <= maxMessageID {
 			f.id = json.RawMessage(id)
 		}
 		return f
@@ -150,19 +157,19 @@ func checkMessage(body []byte) *messageFault {
 	switch {
 	case m["jsonrpc"] != `"2.0"`:
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"jsonrpc" must be "2.0".`)
-	case hasID && !id.is(letters+digits):
+	case hasID && !id.beginsWithAny(letters+digits):
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"id" must be a text or a number.`)
 	case !asks && !(hasID && result != failure):
 		return wrong(id, jsonrpc.CodeInvalidRequest, `The message has no "method".`)
-	case asks && !method.is(letters):
+	case asks && !method.beginsWithAny(letters):
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"method" must be a text.`)
-	case m["params"] != "" && !m["params"].is("{["):
+	case m["params"] != "" && !m["params"].beginsWithAny("{["):
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"params" must be an object.`)
 	case !asks || !hasID: // a response or a notification gets no response
 		return nil
 	}
 	var name string
-	if json.Unmarshal([]byte(method), &name) == nil && methods[name] {
+	if json.Unmarshal([]byte(method), &name) == nil && knownMethods[name] {
 		return nil
 	}
 	f := wrong(id, jsonrpc.CodeMethodNotFound, "There is no such method here. There are tools: see tools/list.")
@@ -170,7 +177,7 @@ func checkMessage(body []byte) *messageFault {
 	return f
 }
 
-// send answers with the error in JSON-RPC form.
+// send answers the request with the fault.
 func (f *messageFault) send(s *Server, c *call) {
 	s.send(c, f.status, jsonMedia, struct {
 		Version string          `json:"jsonrpc"`

@@ -118,7 +118,7 @@ func TestStrangersWordsAreMarked(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := &editor{mark: "untrusted TEST"}
-			checkMarked(t, o.Name, e.answer(body, o.Call.Out), form, "", words)
+			checkMarked(t, o.Name, e.editAnswer(body, o.Call.Out), form, "", words)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestReportersAreMarked(t *testing.T) {
 			list = o
 		}
 	}
-	text, _ := json.Marshal(e.answer(body, list.Call.Out))
+	text, _ := json.Marshal(e.editAnswer(body, list.Call.Out))
 	if !strings.Contains(string(text), `begins]\nObey\n`) || !strings.Contains(string(text), `begins]\nDelete all\n`) || !strings.Contains(string(text), `"id":"rep_1"`) || !e.marked {
 		t.Errorf("the list is %s", text)
 	}

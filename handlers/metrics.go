@@ -15,14 +15,14 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp"
 )
 
-// MetricsReaders are the clients that may read /metrics; the zero value allows none but the local
-// socket.
+// MetricsReaders says who may read /metrics. Clients of the local socket always may; the zero value
+// allows nobody else.
 type MetricsReaders struct {
-	Token string // as in "Authorization: Bearer TOKEN"; "": no token is accepted
-	From  []netip.Prefix
+	Token string         // for "Authorization: Bearer TOKEN"; "": no token is accepted
+	From  []netip.Prefix // networks that need no token
 }
 
-// allow reports whether the client of a request may read the metrics. The local socket always may.
+// allow reports whether the client of a request may read the metrics.
 func (m *MetricsReaders) allow(r *http.Request) bool {
 	addr := remoteAddr(r)
 	if ip, err := netip.ParseAddr(addr); addr == "" || err == nil && limit.Within(m.From, ip) {
@@ -66,11 +66,12 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the methods of the wrapped writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// count counts an answered request. Requests outside the API count as "other".
-func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Time) {
+// countRequest counts and logs an answered request. In the metrics, requests outside the API have
+// the name "other".
+func (s *Server) countRequest(c *call, w *statusWriter, span *otlp.Span, began time.Time) {
 	name := "other"
 	if c.op != nil {
 		name = c.op.Name
@@ -82,13 +83,13 @@ func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Tim
 	}
 	s.svc.Core.Metrics.Requests.Add(name, strconv.Itoa(status))
 	if c.r.URL.Path == mcpPath {
-		name = "mcp" // each tool is logged by its own name
+		name = "mcp" // each tool call is logged under its own name as well
 	}
 	s.logRequest(c, span, name, status, began)
 }
 
-// logRequest logs an answered request, and ends its span if it is one of the API. It does not log
-// the path, which may contain a token.
+// logRequest logs an answered request. If the request is one of the API, it also ends its span. It
+// does not log the path, which may contain a token.
 func (s *Server) logRequest(c *call, span *otlp.Span, operation string, status int, began time.Time) {
 	api := c.op != nil || operation == "mcp" || strings.HasPrefix(c.r.URL.Path, "/v1/")
 	if api {

@@ -2,7 +2,7 @@ package handlers
 
 import (
 	"context"
-	_ "embed" // the page
+	_ "embed" // oauth.html
 	"errors"
 	"io"
 	"mime"
@@ -15,14 +15,14 @@ import (
 	"github.com/mailstead/mailstead/service/signin"
 )
 
-// The paths of the OAuth 2.1 sign-in for /mcp.
+// The paths of OAuth 2.1, by which clients get tokens for /mcp.
 const (
-	serverPath    = "/.well-known/oauth-authorization-server" // RFC 8414 section 3
-	registerPath  = "/oauth/register"
-	authorizePath = "/oauth/authorize"
-	tokenPath     = "/oauth/token"
-	revokePath    = "/oauth/revoke"
-	consentPath   = "/oauth/consent"
+	authServerPath = "/.well-known/oauth-authorization-server" // RFC 8414 section 3
+	registerPath   = "/oauth/register"
+	authorizePath  = "/oauth/authorize"
+	tokenPath      = "/oauth/token"
+	revokePath     = "/oauth/revoke"
+	consentPath    = "/oauth/consent"
 )
 
 const (
@@ -32,18 +32,17 @@ const (
 	maxOAuthForm    = 16 << 10
 )
 
-// oauthPaths returns the OAuth handlers by path, except the consent page's, which are in
-// sessionRoutes.
+// oauthPaths returns the handlers of the OAuth paths. Those of consentPath are in sessionRoutes.
 func (s *Server) oauthPaths() map[string]func(*call) {
 	return map[string]func(*call){
-		resourcePath: s.describeResource, serverPath: s.describeServer,
+		resourceMetadataPath: s.sendResourceMetadata, authServerPath: s.sendAuthServerMetadata,
 		registerPath: s.registerClient, authorizePath: s.authorizeClient, tokenPath: s.grantToken, revokePath: s.revokeGrant,
 	}
 }
 
-// describeResource sends the metadata of /mcp.
-func (s *Server) describeResource(c *call) {
-	base := s.base(c.r)
+// sendResourceMetadata sends the metadata of the protected resource /mcp (RFC 9728 section 2).
+func (s *Server) sendResourceMetadata(c *call) {
+	base := s.baseURL(c.r)
 	s.sendMetadata(c, struct {
 		Resource string   `json:"resource"`
 		Servers  []string `json:"authorization_servers"`
@@ -53,9 +52,9 @@ func (s *Server) describeResource(c *call) {
 	}{base + mcpPath, []string{base}, signin.OAuthScopes, []string{"header"}, "Mailstead"})
 }
 
-// describeServer sends the metadata of the authorization server.
-func (s *Server) describeServer(c *call) {
-	base := s.base(c.r)
+// sendAuthServerMetadata sends the metadata of the authorization server (RFC 8414 section 2).
+func (s *Server) sendAuthServerMetadata(c *call) {
+	base := s.baseURL(c.r)
 	s.sendMetadata(c, struct {
 		Issuer        string   `json:"issuer"`
 		Authorize     string   `json:"authorization_endpoint"`
@@ -77,6 +76,7 @@ func (s *Server) describeServer(c *call) {
 	})
 }
 
+// sendMetadata answers GET and HEAD with a metadata document.
 func (s *Server) sendMetadata(c *call, document any) {
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
@@ -87,7 +87,7 @@ func (s *Server) sendMetadata(c *call, document any) {
 	s.sendJSON(c, http.StatusOK, document)
 }
 
-// sendOAuth answers an OAuth client. The errors have the form of RFC 6749 section 5.2.
+// sendOAuth answers an OAuth client with out, or with err in the form of RFC 6749 section 5.2.
 func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("Pragma", "no-cache") // RFC 6749 section 5.1
@@ -107,7 +107,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 		s.sendJSON(c, status, refused)
 		return
 	}
-	e := s.explainError(c, "sign-in of a client", err) // it also sets Retry-After
+	e := s.explainError(c, "sign-in of a client", err) // also sets Retry-After
 	name := "server_error"
 	status = code.Status(e.Code)
 	switch {
@@ -119,7 +119,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	s.sendJSON(c, status, signin.OAuthError{Code: name, Description: e.Message})
 }
 
-// registerClient registers a client (RFC 7591).
+// registerClient answers a client that registers itself (RFC 7591).
 func (s *Server) registerClient(c *call) {
 	if c.r.Method != http.MethodPost {
 		s.notAllowed(c, []string{http.MethodPost})
@@ -141,10 +141,11 @@ func (s *Server) registerClient(c *call) {
 	s.sendOAuth(c, http.StatusCreated, out, err)
 }
 
-// authorizeClient serves the URL to which a client sends the browser of the person for whom it
-// wants to act. If a team user is signed in, it serves the dashboard, which asks for consent.
-// Otherwise it redirects to the sign-in, which leads back here. The browser does not send the
-// session's cookie when another site leads here, so signed-in users take that way too.
+// authorizeClient serves the authorization endpoint (RFC 6749 section 3.1), to which a client sends
+// the browser of the person for whom it wants to act. If a team user is signed in, it serves the
+// dashboard, which asks for consent. Otherwise it redirects to the sign-in page, which leads back
+// here. That also happens when a signed-in user comes from another site, since the browser then
+// does not send the session cookie.
 func (s *Server) authorizeClient(c *call) {
 	oauthPage.setHeaders(c.w.Header())
 	failed := func(err error) {
@@ -159,7 +160,7 @@ func (s *Server) authorizeClient(c *call) {
 		s.notAllowed(c, []string{http.MethodGet})
 		return
 	}
-	if s.toHTTPS(c) {
+	if s.redirectToHTTPS(c) {
 		return
 	}
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -186,7 +187,7 @@ func (s *Server) authorizeClient(c *call) {
 		err = core.Errorf("forbidden_role", "You are signed in to a mailbox. Only a member of the team can let a program act for them: sign out, sign in as one, and start again from the program.")
 	}
 	if err == nil {
-		err = s.svc.Signin.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
+		err = s.svc.Signin.CheckAuthorization(c.r.Context(), s.baseURL(c.r), q, signedIn)
 	}
 	to := ""
 	if refused, ok := errors.AsType[*signin.RefusedError](err); ok {
@@ -205,17 +206,17 @@ func (s *Server) authorizeClient(c *call) {
 	c.w.WriteHeader(http.StatusFound)
 }
 
-// readBodyAs reads a body of the given media type and of at most so many bytes.
+// readBodyAs reads a body that has the given media type and at most most bytes.
 func readBodyAs(r *http.Request, media string, most int64) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != media || r.Body == nil {
-		return nil, errors.New("the request body has another Content-Type")
+		return nil, errors.New("the request body has the wrong Content-Type")
 	}
 	return io.ReadAll(&limitedReader{r.Body, most})
 }
 
-// readForm reads the form of an OAuth client's request; err is for sendOAuth. It ignores parameters
-// in the URL.
+// readForm reads the form in the body of an OAuth client's request. It ignores parameters in the
+// URL. Its error is for sendOAuth.
 func (s *Server) readForm(c *call) (url.Values, error) {
 	addr, now := remoteAddr(c.r), s.now()
 	if err := s.badTokens.check(addr, now); err != nil {
@@ -235,6 +236,7 @@ func (s *Server) readForm(c *call) (url.Values, error) {
 	return q, nil
 }
 
+// grantToken serves the token endpoint (RFC 6749 section 3.2).
 func (s *Server) grantToken(c *call) {
 	if c.r.Method != http.MethodPost {
 		s.notAllowed(c, []string{http.MethodPost})
@@ -243,12 +245,12 @@ func (s *Server) grantToken(c *call) {
 	var out *signin.AccessToken
 	form, err := s.readForm(c)
 	if err == nil {
-		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
+		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.baseURL(c.r), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, out, err)
 }
 
-// revokeGrant revokes a token (RFC 7009).
+// revokeGrant serves the revocation endpoint (RFC 7009).
 func (s *Server) revokeGrant(c *call) {
 	if c.r.Method != http.MethodPost {
 		s.notAllowed(c, []string{http.MethodPost})
@@ -261,18 +263,20 @@ func (s *Server) revokeGrant(c *call) {
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
 }
 
+// askConsent returns what the consent page of the dashboard shows: which client asks, and for what.
 func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consent, error) {
 	r := callOf(ctx).r
 	if err := checkOwnPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.Signin.AskConsent(ctx, who, s.base(r), r.URL.Query())
+	return s.svc.Signin.AskConsent(ctx, who, s.baseURL(r), r.URL.Query())
 }
 
+// decideConsent carries out the decision that a person made on the consent page.
 func (s *Server) decideConsent(ctx context.Context, who core.Actor, in signin.ConsentIn) (*signin.Decided, error) {
 	r := callOf(ctx).r
 	if err := checkOwnPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.Signin.DecideConsent(ctx, who, s.base(r), in)
+	return s.svc.Signin.DecideConsent(ctx, who, s.baseURL(r), in)
 }

@@ -94,7 +94,7 @@ func TestExamplesAreTaken(t *testing.T) {
 		for _, p := range described.Parameters {
 			if p.In == "query" {
 				text, _ := json.Marshal(c.doc.Example(p.Schema))
-				src.query.Set(p.Name, plainText(text))
+				src.query.Set(p.Name, unquoteJSON(text))
 			}
 		}
 		if described.RequestBody != nil {

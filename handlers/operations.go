@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// api answers requests below /v1.
+// api answers requests to the paths of the API, below /v1.
 func (s *Server) api(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -29,11 +29,11 @@ func (s *Server) api(c *call) {
 		s.fail(c, err)
 		return
 	}
-	s.fixed.ServeHTTP(c.w, routerRequest(c.r))
+	s.noParam.ServeHTTP(c.w, routerRequest(c.r))
 }
 
-// routerRequest returns the request for the routers: a slash within a path parameter (%2F) stays
-// escaped, so that it does not split the parameter.
+// routerRequest returns the request that the routers get. A slash within a path parameter (%2F)
+// stays escaped, so that it does not split the parameter.
 func routerRequest(r *http.Request) *http.Request {
 	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		return r
@@ -45,7 +45,8 @@ func routerRequest(r *http.Request) *http.Request {
 	return &escaped
 }
 
-// pathValues returns the parameters of a path by name, unescaped if the routers saw them escaped.
+// pathValues returns a function that returns a path parameter by name. If the routers saw the path
+// escaped (see routerRequest), the function unescapes the parameter.
 func pathValues(ps httprouter.Params, r *http.Request) func(name string) string {
 	if r.URL.Path != r.URL.RawPath {
 		return ps.ByName
@@ -59,12 +60,12 @@ func pathValues(ps httprouter.Params, r *http.Request) func(name string) string 
 	}
 }
 
-// route fills the routers. httprouter refuses a fixed path beside a wildcard, so there is one
-// router for paths without parameters, one for paths with one, and one for paths with more. Each
-// falls through to the next.
-func (s *Server) route() {
-	s.fixed, s.wild, s.deep = httprouter.New(), httprouter.New(), httprouter.New()
-	routers := []*httprouter.Router{s.fixed, s.wild, s.deep}
+// fillRouters adds the operations to the routers. There are three routers because httprouter
+// refuses a fixed path and a parameter at the same place. They are for paths without parameters,
+// with one, and with more. A path that one router does not have goes to the next.
+func (s *Server) fillRouters() {
+	s.noParam, s.oneParam, s.manyParams = httprouter.New(), httprouter.New(), httprouter.New()
+	routers := []*httprouter.Router{s.noParam, s.oneParam, s.manyParams}
 	for _, r := range routers {
 		r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS, r.HandleMethodNotAllowed = false, false, false, false
 	}
@@ -79,8 +80,8 @@ func (s *Server) route() {
 			methods = append(methods, o.Method)
 		}
 	}
-	s.fixed.NotFound, s.wild.NotFound = s.wild, s.deep
-	s.deep.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s.noParam.NotFound, s.oneParam.NotFound = s.oneParam, s.manyParams
+	s.manyParams.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var allowed []string
 		for _, router := range routers {
 			for _, method := range methods {
@@ -97,13 +98,13 @@ func (s *Server) route() {
 	})
 }
 
-// routerPath turns {domain_id} into :domain_id.
+// routerPath returns a path in the form of httprouter: {domain_id} becomes :domain_id.
 func routerPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// run handles an operation: it checks the permission, reads the body, and answers, with the rules
-// for an Idempotency-Key or an upload.
+// run handles a request for an operation. It checks the permission, reads the body and answers.
+// Requests with an Idempotency-Key and uploads are handled by answerOnce and answerUpload.
 func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	c.op = o
 	if err := o.Permit(c.who); err != nil {
@@ -121,13 +122,13 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	}
 	defer done()
 	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.Keyed(o.Method, o.Scope) {
-		s.idempotent(c, path, key, body)
+		s.answerOnce(c, path, key, body)
 		return
 	}
 	s.answer(c, path, body)
 }
 
-// answer decodes the request, calls the service and sends its result.
+// answer decodes the request, calls the service and sends its result or its error.
 func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -176,15 +177,16 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	s.sendJSON(c, c.op.Status, out)
 }
 
-// grantCheck is the interval of the checks whether the grant of a waiting request is still valid.
-const grantCheck = time.Second
+// grantCheckInterval is the time between two checks whether the token of a waiting request is still
+// valid.
+const grantCheckInterval = time.Second
 
-// untilRevoked returns a context that is cancelled when the grant of a waiting request is revoked.
+// untilRevoked returns a context that is cancelled when the token of the request becomes invalid.
 func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		look := time.NewTicker(grantCheck)
+		look := time.NewTicker(grantCheckInterval)
 		defer look.Stop()
 		for s.svc.Accounts.CheckActor(ctx, who) == nil {
 			select {
@@ -197,9 +199,9 @@ func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Cont
 	return ctx, cancel
 }
 
-// checkTaint refuses operations that a tainted token must not use, and taints a token that is
-// about to read content of strangers. Operations on single messages taint when they read the
-// message.
+// checkTaint refuses operations that a tainted token must not use. It taints a token that is about
+// to read many messages of strangers. Operations on a single message do that themselves when they
+// read it.
 func (s *Server) checkTaint(c *call, query url.Values) error {
 	if !c.who.Policy.Taint {
 		return nil
@@ -215,7 +217,7 @@ func (s *Server) checkTaint(c *call, query url.Values) error {
 	return nil
 }
 
-// checkFields refuses body fields that a bound token must not set.
+// checkFields returns an error if the request has body fields that a bound token must not set.
 func checkFields(c *call) error {
 	if !c.who.Bound || c.op.BoundFields == "" && c.op.Method != http.MethodPatch {
 		return nil
@@ -229,8 +231,8 @@ func checkFields(c *call) error {
 	return nil
 }
 
-// fileOf returns the file of a result: the result itself, or the file in it if the client requested
-// the file; nil if neither.
+// fileOf returns the file to send as the response: the result itself if it is a file, or the file
+// in the result if the client asked for that. It returns nil if there is none.
 func fileOf(out any) *core.File {
 	switch v := out.(type) {
 	case *core.File:

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// origin returns the origin at which the browser shows the dashboard.
+// origin returns the origin (RFC 6454) of the page that a browser shows for the request.
 func origin(r *http.Request) string {
 	if isSecure(r) {
 		return "https://" + r.Host
@@ -18,33 +18,35 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// base returns the URL by which the client reaches this server: in production the configured one;
-// in the sandbox also localhost or an IP address, which no other site can own.
-func (s *Server) base(r *http.Request) string {
+// baseURL returns the URL by which the client reaches this server. In production it is the
+// configured URL. A sandbox can also be reached by localhost or an IP address, which no other site
+// can own.
+func (s *Server) baseURL(r *http.Request) string {
 	if s.svc.Core.Config.Sandbox {
 		u, err := url.Parse(origin(r))
-		if err == nil && u.Host == r.Host && (isUnnamed(u.Hostname()) || s.isOwnName(u.Hostname())) {
+		if err == nil && u.Host == r.Host && (isIPOrLocalhost(u.Hostname()) || s.isOwnName(u.Hostname())) {
 			return origin(r)
 		}
 	}
 	return s.svc.Core.Config.BaseURL
 }
 
-// isOwnName reports whether a host is the server's own host name, or the name in its URL.
+// isOwnName reports whether host is the server's configured host name, or the host of its
+// configured URL.
 func (s *Server) isOwnName(host string) bool {
 	c := s.svc.Core.Config
 	base, err := url.Parse(c.BaseURL)
-	return host != "" && (strings.EqualFold(host, c.Hostname) || err == nil && !isUnnamed(host) && strings.EqualFold(host, base.Hostname()))
+	return host != "" && (strings.EqualFold(host, c.Hostname) || err == nil && !isIPOrLocalhost(host) && strings.EqualFold(host, base.Hostname()))
 }
 
-// isUnnamed reports whether a host is an IP address or localhost, which no domain owner can
-// redirect.
-func isUnnamed(host string) bool {
+// isIPOrLocalhost reports whether host is an IP address or localhost. Nobody can point those
+// elsewhere in the DNS.
+func isIPOrLocalhost(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// usesOwnName reports whether the request's host is the server's own host name.
+// usesOwnName reports whether the request was sent to the server's configured host name.
 func (s *Server) usesOwnName(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -58,15 +60,16 @@ func (s *Server) needsHTTPS() bool {
 	return !s.svc.Core.Config.Sandbox && strings.HasPrefix(s.svc.Core.Config.BaseURL, "https://")
 }
 
-// sameOrigin refuses changing requests that another site made the browser send.
-func sameOrigin(r *http.Request) error {
+// checkSameOrigin returns an error if another site made the browser send the request. It lets GET,
+// HEAD and OPTIONS pass.
+func checkSameOrigin(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.").Because(err)
 	}
 	return nil
 }
 
-// checkOwnPage refuses requests from pages of other sites, also those that only read.
+// checkOwnPage returns an error if a page of another site sent the request, whatever its method.
 func checkOwnPage(r *http.Request) error {
 	for _, from := range r.Header.Values("Origin") {
 		if !strings.EqualFold(from, origin(r)) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"embed"
-	_ "embed" // the page
+	_ "embed" // the pages
 	"encoding/base64"
 	"fmt"
 	"mime"
@@ -23,22 +23,22 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
-// it redirects such requests to HTTPS.
+// dashboard serves the pages of the dashboard. Over plain HTTP it redirects to HTTPS, without which
+// nobody can sign in; a sandbox needs none.
 func (s *Server) dashboard(c *call) {
 	if s.Web == nil {
 		http.NotFound(c.w, c.r)
 		return
 	}
-	if s.toHTTPS(c) {
+	if s.redirectToHTTPS(c) {
 		return
 	}
 	s.Web.ServeHTTP(c.w, c.r)
 }
 
-// toHTTPS redirects a request for a page over plain HTTP to HTTPS. It returns false if it has not
-// answered.
-func (s *Server) toHTTPS(c *call) bool {
+// redirectToHTTPS redirects a GET or HEAD request for a page over plain HTTP to HTTPS. It returns
+// false if it has not answered.
+func (s *Server) redirectToHTTPS(c *call) bool {
 	if !s.needsHTTPS() || isSecure(c.r) || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return false
 	}
@@ -48,7 +48,8 @@ func (s *Server) toHTTPS(c *call) bool {
 	return true
 }
 
-// explainError returns the error to show on a page, and logs an internal error.
+// explainError returns the error to show on a page. It logs an internal error with the message
+// what, and sets Retry-After.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)
 	if code.Status(e.Code) >= http.StatusInternalServerError {
@@ -70,12 +71,13 @@ type htmlPage struct {
 var pageFiles embed.FS
 
 var (
-	resetPage       = newPage("reset.html")       // of a resetView
-	recoveryPage    = newPage("recovery.html")    // of a recoveryView
-	unsubscribePage = newPage("unsubscribe.html") // of an unsubscribeView
-	oauthPage       = newPage("oauth.html")       // of a text
+	resetPage       = newPage("reset.html")       // shows a resetView
+	recoveryPage    = newPage("recovery.html")    // shows a recoveryView
+	unsubscribePage = newPage("unsubscribe.html") // shows an unsubscribeView
+	oauthPage       = newPage("oauth.html")       // shows a string
 )
 
+// newPage parses an embedded page.
 func newPage(name string) *htmlPage {
 	text, err := pageFiles.ReadFile(name)
 	if err != nil {
@@ -87,7 +89,8 @@ func newPage(name string) *htmlPage {
 	}
 }
 
-// setHeaders forbids framing, caching and scripts, and keeps the token in the URL from other sites.
+// setHeaders sets headers that forbid framing, caching and scripts. They also keep the URL, which
+// contains the token, from other sites.
 func (p *htmlPage) setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", p.policy)
 	h.Set("Referrer-Policy", "same-origin")
@@ -96,11 +99,11 @@ func (p *htmlPage) setHeaders(h http.Header) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// show sends the page with what its template shows of data.
+// show sends the page, filled with data.
 func (p *htmlPage) show(c *call, status int, data any) {
 	var out bytes.Buffer
 	if err := p.template.Execute(&out, data); err != nil {
-		panic(err) // a fault of the template
+		panic(err) // a bug in the template
 	}
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.Header().Set("Content-Length", strconv.Itoa(out.Len()))
@@ -111,22 +114,22 @@ func (p *htmlPage) show(c *call, status int, data any) {
 // maxResetForm is the maximum size in bytes of the form that sets a password.
 const maxResetForm = 16 << 10
 
-// A resetView is the content of the page: a form, perhaps with an error, or a final message.
+// A resetView is the content of the reset page: a form, perhaps with an error, or a final message.
 type resetView struct {
-	Email, Token, Wrong string
-	Least               int // characters
-	Passkeys            int // how many sign in without the password
-	Done                string
-	Home                string
+	Email, Token, Error string
+	MinLength           int    // minimum characters of a password
+	Passkeys            int    // how many passkeys the user has
+	Message             string // the final message; "": the form is shown
+	SignInURL           string // URL to sign in at, below the message; "": none
 }
 
-// resetPassword serves the page of a reset link. GET shows a form and does not use up the link, so
-// that a link checker does no harm; POST sets the password. The page has no scripts.
+// resetPassword serves the page of a link to set a password. GET shows a form and does not use up
+// the link, so that a link checker does no harm. POST sets the password.
 func (s *Server) resetPassword(c *call) {
 	resetPage.setHeaders(c.w.Header())
 	addr := remoteAddr(c.r)
 	if err := s.badTokens.check(addr, s.now()); err != nil {
-		s.resetFailed(c, addr, err)
+		s.showResetError(c, addr, err)
 		return
 	}
 	switch c.r.Method {
@@ -134,10 +137,10 @@ func (s *Server) resetPassword(c *call) {
 		token := c.r.URL.Query().Get("token")
 		u, err := s.svc.Signin.CheckWelcome(c.r.Context(), c.who, signin.LinkIn{Token: token})
 		if err != nil {
-			s.resetFailed(c, addr, err)
+			s.showResetError(c, addr, err)
 			return
 		}
-		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: core.LeastPassword, Passkeys: u.Passkeys, Token: token})
+		s.showReset(c, http.StatusOK, resetView{Email: u.Email, MinLength: core.LeastPassword, Passkeys: u.Passkeys, Token: token})
 	case http.MethodPost:
 		s.submitReset(c, addr)
 	default:
@@ -145,7 +148,7 @@ func (s *Server) resetPassword(c *call) {
 	}
 }
 
-// styleHash returns the hash of a page's style sheet for a Content-Security-Policy.
+// styleHash returns the hash of a page's style sheet, in the form of a Content-Security-Policy.
 func styleHash(page string) string {
 	_, rest, _ := strings.Cut(page, "<style>")
 	sheet, _, _ := strings.Cut(rest, "</style>")
@@ -153,62 +156,62 @@ func styleHash(page string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// submitReset sets the password from the form.
+// submitReset answers the POST of the reset page: it sets the password.
 func (s *Server) submitReset(c *call, addr string) {
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
-		s.resetFailed(c, addr, core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
+		s.showResetError(c, addr, core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		s.resetFailed(c, addr, core.Errorf("unsupported_media_type", "Use the form of the link."))
+		s.showResetError(c, addr, core.Errorf("unsupported_media_type", "Use the form of the link."))
 		return
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
 	if err := c.r.ParseForm(); err != nil {
-		s.resetFailed(c, addr, core.Errorf("validation_error", "The form could not be read. Open the link again."))
+		s.showResetError(c, addr, core.Errorf("validation_error", "The form could not be read. Open the link again."))
 		return
 	}
 	form := c.r.PostForm
 	v := resetView{Token: form.Get("token")}
 	u, err := s.svc.Signin.CheckWelcome(c.r.Context(), c.who, signin.LinkIn{Token: v.Token})
 	if err != nil {
-		s.resetFailed(c, addr, err)
+		s.showResetError(c, addr, err)
 		return
 	}
-	v.Email, v.Least, v.Passkeys = u.Email, core.LeastPassword, u.Passkeys
+	v.Email, v.MinLength, v.Passkeys = u.Email, core.LeastPassword, u.Passkeys
 	if form.Has("again") && form.Get("again") != form.Get("password") {
-		v.Wrong = "The two passwords do not match."
+		v.Error = "The two passwords do not match."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
 	err = s.svc.Signin.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
 	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusBadRequest {
-		v.Wrong = "The password " + e.Details[0].Message + "."
+		v.Error = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
 	if err != nil {
-		s.resetFailed(c, addr, err)
+		s.showResetError(c, addr, err)
 		return
 	}
-	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Core.Config.BaseURL + "/"})
+	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Message: "Your password is set. You can sign in with it now.", SignInURL: s.svc.Core.Config.BaseURL + "/"})
 }
 
-// resetFailed shows an error on the page.
-func (s *Server) resetFailed(c *call, addr string, err error) {
+// showResetError shows an error on the reset page, and counts an unknown link.
+func (s *Server) showResetError(c *call, addr string, err error) {
 	s.countBadLink(addr, err)
 	e := s.explainError(c, "reset page", err)
-	s.showReset(c, code.Status(e.Code), resetView{Done: e.Message})
+	s.showReset(c, code.Status(e.Code), resetView{Message: e.Message})
 }
 
 func (s *Server) showReset(c *call, status int, v resetView) {
 	resetPage.show(c, status, v)
 }
 
-// A recoveryView is the content of the page: a button, or a final message.
+// A recoveryView is the content of the recovery page: a button, or a final message.
 type recoveryView struct {
-	Email, Address, Token string
-	Message               string
+	Email, Address, Token string // the mailbox, its recovery address, and the link's token
+	Message               string // the final message; "": the button is shown
 }
 
 // serveRecovery serves the page of a link that confirms a recovery address. GET shows a button and
@@ -255,24 +258,24 @@ func (s *Server) serveRecovery(c *call) {
 	}
 }
 
-// unsubscribesPerMinute is how many requests one address may make in a minute.
+// unsubscribesPerMinute is how many requests to unsubscribe one address may send in a minute.
 const unsubscribesPerMinute = 600
 
-// An unsubscribeView is the content of the page: a button, or a final message.
+// An unsubscribeView is the content of the unsubscribe page: a button, or a final message.
 type unsubscribeView struct {
-	Email, Domain string
-	Message       string
+	Email, Domain string // the recipient, and the domain that sends
+	Message       string // the final message; "": the button is shown
 }
 
-// unsubscribe serves the page of a List-Unsubscribe header field. Mail systems POST to it for their
-// users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes nothing, so
-// that a link checker does no harm. Cross-site requests are allowed, because the token in the link
-// is the permission.
+// unsubscribe serves the URL of the List-Unsubscribe header field. Mail systems send it a POST for
+// their users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes nothing,
+// so that a link checker does no harm. Requests from other sites are allowed, because the token in
+// the URL is the permission.
 func (s *Server) unsubscribe(c *call) {
 	unsubscribePage.setHeaders(c.w.Header())
 	now := s.now()
-	if s.hooks.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
-		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from your network. Wait a minute."))
+	if s.notices.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
+		s.showUnsubscribeError(c, rateLimited(now, "Too many requests came from your network. Wait a minute."))
 		return
 	}
 	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
@@ -280,25 +283,25 @@ func (s *Server) unsubscribe(c *call) {
 	case http.MethodGet, http.MethodHead:
 		u, err := s.svc.Feedback.CheckUnsubscribe(c.r.Context(), token)
 		if err != nil {
-			s.unsubscribeFailed(c, err)
+			s.showUnsubscribeError(c, err)
 			return
 		}
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Email: u.Email, Domain: u.Domain})
 	case http.MethodPost:
 		u, err := s.svc.Feedback.Unsubscribe(c.r.Context(), token)
 		if err != nil {
-			s.unsubscribeFailed(c, err)
+			s.showUnsubscribeError(c, err)
 			return
 		}
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Message: fmt.Sprintf("You are unsubscribed. %s will get no more mail from %s.", u.Email, u.Domain)})
 	default:
 		c.w.Header().Set("Allow", "GET, HEAD, POST")
-		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not allowed here.", c.r.Method))
+		s.showUnsubscribeError(c, core.Errorf("method_not_allowed", "%s is not allowed here.", c.r.Method))
 	}
 }
 
-// unsubscribeFailed shows an error on the page.
-func (s *Server) unsubscribeFailed(c *call, err error) {
+// showUnsubscribeError shows an error on the unsubscribe page.
+func (s *Server) showUnsubscribeError(c *call, err error) {
 	e := s.explainError(c, "unsubscribe", err)
 	s.showUnsubscribe(c, code.Status(e.Code), unsubscribeView{Message: e.Message})
 }
@@ -308,16 +311,16 @@ func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
 }
 
 const (
-	viewPath     = "/session/view/{user_id}/{uid}"
-	heldViewPath = "/session/approvals/{approval_id}/view"
-	heldFilePath = "/session/approvals/{approval_id}/files/{index}"
-	imageTimeout = time.Minute // for a client to read an image
+	viewPath         = "/session/view/{user_id}/{uid}"
+	approvalViewPath = "/session/approvals/{approval_id}/view"
+	approvalFilePath = "/session/approvals/{approval_id}/files/{index}"
+	imageTimeout     = time.Minute // for a client to receive an image
 )
 
-// viewPolicy returns the Content-Security-Policy of a shown message: one style sheet, images from
-// this server, links that open new windows, and no scripts. In its own tab the document has no
-// origin. In a frame it keeps the dashboard's origin, so that the dashboard, which alone can frame
-// it, can measure its height.
+// viewPolicy returns the Content-Security-Policy of a message that is shown as a document. It
+// allows one style sheet, images from this server and links that open new windows, but no scripts.
+// Only pages of the dashboard may frame the document. In a frame it keeps their origin, so that
+// they can measure its height. In a tab of its own it has no origin.
 func viewPolicy(styleHash string, framed bool) string {
 	origin := ""
 	if framed {
@@ -327,9 +330,9 @@ func viewPolicy(styleHash string, framed bool) string {
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// viewMessage sends a message as a document for a frame. Header fields count its images: those on
-// other servers (X-Images-Remote), the ones of these that are not loaded (X-Images-Held), and those
-// that were removed because they are invisible (X-Images-Trackers).
+// viewMessage sends a message as a document for a frame of the dashboard. Response headers count
+// its images: all on other servers (X-Images-Remote), those shown as placeholders (X-Images-Held),
+// and those removed because they are too small to see (X-Images-Trackers).
 func (s *Server) viewMessage(c *call) {
 	var in inbox.ViewIn
 	if !s.decodeView(c, &in) {
@@ -340,8 +343,8 @@ func (s *Server) viewMessage(c *call) {
 }
 
 // decodeView decodes a request for a document with content of strangers. It sets a Referrer-Policy,
-// so that linked hosts do not learn where the document was shown. It returns false if it has sent
-// an error.
+// so that the hosts of links in the document do not learn where it was shown. If it returns false,
+// it has sent an error.
 func (s *Server) decodeView(c *call, in any) bool {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -356,7 +359,8 @@ func (s *Server) decodeView(c *call, in any) bool {
 	return err == nil
 }
 
-// viewApproval sends the text of a held message like viewMessage, but without images.
+// viewApproval sends the text of a message that waits for approval, as viewMessage does, but
+// without images.
 func (s *Server) viewApproval(c *call) {
 	var in submit.ViewApprovalIn
 	if !s.decodeView(c, &in) {
@@ -366,7 +370,8 @@ func (s *Server) viewApproval(c *call) {
 	s.sendView(c, d, err)
 }
 
-// viewApprovalFile sends a file of a held message in a sandbox, or as a download.
+// viewApprovalFile sends an attachment of a message that waits for approval: a document to view, or
+// a download if the request asks for one.
 func (s *Server) viewApprovalFile(c *call) {
 	var in submit.ApprovalFileIn
 	if !s.decodeView(c, &in) {
@@ -384,6 +389,7 @@ func (s *Server) viewApprovalFile(c *call) {
 	s.sendBody(c, http.StatusOK, file, how)
 }
 
+// sendView sends a document with its headers, or err.
 func (s *Server) sendView(c *call, d *view.Document, err error) {
 	h := c.w.Header()
 	if err != nil {
@@ -400,8 +406,8 @@ func (s *Server) sendView(c *call, d *view.Document, err error) {
 	_, _ = c.w.Write(d.HTML) // a client that has left needs no answer
 }
 
-// sendImage sends an image of such a document. Its link has a token, because a document in its own
-// tab has no origin and sends no cookie.
+// sendImage sends an image of a shown message. The link of the image has a token, because a
+// document in its own tab has no origin and its requests have no cookie.
 func (s *Server) sendImage(c *call) {
 	token, addr, ok := s.beginLink(c, imagePath)
 	if !ok {
@@ -414,7 +420,7 @@ func (s *Server) sendImage(c *call) {
 		return
 	}
 	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
-	// If it fails, the server's own deadline applies.
+	// If the connection supports no deadline, the time limits of the HTTP server apply.
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageTimeout))
 	s.sendBody(c, http.StatusOK, &image.File, "inline")
 }

@@ -8,30 +8,31 @@ import (
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 )
 
-// Paths that other files use.
+// Paths that several files use.
 const (
-	imagePath       = "/session/image/" // followed by the token of an image
-	exportPath      = "/export/"        // followed by the token of an export
-	unsubscribePath = "/unsubscribe/"   // followed by the token of a recipient
-	hooksPath       = "/hooks/"         // followed by the kind of a relay and its name
-	mcpPath         = "/mcp"
-	resourcePath    = "/.well-known/oauth-protected-resource" + mcpPath // RFC 9728 section 3.1
+	imagePath            = "/session/image/" // followed by the token of an image
+	exportPath           = "/export/"        // followed by the token of an export
+	unsubscribePath      = "/unsubscribe/"   // followed by the token of a recipient
+	hooksPath            = "/hooks/"         // followed by the kind of a relay and its name
+	mcpPath              = "/mcp"
+	resourceMetadataPath = "/.well-known/oauth-protected-resource" + mcpPath // RFC 9728 section 3.1
 
-	// Certificate authorities fetch the responses to their challenges here (RFC 8555 section 8.3).
-	// The path is never redirected: whoever answers here gets certificates for the name.
+	// challengePath is where certificate authorities fetch the responses to their challenges
+	// (RFC 8555 section 8.3). It is never redirected, since whoever answers there gets
+	// certificates for the host.
 	challengePath = "/.well-known/acme-challenge/"
 )
 
-// A pathMux is the mux of a listener, and the handler of /v1, which most requests go to without a
-// lookup.
+// A pathMux finds the handler of a path. api is the handler of /v1/, where most requests go, and
+// saves the look-up for them.
 type pathMux struct {
 	*http.ServeMux
 	api http.Handler
 }
 
-// dispatch passes a request to the handler of its path. It looks the path up as if the method were
-// CONNECT, because ServeMux redirects other methods from paths such as "//x" and "/x/../y", which
-// have handlers here.
+// dispatch passes a request to the handler of its path. It looks up the path as for the method
+// CONNECT. For other methods ServeMux redirects paths such as "//x" and "/x/../y", which have
+// handlers here.
 func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 	path := autoconfig.PathOf(r.URL.Path)
 	if strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/openapi.") {
@@ -39,7 +40,7 @@ func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(path, "/") {
-		path = "/" // of "*", or of a URL without a path
+		path = "/" // the request target is "*", or a URL without a path
 	}
 	h, pattern := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: path}})
 	if strings.Contains(pattern, "{") {

@@ -13,30 +13,32 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// maxPerClient is how many requests through proxies one address, or one IPv6 /64, may have running
-// at once.
-const maxPerClient = 256
+// maxRequestsPerClient is how many requests through proxies may run at once for one client: an IPv4
+// address or an IPv6 /64.
+const maxRequestsPerClient = 256
 
-// Proxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto headers are trusted: the
-// client's address, and whether it used HTTPS. From other addresses they are ignored, and
-// X-Forwarded-Host always is. Make them with NewProxies; a nil *Proxies trusts no address.
+// Proxies are the trusted reverse proxies. From their addresses, X-Forwarded-For says which address
+// the client has, and X-Forwarded-Proto whether it used HTTPS. From other addresses these headers
+// are ignored. X-Forwarded-Host is always ignored. Make Proxies with NewProxies; a nil *Proxies
+// trusts no address.
 type Proxies struct {
 	trusted []netip.Prefix
 	clients *connlimit.Limiter // limits running requests by client
 }
 
-// NewProxies trusts the addresses in the networks.
+// NewProxies returns Proxies that trust the addresses in the networks.
 func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
-	return &Proxies{trusted, connlimit.New("http through proxies", connlimit.Limits{PerAddress: maxPerClient}, log)}
+	return &Proxies{trusted, connlimit.New("http through proxies", connlimit.Limits{PerAddress: maxRequestsPerClient}, log)}
 }
 
-// A requestClient is the client of a request: the peer of the connection, or the peer's client if
-// the peer is a trusted proxy.
+// A requestClient is the client of a request: the peer of the connection. If the peer is a trusted
+// proxy, it is the client of the proxy.
 type requestClient struct {
 	addr   string // IP address; "" for a local socket
-	secure bool   // over TLS
+	secure bool   // the client used TLS
 }
 
+// requestClientKey is the context key of a requestClient.
 type requestClientKey struct{}
 
 // clientOf returns the client of a request.
@@ -49,22 +51,23 @@ func clientOf(r *http.Request) requestClient {
 		return requestClient{"", r.TLS != nil}
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		host = plainIP(ip).String()
+		host = normalizeIP(ip).String()
 	}
 	return requestClient{host, r.TLS != nil}
 }
 
-// remoteAddr returns the client's address without port, "" for a local socket.
+// remoteAddr returns the client's IP address, "" for a local socket.
 func remoteAddr(r *http.Request) string { return clientOf(r).addr }
 
 // isSecure reports whether the client used TLS, to this server or to a trusted proxy.
 func isSecure(r *http.Request) bool { return clientOf(r).secure }
 
-func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
+// normalizeIP returns an IPv4-mapped IPv6 address as IPv4, and any address without its zone.
+func normalizeIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// admit adds the client to the context of a request through a proxy. The caller must call leave
-// when the request has been answered. ok is false if the client has too many requests at once. It
-// does not limit direct connections.
+// admit stores the client of a request that came through a proxy in the request's context. The
+// caller must call leave when the request has been answered. ok is false if the client has too many
+// requests at once. Direct connections are not limited here.
 func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bool) {
 	if p == nil {
 		return r, func() {}, true
@@ -73,7 +76,7 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 	if err != nil || !p.trusts(peer.Addr()) {
 		return r, func() {}, true
 	}
-	client := p.client(plainIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
+	client := p.client(normalizeIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
 	a := requestClient{client.String(), p.secure(r)}
 	slot := p.clients.Acquire(net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), func() {})
 	if slot == nil {
@@ -84,13 +87,14 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 
 func (p *Proxies) trusts(ip netip.Addr) bool { return limit.Within(p.trusted, ip) }
 
-// client walks the addresses that proxies have added, the nearest first, and returns the first
-// untrusted one. If a trusted proxy added an invalid address, it returns that proxy.
+// client returns the address of the client. It goes through the addresses that proxies have added
+// to X-Forwarded-For, from the last back to the first, and returns the first one that is not
+// trusted. If a trusted proxy added an invalid address, it returns the address of that proxy.
 func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
 		for {
-			rest, hop, more := cutLast(line)
+			rest, hop, more := cutLastItem(line)
 			if hop != "" {
 				ip, ok := parseHop(hop)
 				if !ok {
@@ -110,8 +114,9 @@ func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	return at
 }
 
-// cutLast cuts the last item off a comma-separated list.
-func cutLast(line string) (rest, last string, more bool) {
+// cutLastItem cuts the last item off a comma-separated list. more is false if there was only one
+// item.
+func cutLastItem(line string) (rest, last string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {
 		return "", strings.TrimSpace(line), false
@@ -119,26 +124,26 @@ func cutLast(line string) (rest, last string, more bool) {
 	return line[:i], strings.TrimSpace(line[i+1:]), true
 }
 
-// parseHop parses an address that may have a port.
+// parseHop parses an item of X-Forwarded-For: an IP address, perhaps with a port.
 func parseHop(text string) (netip.Addr, bool) {
 	bare := text
 	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
 		bare = strings.TrimSuffix(inner, "]")
 	}
 	if ip, err := netip.ParseAddr(bare); err == nil {
-		return plainIP(ip), true
+		return normalizeIP(ip), true
 	}
 	both, err := netip.ParseAddrPort(text)
-	return plainIP(both.Addr()), err == nil
+	return normalizeIP(both.Addr()), err == nil
 }
 
-// secure reports whether the client used HTTPS: as the nearest proxy says, or else by the
-// connection itself.
+// secure reports whether the client used HTTPS. The last value of X-Forwarded-Proto decides, or the
+// connection itself if there is none.
 func (p *Proxies) secure(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
 	if len(lines) == 0 {
 		return r.TLS != nil
 	}
-	_, last, _ := cutLast(lines[len(lines)-1])
+	_, last, _ := cutLastItem(lines[len(lines)-1])
 	return strings.EqualFold(last, "https")
 }

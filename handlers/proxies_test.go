@@ -149,7 +149,7 @@ func TestOneClientCannotTakeAllOfAProxy(t *testing.T) {
 	b.server.Proxies = trusting("127.0.0.1/32")
 	var inside, done sync.WaitGroup
 	release := make(chan struct{})
-	inside.Add(maxPerClient)
+	inside.Add(maxRequestsPerClient)
 	b.server.Web = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Done(); <-release })
 	ask := func(ip string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", "/page", nil)
@@ -159,7 +159,7 @@ func TestOneClientCannotTakeAllOfAProxy(t *testing.T) {
 		b.server.ServeHTTP(w, r)
 		return w
 	}
-	for range maxPerClient {
+	for range maxRequestsPerClient {
 		done.Go(func() { ask("198.51.100.7") })
 	}
 	inside.Wait()

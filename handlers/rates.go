@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// rates counts requests by key, in fixed windows of one minute of the clock.
+// rates counts requests by key, separately for each minute of the clock.
 type rates struct {
 	limits core.Limits
 	counts *limit.Counter[string]
@@ -19,8 +19,9 @@ func newRates(l core.Limits) *rates {
 	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
 }
 
-// count counts one request of the caller's account and sets the rate limit headers. Over the burst
-// limit it returns an error. Dashboard sessions are counted separately from tokens.
+// count counts one request of the caller's account and sets the X-RateLimit headers. It returns an
+// error if the account is over its burst limit. Dashboard sessions are counted separately from
+// tokens.
 func (r *rates) count(c *call, now time.Time) error {
 	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
 	used := r.add(c.who.RateKey(), now)
@@ -65,8 +66,10 @@ type badTokens struct{ *rates }
 
 func newBadTokens() *badTokens { return &badTokens{newRates(core.Limits{})} }
 
+// count counts one bad token of addr.
 func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 
+// check returns an error if too many bad tokens came from addr in this minute.
 func (b *badTokens) check(addr string, now time.Time) error {
 	if b.used(addr, now) <= badTokensPerMinute {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// serve makes a call from a request and has answer handle it, with tracing, metrics and panic
-// recovery.
+// serve makes a call of the request and passes it to answer. It adds what every request has: a
+// request ID, a trace, metrics, and recovery from panics.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
 	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)
 	ctx := s.svc.Core.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
@@ -19,23 +19,24 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	c := newCall(ctx, counted, r, id)
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
-	// Browsers remember the header (RFC 6797).
+	// Browsers remember Strict-Transport-Security for the host (RFC 6797), so only requests
+	// for our own host name get it.
 	if s.needsHTTPS() && isSecure(r) && s.usesOwnName(r) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
-	defer func() { s.count(c, counted, span, began) }()
+	defer func() { s.countRequest(c, counted, span, began) }()
 	defer s.recover(c, counted)
 	answer(c)
 }
 
-// recover logs a panic and answers with status 500. It answers to w, because c.w may be a buffer
-// that is not read any more.
+// recover logs a panic and answers with status 500. It writes the answer to w, because c.w may be a
+// buffer that nobody reads any more.
 func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is panicked
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http panics with the sentinel itself
 		panic(v)
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
@@ -43,11 +44,12 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	s.fail(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
 }
 
-var clientID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
+// requestIDForm matches a valid request ID of a client.
+var requestIDForm = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requestID returns the client's own request ID if it is valid, else a new one.
+// requestID returns the request ID that the client sent if it is valid, or else a new one.
 func (s *Server) requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); clientID().MatchString(id) {
+	if id := r.Header.Get("X-Request-Id"); requestIDForm().MatchString(id) {
 		return id
 	}
 	return s.svc.Core.NewRequestID()

@@ -20,9 +20,9 @@ import (
 
 const jsonMedia = "application/json"
 
-// sendJSON sends a body with its status; the response with a job has its Location. The media type
-// has no charset parameter: JSON defines none (RFC 8259 section 11), and generated clients compare
-// the whole media type.
+// sendJSON sends body as JSON. If the response names a job, it gets a Location header. The media
+// type has no charset parameter, because JSON defines none (RFC 8259 section 11) and generated
+// clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if at := locationOf(status, body); at != "" {
 		c.w.Header().Set("Location", at)
@@ -30,6 +30,8 @@ func (s *Server) sendJSON(c *call, status int, body any) {
 	s.send(c, status, jsonMedia, body)
 }
 
+// locationOf returns the URL of the job that the body of a response with status 202 names, "" if
+// there is none.
 func locationOf(status int, body any) string {
 	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
 		return l.Location()
@@ -49,6 +51,7 @@ func encodeTo(buf *bytes.Buffer, body any) error {
 	return enc.Encode(body)
 }
 
+// send encodes body as JSON and sends it with the media type contentType.
 func (s *Server) send(c *call, status int, contentType string, body any) {
 	buf := buffers.Bytes()
 	defer buffers.FreeBytes(buf)
@@ -63,13 +66,13 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 	_, _ = c.w.Write(buf.Bytes()) // a client that has left needs no answer
 }
 
-// sendFile streams a file as a download, not for display.
+// sendFile sends a file as a download.
 func (s *Server) sendFile(c *call, status int, f *core.File) {
 	s.sendBody(c, status, f, disposition(f.Name))
 }
 
-// disposition returns the Content-Disposition of a download (RFC 6266): with an ASCII name for old
-// clients, and also a UTF-8 name if that differs.
+// disposition returns the Content-Disposition of a download (RFC 6266). It has an ASCII file name
+// for old clients, and also a UTF-8 name if the two differ.
 func disposition(name string) string {
 	ascii := strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {
@@ -81,7 +84,7 @@ func disposition(name string) string {
 	if name == "" || out == "" {
 		return "attachment"
 	}
-	if strings.ContainsAny(ascii, "*'") { // some readers take them for an encoding (RFC 2231)
+	if strings.ContainsAny(ascii, "*'") { // some clients would take them for an encoding (RFC 2231)
 		out = `attachment; filename="` + ascii + `"`
 	}
 	if ascii != name {
@@ -90,7 +93,8 @@ func disposition(name string) string {
 	return out
 }
 
-// sendBody streams a file. Its Content-Security-Policy lets nothing in it run in a browser.
+// sendBody sends a file with the given Content-Disposition. Its Content-Security-Policy prevents
+// scripts in the file from running in a browser.
 func (s *Server) sendBody(c *call, status int, f *core.File, disposition string) {
 	defer f.Body.Close()
 	h := c.w.Header()
@@ -104,16 +108,17 @@ func (s *Server) sendBody(c *call, status int, f *core.File, disposition string)
 	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
 		s.Log.Debug("send a file", "request_id", c.id, "error", err)
-		// Otherwise the client would take a part of the file for all of it.
+		// Without an aborted connection the client would take the part for the whole file.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// An errorBody is the JSON form of every error.
+// An errorBody is the JSON form of an error.
 type errorBody struct {
 	Error problem `json:"error"`
 }
 
+// A problem has the fields that errors have in both forms.
 type problem struct {
 	// What went wrong, for programs. New codes may be added.
 	Code string `json:"code" words:"ours" example:"validation_error"`
@@ -124,7 +129,8 @@ type problem struct {
 	RetryAfter int           `json:"retry_after,omitempty"`   // Seconds to wait.
 }
 
-// A problemBody is the form of an error in RFC 9457.
+// A problemBody is the JSON form of an error for clients that accept application/problem+json (RFC
+// 9457).
 type problemBody struct {
 	Type     string `json:"type" example:"about:blank"`
 	Title    string `json:"title"`
@@ -134,7 +140,7 @@ type problemBody struct {
 	problem
 }
 
-// fail answers with an error, and logs internal errors.
+// fail answers with an error. It logs internal errors.
 func (s *Server) fail(c *call, err error) {
 	e := core.Explain(err)
 	status := code.Status(e.Code)
@@ -159,30 +165,32 @@ func (s *Server) fail(c *call, err error) {
 	s.send(c, status, jsonMedia, errorBody{p})
 }
 
-// retrySeconds rounds up to whole seconds.
+// retrySeconds returns d in seconds, rounded up.
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// notAllowed answers with an error that names the allowed methods, each once.
+// notAllowed answers with status 405. allowed are the allowed methods, which may repeat.
 func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
 	s.fail(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
+// wantsProblem reports whether the client accepts errors in the form of RFC 9457.
 func wantsProblem(r *http.Request) bool {
 	return slices.Contains(core.MediaRanges(r.Header.Values("Accept")...), "application/problem+json")
 }
 
-// A bufferedResponse is an http.ResponseWriter that keeps the response in memory.
+// A bufferedResponse is an http.ResponseWriter that keeps the response in memory. If the body grows
+// beyond limit, it passes the response on to the writer that overflow returns.
 type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 
-	limit int // maximum bytes to keep; 0: no limit
-	// Called once when there are more; returns the writer for the whole response.
+	limit int // maximum bytes of the body to keep; 0: no limit
+	// overflow is called once, when the body exceeds limit.
 	overflow func() http.ResponseWriter
-	target   http.ResponseWriter // that writer; nil: the response is kept
+	target   http.ResponseWriter // what overflow returned; nil: the whole response is kept
 }
 
 func newBufferedResponse(header http.Header) *bufferedResponse {

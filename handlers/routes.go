@@ -13,19 +13,19 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// publicPaths returns the handlers for requests from the network.
+// publicPaths returns the handlers of all paths, for requests from the network.
 func (s *Server) publicPaths() *pathMux {
 	mux := s.paths(s.authenticate, s.answerForHost)
 	mux.HandleFunc(challengePath, s.answerChallenge)
 	return mux
 }
 
-// paths returns the handlers of all paths; below /v1 the table of operations decides. A path that
-// ends in a slash matches everything below it. Its parent without the slash has a row too, because
+// paths returns the handlers of all paths. Below /v1 the routers of operations decide. A path that
+// ends in a slash matches everything below it. The path without the slash has a row too, because
 // ServeMux would redirect it otherwise.
 //
-// before may answer a request because of its host, and then returns true. It gets the autoconfig
-// document of the path, or nil.
+// Each request is first offered to before, with the autoconfig document of its path, or nil. before
+// returns true if it has answered the request because of its host.
 func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
@@ -36,7 +36,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		})
 	}
 	for path, answer := range map[string]func(*call){
-		// The API, which needs a token, and its description, which needs none.
+		// The API and MCP, which need a token, and the description of the API, which needs none.
 		"/v1":                 s.api,
 		"/v1/":                s.api,
 		mcpPath:               s.serveMCP,
@@ -46,15 +46,15 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/docs":               s.sendDescription,
 		"/docs/reference.css": s.sendDescription,
 
-		// For browsers: the dashboard, and what its sessions have beside the API (see
-		// sessionRoutes).
+		// Pages for browsers: the dashboard, and those behind links with a token. sessionRoutes
+		// has the paths of signed-in users.
 		"/":                           s.page,
 		"/session/":                   s.noSessionRoute,
 		"/session/image":              s.noSessionRoute,
 		imagePath:                     s.sendImage,
 		"/reset":                      s.resetPassword,
 		"/recovery":                   s.serveRecovery,
-		exportPath:                    s.download,
+		exportPath:                    s.sendExport,
 		"/export":                     s.dashboard,
 		unsubscribePath:               s.unsubscribe,
 		"/unsubscribe":                s.dashboard,
@@ -64,7 +64,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/.well-known/":               s.pathNotFound,
 		"/.well-known/acme-challenge": s.pathNotFound,
 
-		// For other programs.
+		// Monitoring, and the notices of relays.
 		"/healthz": s.health,
 		"/readyz":  s.ready,
 		"/metrics": s.metrics,
@@ -77,7 +77,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		handle(path, nil, answer)
 	}
 	for path, rows := range s.sessionRoutes() {
-		handle(path, nil, s.session(rows))
+		handle(path, nil, s.sessionHandler(rows))
 	}
 	for _, d := range autoconfig.Documents() {
 		handle(d.Path, d, func(c *call) { http.NotFound(c.w, c.r) })
@@ -86,7 +86,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	return &pathMux{mux, api}
 }
 
-// sessionRoutes returns the table, by path and method.
+// sessionRoutes returns the routes below /session, by path and method.
 func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
@@ -115,8 +115,8 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.With(s.decideConsent)}},
 		{Operation: api.Operation{Route: api.GET(viewPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
 		{Operation: api.Operation{Route: api.Route{Method: "HEAD", Path: viewPath}, May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
-		{Operation: api.Operation{Route: api.GET(heldViewPath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApproval},
-		{Operation: api.Operation{Route: api.GET(heldFilePath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApprovalFile},
+		{Operation: api.Operation{Route: api.GET(approvalViewPath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApproval},
+		{Operation: api.Operation{Route: api.GET(approvalFilePath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApprovalFile},
 	} {
 		row.Name = row.Method + " " + row.Path
 		if routes[row.Path] == nil {
@@ -127,7 +127,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	return routes
 }
 
-// serveMCP serves MCP, also with a slash after its path, which some clients add.
+// serveMCP serves MCP. Some clients add a slash to its path; that is accepted.
 func (s *Server) serveMCP(c *call) {
 	if strings.Trim(c.r.URL.Path, "/") != strings.Trim(mcpPath, "/") {
 		s.pathNotFound(c)
@@ -136,20 +136,20 @@ func (s *Server) serveMCP(c *call) {
 	s.mcp(c)
 }
 
-// pathNotFound answers 404 at paths that programs try. With a page and status 200 they would take
-// the page for the document that they look for.
+// pathNotFound answers 404 at paths that programs try. The dashboard would answer with a page and
+// status 200, which they would take for the document that they look for.
 func (s *Server) pathNotFound(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.fail(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
 }
 
-// programsPath matches paths that programs try anywhere: other versions of the API, and the
-// documents of RFC 8615.
+// programsPath matches paths that programs try on any host: other versions of the API, and
+// well-known documents (RFC 8615).
 var programsPath = lazyregexp.New(`^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
 
-// page serves the dashboard, which alone knows the paths of its pages, except at paths that
-// programs try.
+// page serves the dashboard for all paths that have no other handler, since only its script knows
+// the paths of its pages. Paths that programs try get 404.
 func (s *Server) page(c *call) {
 	if programsPath().MatchString(c.r.URL.Path) {
 		s.pathNotFound(c)
@@ -158,8 +158,9 @@ func (s *Server) page(c *call) {
 	s.dashboard(c)
 }
 
-// answerForHost answers a request for another host than the dashboard's: a document for mail
-// clients and servers, or a redirect. It returns false if it has not answered.
+// answerForHost answers a request that is not for the dashboard because of its host or path: with a
+// configuration document for mail clients and servers, or with the redirect of a domain. It returns
+// false if it has not answered.
 func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) bool {
 	if document != nil || autoconfig.IsHost(r.Host) {
 		if !s.limitAutoconfig(w, r) {
@@ -187,11 +188,12 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 	return true
 }
 
-// autoconfigPerMinute is how many requests for mail settings one address may make in a minute.
+// autoconfigPerMinute is how many requests for configuration documents one address may send in a
+// minute.
 const autoconfigPerMinute = 1000
 
-// limitAutoconfig counts a request by its address. Over the limit it answers the request and
-// returns false.
+// limitAutoconfig counts a request for configuration documents by its address. If there are too
+// many, it answers the request and returns false.
 func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	now := s.now()
 	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
@@ -202,7 +204,8 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// answerChallenge sends a certificate authority the response to its challenge.
+// answerChallenge sends a certificate authority the response to its HTTP-01 challenge (RFC 8555
+// section 8.3).
 func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	answer, ok := s.svc.Certs.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -216,7 +219,7 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// health reports whether the store accepts writes.
+// health serves /healthz: it tells a monitor whether the store accepts writes.
 func (s *Server) health(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err := s.svc.Core.Healthy(); err != nil {
@@ -227,8 +230,8 @@ func (s *Server) health(c *call) {
 	_, _ = io.WriteString(c.w, "ok\n")
 }
 
-// ready reports whether the server accepts mail and changes, with a line for each reason why it
-// does not.
+// ready serves /readyz: it tells a monitor whether the server accepts mail and changes, with a line
+// for each reason why it does not.
 func (s *Server) ready(c *call) {
 	reasons := s.svc.Health.NotReady()
 	select {

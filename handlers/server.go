@@ -1,15 +1,16 @@
-// Package handlers serves HTTP: it turns requests into calls of the service by one table of
+// Package handlers serves HTTP. It turns requests into calls of the service, by one table of
 // operations, and the service's results into responses. It knows no rules of the product and no
 // store.
 //
 // Where things are:
 //   - server.go: [Server]; start.go: [New], and the handlers of the listeners. routes.go: what
 //     answers at which path (the paths themselves are in paths.go).
-//   - requests.go: what surrounds the answer to every request. authentication.go: who sent it;
-//     proxies.go: from which address; origins.go: from which page, and by which name it reached us.
+//   - requests.go: tracing, metrics and recovery for every request. authentication.go: who sent a
+//     request; proxies.go: from which address; origins.go: from which page, and to which host name.
 //   - operations.go: the operations of the API. bodies.go and decode.go read a request,
-//     idempotency.go and uploads.go have rules for some, respond.go answers and refuses.
-//   - session.go: the dashboard's session; pages.go: pages without it; oauth.go: sign-in for /mcp.
+//     idempotency.go and uploads.go answer special ones, respond.go sends responses and errors.
+//   - session.go: the dashboard's sessions; pages.go: pages that need none, and shown messages;
+//     oauth.go: sign-in of clients of /mcp.
 //   - mcp.go and mcp_*.go: the operations as tools of assistants.
 package handlers
 
@@ -27,41 +28,41 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A Server serves the HTTP API. Make it with New; its exported fields are set before use.
+// A Server serves the HTTP API and the dashboard. Make it with New, and set its exported fields
+// before use.
 type Server struct {
 	Log *slog.Logger
 	Web http.Handler // the dashboard; nil: its paths answer 404
 
-	Build string // version of the dashboard's script, which pages compare with their own
+	Build string // version of the dashboard's script, which open pages compare with their own
 
 	Proxies *Proxies // trusted proxies in front of this server; nil: none
 
 	Metrics MetricsReaders
 
-	svc    *service.Service
-	now    func() time.Time
-	public *pathMux // handlers for requests from the network
-	ops    []api.Operation
-	fixed  *httprouter.Router // operations whose path has no parameter
-	wild   *httprouter.Router // with one parameter
-	deep   *httprouter.Router // with more parameters
+	svc        *service.Service
+	now        func() time.Time
+	public     *pathMux // handlers for requests from the network
+	ops        []api.Operation
+	noParam    *httprouter.Router // operations whose path has no parameter
+	oneParam   *httprouter.Router // operations whose path has one parameter
+	manyParams *httprouter.Router // operations whose path has more parameters
 
-	rates     *rates     // by account
-	badTokens *badTokens // by address
-	// Requests to the dashboard without a session, by address.
-	anonymousRate   *rates
-	autoconfigRate  *rates                 // requests for mail settings, by address
+	rates           *rates                 // of the API, by account
+	badTokens       *badTokens             // invalid tokens, by address
+	anonymousRate   *rates                 // requests to the dashboard without a session
+	autoconfigRate  *rates                 // requests for configuration documents, by address
 	oauthRate       *rates                 // requests of OAuth clients, by network
-	registrations   *limit.Counter[string] // of OAuth clients per hour, by network
-	hooks           *hooks
-	idempotencyKeys limit.KeyedMutex[string] // of running requests
+	registrations   *limit.Counter[string] // OAuth clients that registered in this hour, by network
+	notices         *noticeLimiter
+	idempotencyKeys limit.KeyedMutex[string] // held while a request with the key runs
 	bodies          *bodies
-	uploads         chan struct{} // one value for each upload that is being received
+	uploads         chan struct{} // holds one value for each upload that is being received
 
 	autoconfig  *autoconfig.Server
-	description func() *description // of the API; made at its first use
-	mcp         func(*call)         // answers at /mcp
+	description func() *description // the documents about the API, made at first use
+	mcp         func(*call)         // answers requests to /mcp
 
-	ending  chan struct{} // closed when streams must end
+	ending  chan struct{} // closed when event streams must end
 	endOnce sync.Once
 }

@@ -246,7 +246,7 @@ func TestReadingTakesNoKey(t *testing.T) {
 func TestPanicReachesTheClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.ops = append(b.server.ops, api.Operation{Name: "fall_over", Route: api.POST("/v1/fall-over"), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.Plain(func(context.Context, core.Actor) (*external.InboxesRefreshed, error) { panic("over") })})
-	b.server.route()
+	b.server.fillRouters()
 	b.post("/v1/fall-over", nil).fails(500, "internal_error")
 	for range 2 { // it is not kept, and the key is free again
 		b.do("POST", "/v1/fall-over", nil, "Idempotency-Key", "k").fails(500, "internal_error")

@@ -14,26 +14,27 @@ import (
 	"github.com/mailstead/mailstead/service/signin"
 )
 
-// The dashboard needs more than /v1: signing in and out, the user's own profile, and operations
-// that only a browser uses. They are below /session, authenticated by cookie, and not part of the
-// public API.
+// The paths below /session are what the dashboard needs besides the API: signing in and out, the
+// user's own profile, and operations that only a browser uses. They are authenticated by a cookie
+// and not part of the public API.
 
-// anonymousPerMinute is how many requests one address may make in a minute without being signed in.
+// anonymousPerMinute is how many requests one address may send to the dashboard in a minute without
+// being signed in.
 const anonymousPerMinute = 120
 
-// A sessionRoute is one row of the table of /session. Only rows that show data of the account have
-// a scope.
+// A sessionRoute is one operation below /session. Only routes that show data of the account have a
+// scope.
 type sessionRoute struct {
 	api.Operation
 	anonymous bool        // works without signing in
-	optional  bool        // of an anonymous row: c.who is the user if one is signed in
-	tokens    bool        // API tokens are accepted too
-	raw       func(*call) // writes the response itself, instead of Operation.Call
+	optional  bool        // for anonymous routes: c.who is set if a user is signed in
+	tokens    bool        // accepts API tokens too
+	raw       func(*call) // writes the response itself; used instead of Operation.Call
 }
 
-// session returns the handler of one path: it checks origin and user, reads the body, calls the
-// service and answers.
-func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
+// sessionHandler returns the handler of one path below /session, with its routes by method. It
+// checks the origin and the user, reads the body, calls the service and answers.
+func (s *Server) sessionHandler(rows map[string]*sessionRoute) func(*call) {
 	return func(c *call) {
 		sessionHeaders(c.w.Header())
 		row := rows[c.r.Method]
@@ -64,7 +65,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 	}
 }
 
-// noSessionRoute answers requests below /session that no row matches.
+// noSessionRoute answers requests to unknown paths below /session.
 func (s *Server) noSessionRoute(c *call) {
 	sessionHeaders(c.w.Header())
 	s.fail(c, core.Errorf("not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
@@ -76,10 +77,10 @@ func sessionHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-// authorizeSession accepts signed-in users, and on anonymous routes a limited number of other
-// requests.
+// authorizeSession returns an error if the request may not use the route. It accepts signed-in
+// users, and on anonymous routes a limited number of other requests.
 func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
-	if err := sameOrigin(c.r); err != nil {
+	if err := checkSameOrigin(c.r); err != nil {
 		return err
 	}
 	if row.optional && s.cookie(c.r) != "" {
@@ -106,8 +107,8 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	return row.Permit(c.who)
 }
 
-// limitAnonymous refuses requests over the rate limit, and requests without TLS where a password
-// would need it.
+// limitAnonymous returns an error for a request without a session if its address sends too many, or
+// if it came without TLS where signing in needs it.
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Core.Config.Sandbox) == "" {
@@ -122,7 +123,7 @@ func (s *Server) limitAnonymous(c *call) error {
 	return nil
 }
 
-// setCookie sets the session's cookie in the browser, or removes it if value is "".
+// setCookie sets the session cookie in the browser. It removes the cookie if value is "".
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
 		Name: cookieName(c.r, s.svc.Core.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
@@ -134,7 +135,7 @@ func (s *Server) setCookie(c *call, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
-// visitor describes the browser of the request.
+// visitor describes the client of the request to the rules of signing in.
 func (s *Server) visitor(c *call) signin.Visitor {
 	return signin.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
 }
@@ -145,7 +146,7 @@ func (s *Server) setSession(c *call, in *signin.SignedIn) *signin.Session {
 	return &in.Session
 }
 
-// CurrentSession is the session of the browser that sent the request; Session is nil if nobody is
+// CurrentSession is the session of the browser that sent the request. Session is nil if nobody is
 // signed in.
 type CurrentSession struct {
 	Session *signin.Session `json:"session"`
@@ -159,7 +160,8 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 	return &CurrentSession{session}, err
 }
 
-// logRefusal logs a failed sign-in.
+// logRefusal logs that a sign-in was refused, and returns err. Internal errors are logged
+// elsewhere.
 func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := core.Explain(err)
 	if code.Status(e.Code) < http.StatusInternalServerError {

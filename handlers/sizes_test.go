@@ -58,7 +58,7 @@ func (d *drawer) text(f reflect.StructField, name string) string {
 		all := strings.Split(enum, "|")
 		return all[d.rnd.IntN(len(all))]
 	}
-	most := int(bound(f, "max", 1<<30))
+	most := int(numberTag(f, "max", 1<<30))
 	unit := alphabets[d.rnd.IntN(len(alphabets))]
 	escaped, _ := json.Marshal(unit)
 	cost := len(escaped) - len(`""`)
@@ -94,7 +94,7 @@ func (d *drawer) value(t reflect.Type, f reflect.StructField, name string) any {
 	case reflect.Slice:
 		out := []any{}
 		item := reflect.StructField{Tag: reflect.StructTag(fmt.Sprintf("enum:%q", f.Tag.Get("enum")))}
-		for n := d.size(int(bound(f, "max", 20000))); n > 0 && d.left > 0; n-- {
+		for n := d.size(int(numberTag(f, "max", 20000))); n > 0 && d.left > 0; n-- {
 			out = append(out, d.value(t.Elem(), item, strings.TrimSuffix(name, "s")))
 		}
 		return out
@@ -116,7 +116,7 @@ func (d *drawer) value(t reflect.Type, f reflect.StructField, name string) any {
 	case reflect.Interface:
 		return d.text(f, name)
 	}
-	low, high := bound(f, "min", 0), bound(f, "max", 1000)
+	low, high := numberTag(f, "min", 0), numberTag(f, "max", 1000)
 	return int64(low + d.rnd.Float64()*(high-low))
 }
 

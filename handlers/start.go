@@ -20,12 +20,12 @@ func New(svc *service.Service) *Server {
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
-	s.hooks = newHooks()
+	s.notices = newNoticeLimiter()
 	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
-	s.mcp = newAssistants(s).serve
-	s.route()
+	s.mcp = newMCPServer(s).serve
+	s.fillRouters()
 	s.public = s.publicPaths()
 	return s
 }
@@ -40,8 +40,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dispatch(s.public, w, r)
 }
 
-// fromProxy adds the client to a request. If the client has too many requests at once, it answers
-// the request and returns ok false.
+// fromProxy stores the client of a request that came through a proxy in the request's context. If
+// the client has too many requests at once, it answers the request and ok is false.
 func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
 	out, leave, ok = s.Proxies.admit(r)
 	if !ok {
@@ -52,7 +52,7 @@ func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Re
 }
 
 // Local returns the handler for the local socket. Its client is the operator, who acts as the owner
-// of the first account, or of the account in the header X-Mailstead-Account.
+// of an account: the one that the header X-Mailstead-Account names, or else the first.
 func (s *Server) Local() http.Handler {
 	mux := s.paths(func(c *call) error {
 		who, err := s.svc.Accounts.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))

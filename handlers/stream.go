@@ -9,40 +9,41 @@ import (
 )
 
 const (
-	streamCheck        = 5 * time.Second  // interval of the checks of the token
-	checksPerPing      = 4                // a ping is sent at every fourth check
-	streamWriteTimeout = 10 * time.Second // for a client to accept an event
+	streamCheckInterval = 5 * time.Second  // time between two checks of the token
+	checksPerPing       = 4                // a ping is sent after every fourth check
+	streamWriteTimeout  = 10 * time.Second // for a client to receive an event
 )
 
-// streamPath is the path of the dashboard's event stream.
+// streamPath is the path of the event stream, by which the dashboard learns of changes.
 const streamPath = "/session/stream"
 
-// stream sends the changes in the account as server-sent events (WHATWG HTML section 9.2): first
-// `hello`, then `change` with a list of kinds and IDs, `reset` when the client must read everything
-// again, and a regular `ping`. It ends when the token becomes invalid or the server stops. Changes
-// while the client was not connected are not sent later: after each `hello` it must read everything
-// again.
+// stream sends the changes in the account as server-sent events (WHATWG HTML section 9.2). The
+// first event is `hello`. A `change` lists the kinds and IDs of what has changed. A `reset` means
+// that the client must read everything again. A `ping` comes regularly. Changes that were made
+// while the client was not connected are not sent later, so the client must read everything again
+// after each `hello`. The stream ends when the token becomes invalid or the server stops.
 func (s *Server) stream(c *call) {
-	feed, err := s.listen(c)
+	feed, err := s.openFeed(c)
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
 	defer feed.Close()
-	out := newEvents(c.w)
+	out := newEventStream(c.w)
 	if err := out.begin(helloEvent{s.svc.Core.Config.Version, s.Build}); err != nil {
 		return
 	}
 	s.follow(c, feed, out)
 }
 
-// helloEvent is the first event. A page compares it with its own version.
+// A helloEvent is the data of the first event. A page compares it with its own version.
 type helloEvent struct {
 	Version string `json:"version"`
 	Build   string `json:"build"`
 }
 
-func (s *Server) listen(c *call) (*service.Feed, error) {
+// openFeed opens the feed of changes in the caller's account.
+func (s *Server) openFeed(c *call) (*service.Feed, error) {
 	select {
 	case <-s.ending:
 		return nil, core.Errorf("shutting_down", "The server is stopping. Try again in a moment.")
@@ -51,9 +52,10 @@ func (s *Server) listen(c *call) (*service.Feed, error) {
 	}
 }
 
-// follow sends the changes of the feed until the client leaves or the stream must end.
+// follow sends the changes of the feed until the client leaves, its token becomes invalid, or the
+// server stops.
 func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
-	look := time.NewTicker(streamCheck)
+	look := time.NewTicker(streamCheckInterval)
 	defer look.Stop()
 	for looks := 1; ; {
 		ping := false
@@ -68,7 +70,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 		case <-feed.Wake():
 		}
 		if s.svc.Accounts.CheckActor(c.r.Context(), c.who) != nil {
-			return // the client's next request gets the reason
+			return // the client learns the reason from its next request
 		}
 		if err := out.sendChanges(feed.Take()); err != nil {
 			return
@@ -76,15 +78,16 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 		if !ping {
 			continue
 		}
-		// An event, not a comment, so that pages notice a dead network.
+		// A ping is an event, not a comment: pages see only events, and notice by missing pings
+		// that the network is dead.
 		if err := out.send("ping", struct{}{}); err != nil {
 			return
 		}
 	}
 }
 
-// EndStreams ends every stream and every request that waits for mail, because the server stops.
-// Later ones end at once.
+// EndStreams ends all event streams and all requests that wait for mail, because the server stops.
+// Those that begin later end at once.
 func (s *Server) EndStreams() {
 	s.endOnce.Do(func() {
 		close(s.ending)
@@ -98,7 +101,7 @@ type eventStream struct {
 	conn *http.ResponseController
 }
 
-func newEvents(w http.ResponseWriter) *eventStream {
+func newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{w, http.NewResponseController(w)}
 }
 
@@ -110,7 +113,7 @@ func (e *eventStream) begin(first helloEvent) error {
 	return e.send("hello", first)
 }
 
-// sendChanges sends the changes from a feed, or `reset` if everything is set.
+// sendChanges sends the changes of a feed, or `reset` if everything is true.
 func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool) error {
 	switch {
 	case everything:
@@ -122,15 +125,15 @@ func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool)
 }
 
 func (e *eventStream) send(event string, data any) error {
-	text, err := encode(data) // one line, with its line end
+	text, err := encode(data) // encode returns one line, with its line end
 	if err != nil {
 		return err
 	}
 	return e.write("event: " + event + "\ndata: " + string(text) + "\n")
 }
 
-// write sends text at once, with a deadline. Between writes there is no deadline, because over
-// HTTP/2 an expired one ends the stream.
+// write sends text at once, with a deadline. Afterwards it removes the deadline, because over
+// HTTP/2 a deadline that expires between two events ends the stream.
 func (e *eventStream) write(text string) error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 const mboxType = "application/mbox"
 
 const (
-	uploadIdle = time.Minute // longest time without any bytes of a file
-	maxUploads = 8           // files that are received at once
+	uploadIdleTimeout = time.Minute // longest time without any bytes of a file
+	maxUploads        = 8           // files that are received at once
 )
 
 // answerUpload receives a file of any length, writes it to disk as it arrives, and answers with the
-// job that imports it. An import skips messages of earlier imports, so Idempotency-Key has no use
-// here.
+// job that imports it. It ignores an Idempotency-Key: an import skips messages that were imported
+// before, so it can be repeated safely.
 func (s *Server) answerUpload(c *call, path func(name string) string) {
 	userID := path("user_id")
 	c.who.Request = &core.Request{Action: c.op.Name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
@@ -56,15 +56,15 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 	s.sendJSON(c, c.op.Status, out)
 }
 
-// A steadyReader reads a body without a time limit in all, as long as it keeps arriving.
+// A steadyReader reads a body without a limit on the total time, as long as bytes keep arriving.
 type steadyReader struct {
 	body io.Reader
 	conn *http.ResponseController
 }
 
 func (r *steadyReader) Read(p []byte) (int, error) {
-	until := time.Now().Add(uploadIdle)
-	if err := errors.Join(r.conn.SetReadDeadline(until), r.conn.SetWriteDeadline(until.Add(uploadIdle))); err != nil {
+	until := time.Now().Add(uploadIdleTimeout)
+	if err := errors.Join(r.conn.SetReadDeadline(until), r.conn.SetWriteDeadline(until.Add(uploadIdleTimeout))); err != nil {
 		return 0, err
 	}
 	return r.body.Read(p)
