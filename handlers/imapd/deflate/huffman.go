@@ -1,15 +1,15 @@
 package deflate
 
-// A huffman is a canonical Huffman code (RFC 1951 section 3.2.2): the number of codes of each
-// length, and the symbols in the order of their codes.
+// A huffman is a canonical Huffman code (RFC 1951 section 3.2.2). It has the number of codes of
+// each length, and the symbols in the order of their codes.
 type huffman struct {
 	counts  [maxCodeBits + 1]uint16
 	symbols [288]uint16
 }
 
-// build makes the code from the code lengths of its symbols; length 0 means no code. It reports
-// whether the code is valid: it must not have more codes than fit, and may have fewer only if it
-// has at most one.
+// build makes the code from the code lengths of its symbols. Length 0 means that a symbol has no
+// code. It returns false if the code is invalid: too many codes of some lengths, or too few. A code
+// with no symbol, or one symbol of length 1, is valid.
 func (h *huffman) build(lengths []byte) bool {
 	clear(h.counts[:])
 	used := 0
@@ -38,11 +38,11 @@ func (h *huffman) build(lengths []byte) bool {
 	return room == 0 || used == 0 || used == 1 && h.counts[1] == 1
 }
 
-// decode reads one symbol, bit by bit.
+// decode reads the code of one symbol bit by bit, and returns the symbol.
 func (h *huffman) decode(z *Reader) (int, error) {
 	code, first, index := 0, 0, 0
 	for n := 1; n <= maxCodeBits; n++ {
-		bit, err := z.take(1)
+		bit, err := z.takeBits(1)
 		if err != nil {
 			return 0, err
 		}
@@ -58,8 +58,8 @@ func (h *huffman) decode(z *Reader) (int, error) {
 	return 0, errDeflate
 }
 
-// The base lengths and distances of the symbols, and the number of extra bits that follow (RFC 1951
-// section 3.2.5).
+// The smallest length or distance of each symbol, and the number of extra bits after the symbol
+// (RFC 1951 section 3.2.5). The fixed code lengths are those of section 3.2.6.
 var (
 	lengthBase    = [29]int{3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258}
 	lengthExtra   = [29]int{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0}

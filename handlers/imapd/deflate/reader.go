@@ -1,6 +1,6 @@
-// Package deflate compresses and decompresses a connection with DEFLATE (RFC 1951) for IMAP's
-// COMPRESS (RFC 4978). Idle connections take little memory, and each byte is readable as soon as it
-// has arrived. It does not know IMAP.
+// Package deflate compresses and decompresses a connection with DEFLATE (RFC 1951) for the IMAP
+// extension COMPRESS (RFC 4978). Idle connections take little memory, and each byte can be read as
+// soon as it has arrived. It does not know IMAP.
 package deflate
 
 import (
@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	windowSize  = 1 << 15
+	windowSize  = 1 << 15 // bytes
 	maxCodeBits = 15
-	literals    = 286 // number of literal and length codes
-	distances   = 30
+	literals    = 286 // number of symbols for bytes and lengths
+	distances   = 30  // number of symbols for distances
 )
 
+// errDeflate is returned for data that are not valid DEFLATE.
 var errDeflate = errors.New("the compressed data are damaged")
 
 // A Reader decompresses. It returns every byte as soon as the peer has flushed it, even if the
@@ -24,37 +25,38 @@ var errDeflate = errors.New("the compressed data are damaged")
 // grow.
 type Reader struct {
 	in       *bufio.Reader
-	bits     uint64 // read but not yet used; the next bit is the lowest
-	bitCount uint   // how many bits are in bits
+	bits     uint64 // that were read and not used yet; the next one is the lowest
+	bitCount uint   // number of bits in bits
 
-	step     func(*Reader, []byte) (int, error)
-	final    bool
-	stored   int // bytes of a stored block still to read
-	length   int // bytes of a match still to copy
-	distance int // the distance of the match
-	lengths  huffman
-	dists    huffman
+	step     func(*Reader, []byte) (int, error) // decodes what comes next
+	final    bool                               // this is the last block
+	stored   int                                // bytes of a stored block that are not read yet
+	length   int                                // bytes of a match that are not copied yet
+	distance int                                // of the match
+	lengths  huffman                            // code of bytes and lengths
+	dists    huffman                            // code of distances
 	err      error
 
+	// The last windowSize bytes of output, as a ring.
 	window [windowSize]byte
-	at     int  // index of the next byte
-	full   bool // the window has been filled at least once
+	at     int  // index in window of the next byte
+	full   bool // window has been filled at least once
 }
 
-// NewReader returns a reader of the decompressed data of in.
-func NewReader(in *bufio.Reader) *Reader { return &Reader{in: in, step: (*Reader).header} }
+// NewReader returns a Reader that decompresses in.
+func NewReader(in *bufio.Reader) *Reader { return &Reader{in: in, step: (*Reader).readHeader} }
 
-// Read returns the data that are available; it waits only for the first byte.
+// Read returns the data that are available. It waits only if there are none.
 func (z *Reader) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && z.err == nil {
-		if z.length == 0 && z.stored == 0 && z.blocked(n) {
+		if z.length == 0 && z.stored == 0 && z.mustWait(n) {
 			break
 		}
 		var done int
 		switch {
 		case z.length > 0:
-			done = z.match(p[n:])
+			done = z.copyMatch(p[n:])
 		default:
 			done, z.err = z.step(z, p[n:])
 		}
@@ -66,9 +68,9 @@ func (z *Reader) Read(p []byte) (int, error) {
 	return 0, z.err
 }
 
-// blocked reports whether another step may have to wait for the peer although n bytes can be
-// returned now. A step takes at most 48 bits, or is the header of a block.
-func (z *Reader) blocked(n int) bool {
+// mustWait reports whether the next step may have to wait for the peer although Read can already
+// return n bytes. A step takes at most 48 bits, or is the header of a block.
+func (z *Reader) mustWait(n int) bool {
 	if n == 0 {
 		return false
 	}
@@ -76,17 +78,17 @@ func (z *Reader) blocked(n int) bool {
 	return z.bitCount < 48
 }
 
-// fill reads buffered bytes into z.bits, without waiting.
+// fill moves buffered bytes into z.bits. It does not wait.
 func (z *Reader) fill() {
 	for z.bitCount <= 56 && z.in.Buffered() > 0 {
-		c, _ := z.in.ReadByte() // a buffered byte cannot fail
+		c, _ := z.in.ReadByte() // cannot fail, since a byte is buffered
 		z.bits |= uint64(c) << z.bitCount
 		z.bitCount += 8
 	}
 }
 
-// take returns the next n bits, at most 16; it waits for them.
-func (z *Reader) take(n uint) (int, error) {
+// takeBits returns the next n bits, at most 16. It waits for them.
+func (z *Reader) takeBits(n uint) (int, error) {
 	for z.bitCount < n {
 		c, err := z.in.ReadByte()
 		if err != nil {
@@ -101,7 +103,8 @@ func (z *Reader) take(n uint) (int, error) {
 	return v, nil
 }
 
-func (z *Reader) put(c byte) {
+// addToWindow adds a byte to the window.
+func (z *Reader) addToWindow(c byte) {
 	z.window[z.at] = c
 	z.at++
 	if z.at == windowSize {
@@ -109,28 +112,28 @@ func (z *Reader) put(c byte) {
 	}
 }
 
-// match copies as many bytes of the current match as fit into p.
-func (z *Reader) match(p []byte) int {
+// copyMatch copies as many bytes of the current match to p as fit, and returns their number.
+func (z *Reader) copyMatch(p []byte) int {
 	n := min(z.length, len(p))
 	for i := range n {
 		c := z.window[(z.at-z.distance)&(windowSize-1)]
 		p[i] = c
-		z.put(c)
+		z.addToWindow(c)
 	}
 	z.length -= n
 	return n
 }
 
-// header reads the beginning of a block (RFC 1951 section 3.2.3).
-func (z *Reader) header([]byte) (int, error) {
+// readHeader reads the header of a block (RFC 1951 section 3.2.3).
+func (z *Reader) readHeader([]byte) (int, error) {
 	if z.final {
 		return 0, io.EOF
 	}
-	final, err := z.take(1)
+	final, err := z.takeBits(1)
 	if err != nil {
 		return 0, err
 	}
-	kind, err := z.take(2)
+	kind, err := z.takeBits(2)
 	if err != nil {
 		return 0, err
 	}
@@ -148,18 +151,19 @@ func (z *Reader) header([]byte) (int, error) {
 	default:
 		return 0, errDeflate
 	}
-	z.step = (*Reader).symbol
+	z.step = (*Reader).decodeSymbol
 	return 0, nil
 }
 
+// storedHeader reads the size of a stored block (RFC 1951 section 3.2.4).
 func (z *Reader) storedHeader() error {
 	z.bits >>= z.bitCount % 8
 	z.bitCount -= z.bitCount % 8
-	size, err := z.take(16)
+	size, err := z.takeBits(16)
 	if err != nil {
 		return err
 	}
-	check, err := z.take(16)
+	check, err := z.takeBits(16)
 	if err != nil {
 		return err
 	}
@@ -173,37 +177,38 @@ func (z *Reader) storedHeader() error {
 	return nil
 }
 
-// copyStored copies one byte. It need not be fast: few clients send stored blocks.
+// copyStored copies one byte of a stored block. It need not be fast, because few clients send such
+// blocks.
 func (z *Reader) copyStored(p []byte) (int, error) {
-	c, err := z.take(8)
+	c, err := z.takeBits(8)
 	if err != nil {
 		return 0, err
 	}
 	p[0] = byte(c)
-	z.put(p[0])
+	z.addToWindow(p[0])
 	if z.stored--; z.stored == 0 {
-		z.step = (*Reader).header
+		z.step = (*Reader).readHeader
 	}
 	return 1, nil
 }
 
-// symbol decodes one symbol: a byte, a match, or the end of the block.
-func (z *Reader) symbol(p []byte) (int, error) {
+// decodeSymbol decodes one symbol: a byte, the beginning of a match, or the end of the block.
+func (z *Reader) decodeSymbol(p []byte) (int, error) {
 	s, err := z.lengths.decode(z)
 	switch {
 	case err != nil:
 		return 0, err
 	case s < 256:
 		p[0] = byte(s)
-		z.put(p[0])
+		z.addToWindow(p[0])
 		return 1, nil
 	case s == 256:
-		z.step = (*Reader).header
+		z.step = (*Reader).readHeader
 		return 0, nil
 	case s >= literals:
 		return 0, errDeflate
 	}
-	length, err := z.extended(lengthBase[s-257], lengthExtra[s-257])
+	length, err := z.readExtra(lengthBase[s-257], lengthExtra[s-257])
 	if err != nil {
 		return 0, err
 	}
@@ -214,7 +219,7 @@ func (z *Reader) symbol(p []byte) (int, error) {
 	if d >= distances {
 		return 0, errDeflate
 	}
-	back, err := z.extended(distanceBase[d], distanceExtra[d])
+	back, err := z.readExtra(distanceBase[d], distanceExtra[d])
 	if err != nil {
 		return 0, err
 	}
@@ -225,19 +230,21 @@ func (z *Reader) symbol(p []byte) (int, error) {
 	return 0, nil
 }
 
-func (z *Reader) extended(base, extra int) (int, error) {
-	more, err := z.take(uint(extra))
+// readExtra reads extra bits and returns base plus their value.
+func (z *Reader) readExtra(base, extra int) (int, error) {
+	more, err := z.takeBits(uint(extra))
 	return base + more, err
 }
 
-// codeOrder is the order in which a block has the lengths of the code length code.
+// codeOrder is the order in which a block has the lengths of its code length code (RFC 1951 section
+// 3.2.7).
 var codeOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // dynamicHeader reads the two codes of a block (RFC 1951 section 3.2.7).
 func (z *Reader) dynamicHeader() error {
 	var counts [3]int
 	for i, n := range []uint{5, 5, 4} {
-		v, err := z.take(n)
+		v, err := z.takeBits(n)
 		if err != nil {
 			return err
 		}
@@ -249,7 +256,7 @@ func (z *Reader) dynamicHeader() error {
 	}
 	var lengths [literals + distances]byte
 	for _, at := range codeOrder[:counts[2]+4] {
-		v, err := z.take(3)
+		v, err := z.takeBits(3)
 		if err != nil {
 			return err
 		}
@@ -268,7 +275,8 @@ func (z *Reader) dynamicHeader() error {
 	return nil
 }
 
-// codeLengths reads the code lengths of both codes, in which runs are compressed.
+// codeLengths reads the code lengths of both Huffman codes, in which repeated lengths are
+// compressed.
 func (z *Reader) codeLengths(to []byte) error {
 	for i := 0; i < len(to); {
 		s, err := z.lengths.decode(z)
@@ -284,7 +292,7 @@ func (z *Reader) codeLengths(to []byte) error {
 			base int
 			bits uint
 		}{{3, 2}, {3, 3}, {11, 7}}[s-16]
-		more, err := z.take(run.bits)
+		more, err := z.takeBits(run.bits)
 		if err != nil {
 			return err
 		}
@@ -294,7 +302,7 @@ func (z *Reader) codeLengths(to []byte) error {
 			fillBytes(to[i:i+n], to[i-1])
 			i += n
 		} else {
-			i += n // they are zero already
+			i += n // the lengths are zero already
 		}
 	}
 	return nil

@@ -1,10 +1,13 @@
 package order
 
-// A forest is a set of rooted trees of nodes that are numbered from 1. It finds the root of a node,
-// links trees and cuts them in amortized O(log n), however deep they are (Sleator and Tarjan's
-// link-cut trees). With hostile chains of references, plain walks to the root would take quadratic
-// time. Each path is a splay tree ordered by depth; the parent of its top is the node above the
-// path.
+// A forest is a set of rooted trees whose nodes are numbered from 1. It finds the root of a node,
+// links trees and cuts them in amortized O(log n) time, however deep the trees are (link-cut trees
+// of Sleator and Tarjan). With hostile chains of references, plain walks to the root would take
+// quadratic time in all.
+//
+// Each tree is divided into paths. A path is a splay tree ordered by depth. left and right are the
+// children in it. up is the parent in it, or for the top of a splay tree the node above the path,
+// or 0.
 type forest struct{ up, left, right []int32 }
 
 // add adds a tree of one node.
@@ -12,12 +15,13 @@ func (f *forest) add() {
 	f.up, f.left, f.right = append(f.up, 0), append(f.left, 0), append(f.right, 0)
 }
 
+// isTop reports whether x is the top of the splay tree of its path.
 func (f *forest) isTop(x int32) bool {
 	p := f.up[x]
 	return p == 0 || f.left[p] != x && f.right[p] != x
 }
 
-// rotate moves x to the place of its parent.
+// rotate moves x to the place of its parent in the splay tree.
 func (f *forest) rotate(x int32) {
 	p := f.up[x]
 	above, wasTop := f.up[p], f.isTop(p)
@@ -42,6 +46,7 @@ func (f *forest) rotate(x int32) {
 	}
 }
 
+// splay moves x to the top of the splay tree of its path.
 func (f *forest) splay(x int32) {
 	for !f.isTop(x) {
 		if p := f.up[x]; !f.isTop(p) {
@@ -55,7 +60,7 @@ func (f *forest) splay(x int32) {
 	}
 }
 
-// access makes the nodes from the root to x one path, with x as its top.
+// access makes the nodes from the root down to x one path, with x as the top of its splay tree.
 func (f *forest) access(x int32) {
 	below := int32(0)
 	for at := x; at != 0; at = f.up[at] {
@@ -66,6 +71,7 @@ func (f *forest) access(x int32) {
 	f.splay(x)
 }
 
+// root returns the root of the tree of x.
 func (f *forest) root(x int32) int32 {
 	f.access(x)
 	for f.left[x] != 0 {
@@ -75,13 +81,13 @@ func (f *forest) root(x int32) int32 {
 	return x
 }
 
-// link makes a root the child of a node of another tree.
+// link makes child, which must be a root, a child of parent, which must be in another tree.
 func (f *forest) link(child, parent int32) {
 	f.access(child)
 	f.up[child] = parent
 }
 
-// cut separates a node that is not a root, with all nodes below it, from its parent.
+// cut separates a node from its parent, with all nodes below the node. The node must not be a root.
 func (f *forest) cut(child int32) {
 	f.access(child)
 	f.up[f.left[child]] = 0

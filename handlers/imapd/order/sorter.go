@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// A Message has the facts of a message that SORT and THREAD compare.
+// A Message is the part of a message that SORT and THREAD need.
 type Message struct {
-	Number        uint32 // sequence number or UID
-	Arrival, Sent int64  // seconds since 1970
-	Size          int64
-	From, To, CC  []byte // the mailbox of the first address
-	Subject       []byte // decoded
-	ID            []byte
+	Number        uint32   // sequence number or UID
+	Arrival, Sent int64    // Unix seconds
+	Size          int64    // bytes
+	From, To, CC  []byte   // the local part of the first address
+	Subject       []byte   // with encoded words decoded
+	ID            []byte   // message ID
 	References    [][]byte // message IDs
 	InReplyTo     [][]byte // message IDs
 }
 
-// A Field is a message fact that SORT compares (RFC 5256 section 3).
+// A Field is a part of a message by which SORT orders (RFC 5256 section 3).
 type Field byte
 
 const (
@@ -50,19 +50,19 @@ const (
 )
 
 // A Sorter collects the sort keys of messages. To limit the memory for a large folder, it cuts long
-// texts once all texts together are too long; messages that differ only after the cut count as
+// texts when all texts together become too long. Messages that differ only behind the cut count as
 // equal.
 type Sorter struct {
 	keys     []Key
 	numbers  []uint32
-	values   [][]int64  // for each key that is a number: its values
-	texts    [][]uint32 // for each key that is a text: the positions of the texts in blocks
-	blocks   [][]byte
-	textLeft int // of the bytes that all texts share
-	buf      []byte
+	values   [][]int64  // for each key that is a number: the values of all messages
+	texts    [][]uint32 // for each key that is a text: positions of the texts in blocks
+	blocks   [][]byte   // the texts
+	textLeft int        // bytes that are left of sharedText
+	buf      []byte     // reused
 }
 
-// NewSorter returns a sorter for about n messages.
+// NewSorter returns a Sorter for about n messages.
 func NewSorter(keys []Key, n int) *Sorter {
 	s := &Sorter{
 		keys: keys, numbers: make([]uint32, 0, n), textLeft: sharedText,
@@ -111,7 +111,7 @@ const (
 	textSize  = 2 // bytes of the length prefix of each text
 )
 
-// addText stores s.room as the text of key i.
+// addText stores s.buf, perhaps cut, as the text of key i.
 func (s *Sorter) addText(i int) {
 	size := min(len(s.buf), blockSize-textSize, keptText+s.textLeft)
 	s.textLeft -= max(size-keptText, 0)
@@ -125,6 +125,7 @@ func (s *Sorter) addText(i int) {
 	s.blocks[last] = append(b, s.buf[:size]...)
 }
 
+// text returns the text at a position in blocks.
 func (s *Sorter) text(at uint32) []byte {
 	b := s.blocks[at/blockSize][at%blockSize:]
 	return b[textSize : textSize+int(binary.BigEndian.Uint16(b))]
@@ -144,6 +145,7 @@ func (s *Sorter) Sorted() []uint32 {
 	return list
 }
 
+// compare compares the messages with the indexes a and b.
 func (s *Sorter) compare(a, b uint32) int {
 	for i, k := range s.keys {
 		order := 0

@@ -1,5 +1,5 @@
-// Package order sorts and threads messages (RFC 5256). It does not know where messages are stored,
-// nor how the commands for it are parsed.
+// Package order sorts and threads messages as the IMAP commands SORT and THREAD do (RFC 5256). It
+// does not know where messages are stored, nor how the commands are parsed.
 package order
 
 import (
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// AppendCasemap appends a text in the form in which i;unicode-casemap compares it byte by byte (RFC
-// 5051 section 2): each character in titlecase, and decomposed.
+// AppendCasemap appends a text to b in the form in which i;unicode-casemap compares texts byte by
+// byte (RFC 5051 section 2): each character in title case, and decomposed.
 func AppendCasemap(b, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf {
@@ -24,7 +24,7 @@ func AppendCasemap(b, text []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(text[i:])
 		i += size
-		// Properties does not decompose Hangul syllables (Unicode section 3.12).
+		// norm.NFKD.Properties does not decompose Hangul syllables (Unicode section 3.12).
 		if n := r - '가'; n >= 0 && r <= '힣' {
 			b = utf8.AppendRune(utf8.AppendRune(b, 0x1100+n/588), 0x1161+n%588/28)
 			n %= 28
@@ -33,7 +33,8 @@ func AppendCasemap(b, text []byte) []byte {
 			}
 			continue
 		}
-		// Character by character: the collation does not reorder combining characters.
+		// Characters are decomposed one by one, because the collation does not reorder combining
+		// characters.
 		at := len(b)
 		b = utf8.AppendRune(b, unicode.ToTitle(r))
 		if d := norm.NFKD.Properties(b[at:]).Decomposition(); d != nil {
@@ -43,8 +44,8 @@ func AppendCasemap(b, text []byte) []byte {
 	return b
 }
 
-// AppendBaseSubject appends the base subject of a decoded subject (RFC 5256 section 2.1), in the
-// form of AppendCasemap, and reports whether the subject marks a reply or a forward.
+// AppendBaseSubject appends the base subject (RFC 5256 section 2.1) of a decoded subject to b, in
+// the form of AppendCasemap. isReply reports whether the subject marks a reply or a forward.
 func AppendBaseSubject(b, subject []byte) (out []byte, isReply bool) {
 	from := len(b)
 	b = AppendCasemap(b, subject)
@@ -63,7 +64,7 @@ func AppendBaseSubject(b, subject []byte) (out []byte, isReply bool) {
 	return append(b[:from], base...), isReply
 }
 
-// baseSubject does steps (2) to (6).
+// baseSubject does steps (2) to (6) of RFC 5256 section 2.1.
 func baseSubject(s []byte) (base []byte, isReply bool) {
 	for {
 		for { // step (2), subj-trailer
@@ -103,7 +104,7 @@ func baseSubject(s []byte) (base []byte, isReply bool) {
 	}
 }
 
-// cutBlob cuts a subj-blob off the front; ok is false if there is none.
+// cutBlob cuts a subj-blob, such as "[list] ", off the front. ok is false if there is none.
 func cutBlob(s []byte) (rest []byte, ok bool) {
 	if len(s) == 0 || s[0] != '[' {
 		return s, false
@@ -115,7 +116,7 @@ func cutBlob(s []byte) (rest []byte, ok bool) {
 	return bytes.TrimPrefix(s[end+2:], []byte(" ")), true
 }
 
-// cutReplyMark cuts a subj-refwd off the front; ok is false if there is none.
+// cutReplyMark cuts a subj-refwd, such as "RE:", off the front. ok is false if there is none.
 func cutReplyMark(s []byte) (rest []byte, ok bool) {
 	for _, mark := range [...]string{"RE", "FWD", "FW"} {
 		rest, ok = bytes.CutPrefix(s, []byte(mark))

@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// Missing referenced messages that are kept for all messages together.
-	sharedMissing     = 100_000
-	missingPerMessage = 3 // and how many more for each message
+	// How many dummies there may be for all messages together, and how many more for each message.
+	sharedDummies     = 100_000
+	dummiesPerMessage = 3
 )
 
-// Threads collects messages and groups them into threads. It keeps hashes of IDs and subjects, with
-// a secret seed. When too many referenced messages are missing, it ignores references to further
-// missing ones.
+// A Threads collects messages and groups them into threads. It keeps hashes of IDs and subjects,
+// with a secret seed. A referenced message that is missing becomes a dummy. When there are too many
+// dummies, references to further missing messages are ignored.
 type Threads struct {
 	seed     maphash.Seed
-	byIDs    bool // THREAD=REFERENCES
+	byIDs    bool // for THREAD=REFERENCES, not ORDEREDSUBJECT
 	numbers  []uint32
 	sent     []int64
-	subjects []uint64 // hash for each message; 0: its base subject is empty
+	subjects []uint64 // hash of the base subject of each message; 0: it is empty
 	isReply  []bool
-	buf      []byte
+	buf      []byte // reused
 
-	// Indexed by node, from 1. A node is a message, or a dummy for a missing one.
-	ids         map[uint64]int32
-	message     []int32 // 0: a dummy; else the message's index + 1
-	parent      []int32 // 0: no parent
-	forest      forest  // has the same parents
-	nodes       []int32 // the node of each message
-	dummiesLeft int     // how many more dummies may be made
+	// The following are indexed by node, from 1. A node is a message, or a dummy for a missing one.
+	ids         map[uint64]int32 // nodes by the hash of their message ID
+	message     []int32          // index of the message plus 1; 0: a dummy
+	parent      []int32          // 0: no parent
+	forest      forest           // a second form of parent, which finds roots fast
+	nodes       []int32          // the node of each message, by the message's index
+	dummiesLeft int              // how many more dummies may be made
 }
 
-// NewThreads returns a Threads for about n messages. Call AppendReferences on it if byIDs is set,
-// else AppendOrderedSubject.
+// NewThreads returns a Threads for about n messages. If byIDs is true, the caller must call
+// AppendReferences for the result, else AppendOrderedSubject.
 func NewThreads(byIDs bool, n int) *Threads {
 	t := &Threads{
-		seed: maphash.MakeSeed(), byIDs: byIDs, dummiesLeft: sharedMissing, numbers: make([]uint32, 0, n),
+		seed: maphash.MakeSeed(), byIDs: byIDs, dummiesLeft: sharedDummies, numbers: make([]uint32, 0, n),
 		sent: make([]int64, 0, n), subjects: make([]uint64, 0, n), isReply: make([]bool, 0, n),
 	}
 	if byIDs {
@@ -50,6 +50,7 @@ func NewThreads(byIDs bool, n int) *Threads {
 	return t
 }
 
+// newNode adds a node for a message, given by its index plus 1, or a dummy for 0.
 func (t *Threads) newNode(message int32) int32 {
 	t.message = append(t.message, message)
 	t.parent = append(t.parent, 0)
@@ -68,13 +69,13 @@ func (t *Threads) Add(m *Message) {
 	t.buf = base
 	t.subjects, t.isReply = append(t.subjects, subject), append(t.isReply, isReply)
 	if t.byIDs {
-		t.dummiesLeft += missingPerMessage
+		t.dummiesLeft += dummiesPerMessage
 		t.linkMessage(m)
 	}
 }
 
 // linkMessage does step (1) of THREAD=REFERENCES for one message (RFC 5256 section 3). If several
-// messages have the same ID, the first one gets it.
+// messages have the same ID, the ID belongs to the first.
 func (t *Threads) linkMessage(m *Message) {
 	references := m.References
 	isID := func(id []byte) bool { return bytes.IndexByte(id, '@') >= 0 }
@@ -119,7 +120,7 @@ func (t *Threads) linkMessage(m *Message) {
 	case hasID && node == 0:
 		node = t.newNode(index)
 		t.ids[key] = node
-	default: // without an ID, or with the ID of another message
+	default: // it has no ID, or the ID of an earlier message
 		node = t.newNode(index)
 	}
 	t.nodes = append(t.nodes, node)
@@ -132,7 +133,7 @@ func (t *Threads) linkMessage(m *Message) {
 	}
 }
 
-// link makes a root the child of another node, unless that node is below it.
+// link makes child, which is a root, a child of parent. It does nothing if parent is below child.
 func (t *Threads) link(child, parent int32) {
 	if t.forest.root(parent) != child {
 		t.forest.link(child, parent)
@@ -140,8 +141,8 @@ func (t *Threads) link(child, parent int32) {
 	}
 }
 
-// idKey returns the hash of a message ID, without quotes that its left side does not need (RFC 5256
-// section 3).
+// idKey returns the hash of a message ID. Quotes that its left side does not need are removed first
+// (RFC 5256 section 3).
 func (t *Threads) idKey(id []byte) uint64 {
 	id = bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 	if end := bytes.Index(id, []byte(`"@`)); end > 0 && id[0] == '"' {
@@ -158,7 +159,8 @@ func (t *Threads) idKey(id []byte) uint64 {
 	return maphash.Bytes(t.seed, id)
 }
 
-// bySentDate returns the indexes of all messages by sent date; equal dates are in mailbox order.
+// bySentDate returns the indexes of all messages, sorted by sent date. Messages with equal dates
+// are in mailbox order.
 func (t *Threads) bySentDate() []uint32 {
 	list := make([]uint32, len(t.numbers))
 	for i := range list {
@@ -168,10 +170,10 @@ func (t *Threads) bySentDate() []uint32 {
 	return list
 }
 
-// AppendOrderedSubject appends the threads of THREAD=ORDEREDSUBJECT, as text of the reply.
+// AppendOrderedSubject appends the threads of THREAD=ORDEREDSUBJECT to b, as text of the answer.
 func (t *Threads) AppendOrderedSubject(b []byte) []byte {
 	order := t.bySentDate()
-	next := make([]int32, len(order)) // the next message in the thread of each
+	next := make([]int32, len(order)) // the next message in the thread of each message
 	last := make(map[uint64]int32, len(order))
 	var firsts []int32
 	for _, at := range order {
@@ -204,9 +206,9 @@ func (t *Threads) AppendOrderedSubject(b []byte) []byte {
 	return b
 }
 
-// AppendReferences appends the threads of THREAD=REFERENCES, as text of the reply.
+// AppendReferences appends the threads of THREAD=REFERENCES to b, as text of the answer.
 func (t *Threads) AppendReferences(b []byte) []byte {
-	t.ids, t.forest = nil, forest{} // no more links are made
+	t.ids, t.forest = nil, forest{} // not needed any more, since no more links are made
 	tree := threadTrees{bySent: t.bySentDate()}
 	t.build(&tree) // steps (2) to (4)
 	if t.joinSubjects(&tree) {
@@ -215,7 +217,7 @@ func (t *Threads) AppendReferences(b []byte) []byte {
 	return t.appendTrees(b, &tree)
 }
 
-// threadTrees are the thread trees. Lists of children are sorted by sent date.
+// A threadTrees has the trees of threads. Lists of children are sorted by sent date.
 type threadTrees struct {
 	bySent []uint32 // indexes of messages
 	roots  []int32  // nodes
@@ -223,17 +225,18 @@ type threadTrees struct {
 	next   []int32  // next sibling of each node
 }
 
-// build makes the lists of children. It moves each message to its nearest parent that is a message,
-// or else to the topmost dummy (step 3). A message that is alone under such a dummy becomes a root.
+// build makes the lists of children. It makes each message a child of its nearest ancestor that is
+// a message, or else of its topmost dummy (step 3). A message that is the only child of such a
+// dummy becomes a root.
 func (t *Threads) build(tree *threadTrees) {
 	tree.first, tree.next, tree.roots = make([]int32, len(t.parent)), make([]int32, len(t.parent)), tree.roots[:0]
 	for _, i := range slices.Backward(tree.bySent) {
 		node := t.nodes[i]
-		if parent := t.liveParent(node); parent != 0 {
+		if parent := t.nearestParent(node); parent != 0 {
 			tree.next[node], tree.first[parent] = tree.first[parent], node
 		}
 	}
-	// A dummy takes the position of its first child.
+	// Among the roots, a dummy stands where its first child would.
 	for _, i := range tree.bySent {
 		node := t.nodes[i]
 		parent := t.parent[node]
@@ -250,10 +253,10 @@ func (t *Threads) build(tree *threadTrees) {
 	}
 }
 
-// liveParent removes the dummies between a message and its nearest parent that is a message or a
-// topmost dummy, and returns that parent. All dummies on the way get it as their parent, so that no
-// later walk repeats this one.
-func (t *Threads) liveParent(node int32) int32 {
+// nearestParent returns the nearest ancestor of a message that is a message or a topmost dummy. It
+// removes the dummies in between: they and the message get that ancestor as their parent, so that
+// no later walk repeats this one.
+func (t *Threads) nearestParent(node int32) int32 {
 	parent := t.parent[node]
 	for parent != 0 && t.message[parent] == 0 && t.parent[parent] != 0 {
 		parent = t.parent[parent]
@@ -264,7 +267,7 @@ func (t *Threads) liveParent(node int32) int32 {
 	return parent
 }
 
-// joinSubjects does step (5): it joins threads with the same base subject. It reports whether it
+// joinSubjects does step (5): it joins threads with the same base subject. It returns true if that
 // has changed the trees.
 func (t *Threads) joinSubjects(tree *threadTrees) (changed bool) {
 	table := make(map[uint64]int32, len(tree.roots)) // step (A)
@@ -296,7 +299,7 @@ func (t *Threads) joinSubjects(tree *threadTrees) (changed bool) {
 			continue
 		}
 		changed = true
-		// A dummy under a dummy passes its children to it when build runs again.
+		// If both are dummies, the children of root move to other when build runs again.
 		otherDummy, otherReply := t.message[other] == 0, false
 		if !otherDummy {
 			otherReply = t.isReply[t.message[other]-1]
@@ -313,10 +316,10 @@ func (t *Threads) joinSubjects(tree *threadTrees) (changed bool) {
 	return changed
 }
 
-// appendTrees writes the threads without recursion, since a thread can be as deep as the mailbox
-// has messages.
+// appendTrees appends the threads to b. It is not recursive, because a thread can be as deep as the
+// folder has messages.
 func (t *Threads) appendTrees(b []byte, tree *threadTrees) []byte {
-	var open []int32 // the next sibling at each level where parentheses are open
+	var open []int32 // for each open parenthesis: the next sibling after it closes; 0: none
 	for _, root := range tree.roots {
 		b = append(b, '(')
 		open = append(open[:0], 0)
@@ -338,7 +341,7 @@ func (t *Threads) appendTrees(b []byte, tree *threadTrees) []byte {
 				node = child
 				continue
 			}
-			for { // no more children: close parentheses up to the next sibling
+			for { // there are no more children: close parentheses up to the next sibling
 				b = append(b, ')')
 				node = open[len(open)-1]
 				open = open[:len(open)-1]

@@ -322,7 +322,7 @@ func TestHostileThreads(t *testing.T) {
 				message(m, i)
 				threads.Add(m)
 			}
-			if most := sharedMissing + (missingPerMessage+1)*n + 1; len(threads.parent) > most {
+			if most := sharedDummies + (dummiesPerMessage+1)*n + 1; len(threads.parent) > most {
 				t.Errorf("%d nodes, at most %d are allowed", len(threads.parent), most)
 			}
 			out := threads.AppendReferences(nil)

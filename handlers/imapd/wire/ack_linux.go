@@ -8,8 +8,9 @@ import (
 )
 
 // acknowledge makes the system send a TCP acknowledgement at once. Some clients write a message and
-// then the text after it, and wait for the acknowledgement in between (Nagle's algorithm, RFC 9293
-// section 3.7.4). A delayed acknowledgement costs 40 ms per message.
+// then the text after it as two segments, and wait for the acknowledgement of the first before they
+// send the second (Nagle's algorithm, RFC 9293 section 3.7.4). A delayed acknowledgement would cost
+// 40 ms per message.
 func acknowledge(conn net.Conn) {
 	for {
 		switch c := conn.(type) {
@@ -18,7 +19,7 @@ func acknowledge(conn net.Conn) {
 		case syscall.Conn:
 			if raw, err := c.SyscallConn(); err == nil {
 				_ = raw.Control(func(fd uintptr) {
-					// An error only makes it slower.
+					// If this fails, the acknowledgement is only delayed.
 					_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1)
 				})
 			}

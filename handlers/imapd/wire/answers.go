@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/deflate"
 )
 
-// Line writes a line of an answer.
+// Line writes a line of an answer. The caller gives no line end.
 func (c *Conn) Line(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,8 +24,8 @@ func (c *Conn) Answer(p []byte) error {
 	return c.put(p)
 }
 
-// Copy writes n bytes from r within an answer. If r cannot be read, the connection is closed, since
-// a part of the answer was sent.
+// Copy writes n bytes from r as part of an answer. If r fails, it closes the connection, because a
+// part of the answer may have been sent.
 func (c *Conn) Copy(r io.Reader, n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,6 +55,8 @@ func (c *Conn) Copy(r io.Reader, n int64) error {
 	return c.err
 }
 
+// put adds p to the buffered answers, or sends it at once if the buffer is full or the server waits
+// for the client.
 func (c *Conn) put(p []byte) error {
 	if c.err != nil || len(p) == 0 {
 		return c.err
@@ -74,13 +76,14 @@ func (c *Conn) put(p []byte) error {
 	return nil
 }
 
-// Flush sends the answers written so far.
+// Flush sends the buffered answers.
 func (c *Conn) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.flush()
 }
 
+// flush does what Flush does. c.mu is held.
 func (c *Conn) flush() error {
 	if c.err != nil || len(c.out) == 0 {
 		return c.err
@@ -90,7 +93,7 @@ func (c *Conn) flush() error {
 	return err
 }
 
-// send writes to the client piece by piece, each with its own deadline.
+// send writes p to the client in pieces, each with its own deadline.
 func (c *Conn) send(p []byte) error {
 	for len(p) > 0 && c.err == nil {
 		n := min(len(p), outBuffer)
@@ -105,8 +108,8 @@ func (c *Conn) send(p []byte) error {
 	return c.err
 }
 
-// Bye sends a BYE with the reason, after which nothing more is written. It must be called between
-// answers. A client that is being sent away has a moment to read the reason.
+// Bye sends a BYE with the reason; later writes fail. It must not be called in the middle of an
+// answer. Unless Stop was called, it gives the client a moment to read the reason.
 func (c *Conn) Bye(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,16 +118,16 @@ func (c *Conn) Bye(why string) {
 	}
 	c.err = errClosedByServer
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.stopReason() == "" && half.CloseWrite() == nil {
-		// A close with unread bytes resets the connection, and the client might not receive the
-		// BYE.
+		// If unread bytes were left, closing would reset the connection, and the client might not
+		// receive the BYE.
 		c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
-		// The connection ends; the client's bytes do not matter.
+		// An error does not matter, since the connection ends.
 		_, _ = io.CopyN(io.Discard, c.in, lingerSize)
 	}
 }
 
-// Compress compresses both directions of the connection after the line of the answer (RFC 4978).
-// Decompressed input has the same limits as other input: on lines, literals and time.
+// Compress writes the line answer, and then compresses both directions of the connection (RFC
+// 4978). Decompressed input has the same limits as other input: on lines, literals and time.
 func (c *Conn) Compress(pool *deflate.Pool, answer string) {
 	c.Line("%s", answer)
 	c.mu.Lock()
@@ -150,6 +153,6 @@ func (c *Conn) Failed() bool {
 
 // Close sends the buffered answers and closes the connection.
 func (c *Conn) Close() error {
-	_ = c.Flush() // a client that has left needs no answer
+	_ = c.Flush() // a client that has left gets no answer
 	return c.Conn.Close()
 }

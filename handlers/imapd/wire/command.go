@@ -11,18 +11,18 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A Command is a command of which one argument after the other is parsed. The first argument that
-// cannot be parsed is the error of the command: later methods return zero values, and End returns
+// A Command parses the arguments of one command, one after another. The first argument that cannot
+// be parsed sets the error of the command. After that, methods return zero values, and End returns
 // the error.
 type Command struct {
 	Tag  string
-	Name string // in capitals; UID is part of it, as in "UID FETCH"
+	Name string // in capitals, with UID if the command has it, as in "UID FETCH"
 	conn *Conn
 	err  error
 }
 
 // newCommand parses the tag and the name of the command that begins in the current line. Tag is ""
-// if the line has none that an answer could have.
+// if the line has no tag with which it could be answered.
 func newCommand(c *Conn) *Command {
 	p := &Command{conn: c}
 	tag := p.Atom()
@@ -41,20 +41,20 @@ func newCommand(c *Conn) *Command {
 	return p
 }
 
-// UID reports whether the numbers of messages in the command and its answers are UIDs.
+// UID reports whether the command and its answers name messages by UID.
 func (p *Command) UID() bool { return strings.HasPrefix(p.Name, "UID ") }
 
-// Err returns what End returns, before the end of the command.
+// Err returns the error of the command so far.
 func (p *Command) Err() error { return p.err }
 
-// Fail makes err the error of the command, unless it has one.
+// Fail sets the error of the command, unless it has one.
 func (p *Command) Fail(err error) {
 	if p.err == nil {
 		p.err = err
 	}
 }
 
-// fail says which argument was expected.
+// fail sets an error that says which argument was expected.
 func (p *Command) fail(expected string) {
 	at := "the end of the line"
 	if rest := p.rest(); len(rest) > 0 {
@@ -63,7 +63,8 @@ func (p *Command) fail(expected string) {
 	p.Fail(Bad("The arguments cannot be read: expected %s, not %s", expected, at))
 }
 
-// rest returns what is left of the line: nothing once the command has an error.
+// rest returns the part of the line that is not parsed yet. It returns nothing if the command has
+// an error.
 func (p *Command) rest() []byte {
 	if p.err != nil {
 		return nil
@@ -71,8 +72,8 @@ func (p *Command) rest() []byte {
 	return p.conn.rest
 }
 
-// End parses the end of the command, before which one space is accepted. It returns the error of
-// the command.
+// End parses the end of the command. It accepts one space before it. It returns the error of the
+// command.
 func (p *Command) End() error {
 	p.Skip(' ')
 	if len(p.rest()) > 0 {
@@ -87,7 +88,8 @@ func (p *Command) More() bool {
 	return len(rest) > 0 && (rest[0] != ' ' || len(rest) > 1)
 }
 
-// SkipList skips a space and a list of this one word in capitals, and reports whether it was there.
+// SkipList skips a space and a list that has only the given word, which is in capitals. It reports
+// whether the list was there.
 func (p *Command) SkipList(word string) bool {
 	text := " (" + word + ")"
 	rest := p.rest()
@@ -98,13 +100,13 @@ func (p *Command) SkipList(word string) bool {
 	return true
 }
 
-// NextIs reports whether the next argument, after a space, begins with the byte b.
+// NextIs reports whether a space and the byte b come next.
 func (p *Command) NextIs(b byte) bool {
 	rest := p.rest()
 	return len(rest) > 1 && rest[0] == ' ' && rest[1] == b
 }
 
-// NextIsDigit reports whether the command goes on with a digit, after a dot if dot is set.
+// NextIsDigit reports whether a digit comes next. If dot is true, a dot must be before the digit.
 func (p *Command) NextIsDigit(dot bool) bool {
 	rest := p.rest()
 	if dot && len(rest) > 0 && rest[0] == '.' {
@@ -115,13 +117,13 @@ func (p *Command) NextIsDigit(dot bool) bool {
 	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
 }
 
-// Next reports whether the command goes on with the byte b.
+// Next reports whether the byte b comes next.
 func (p *Command) Next(b byte) bool {
 	rest := p.rest()
 	return len(rest) > 0 && rest[0] == b
 }
 
-// Skip skips the byte b, and reports whether it was there.
+// Skip skips the byte b if it comes next, and reports whether it did.
 func (p *Command) Skip(b byte) bool {
 	if !p.Next(b) {
 		return false
@@ -130,22 +132,22 @@ func (p *Command) Skip(b byte) bool {
 	return true
 }
 
-// Expect parses the byte b.
+// Expect parses the byte b. Any other byte is an error.
 func (p *Command) Expect(b byte) {
 	if !p.Skip(b) {
 		p.fail(fmt.Sprintf("%q", b))
 	}
 }
 
-// Space parses the space before an argument. Before a list it may be missing, since some clients
-// leave it out.
+// Space parses the space before an argument. The space before a list may be missing, since some
+// clients omit it.
 func (p *Command) Space() {
 	if !p.Skip(' ') && !p.Next('(') {
 		p.fail("a space")
 	}
 }
 
-// List parses a list in parentheses. item parses each of its values.
+// List parses a list in parentheses. It calls item to parse each value.
 func (p *Command) List(item func()) {
 	p.Expect('(')
 	if p.Skip(')') {
@@ -160,7 +162,7 @@ func (p *Command) List(item func()) {
 	}
 }
 
-// While parses bytes that belong, at least one. what names them in an error.
+// While parses one or more bytes for which belong returns true. what names them in an error.
 func (p *Command) While(what string, belong func(byte) bool) string {
 	rest := p.rest()
 	n := 0
@@ -175,14 +177,16 @@ func (p *Command) While(what string, belong func(byte) bool) string {
 	return string(rest[:n])
 }
 
-// IsAtomByte reports whether b can be in an atom (RFC 9051 section 9, ATOM-CHAR). Bytes beyond
-// ASCII are accepted, since some clients send UTF-8 in atoms.
+// IsAtomByte reports whether b is allowed in an atom (RFC 9051 section 9, ATOM-CHAR). Bytes beyond
+// ASCII are allowed too, since some clients send UTF-8 in atoms.
 func IsAtomByte(b byte) bool {
 	return b > ' ' && (b < 0x7f || b >= 0xa0) && strings.IndexByte(`(){%*"\]`, b) < 0
 }
 
+// isAStringByte reports whether b is allowed in an astring without quotes.
 func isAStringByte(b byte) bool { return b == ']' || IsAtomByte(b) }
 
+// isPatternByte reports whether b is allowed in a pattern without quotes.
 func isPatternByte(b byte) bool { return b == '%' || b == '*' || isAStringByte(b) }
 
 // Atom parses an atom.
@@ -191,7 +195,8 @@ func (p *Command) Atom() string { return p.While("an atom", IsAtomByte) }
 // Word parses an atom and returns it in capitals.
 func (p *Command) Word() string { return strings.ToUpper(p.Atom()) }
 
-// PeekWord returns the atom that comes next in capitals, "" if none does.
+// PeekWord returns the next atom in capitals, without parsing it. It returns "" if no atom comes
+// next.
 func (p *Command) PeekWord() string {
 	rest := p.rest()
 	n := 0
@@ -201,7 +206,7 @@ func (p *Command) PeekWord() string {
 	return strings.ToUpper(string(rest[:n]))
 }
 
-// Text parses a string: quoted, or a literal (RFC 9051 section 4.3).
+// Text parses a string: a quoted string or a literal (RFC 9051 section 4.3).
 func (p *Command) Text() string {
 	switch {
 	case p.Next('{') && p.conn.marker.found:
@@ -242,8 +247,8 @@ func (p *Command) AString() string {
 	return p.While("an atom or a string", isAStringByte)
 }
 
-// unreadableFolder replaces a folder name that cannot be decoded: no folder can have this name. The
-// command is well formed, so the answer must be NO, not BAD.
+// unreadableFolder is returned for a folder name that cannot be decoded. No folder can have this
+// name, so the answer is NO. It must not be BAD, because the command is well formed.
 const unreadableFolder = "#unreadable"
 
 // Folder parses the name of a folder.
@@ -259,8 +264,8 @@ func (p *Command) Folder() string {
 	return name
 }
 
-// Pattern parses a pattern of folder names, as LIST has it. One that cannot be decoded becomes too
-// long for the name of a folder.
+// Pattern parses a pattern of folder names, as in LIST. If the pattern cannot be decoded, it
+// returns one that is longer than any folder name.
 func (p *Command) Pattern() string {
 	text := ""
 	if p.nextIsString() {
@@ -275,7 +280,8 @@ func (p *Command) Pattern() string {
 	return pattern
 }
 
-// decodeName decodes a folder name. If names are UTF-8, an "&" in them is a plain "&".
+// decodeName decodes a folder name, from modified UTF-7 unless the client uses UTF-8. ok is false
+// if it cannot be decoded.
 func (p *Command) decodeName(text string) (string, bool) {
 	if p.conn.utf8 {
 		return text, validName(text)
@@ -289,9 +295,10 @@ func (p *Command) Number() uint32 { return uint32(p.number(math.MaxUint32)) }
 // Number64 parses a number of 63 bits (RFC 9051 section 9, number64).
 func (p *Command) Number64() int64 { return int64(p.number(math.MaxInt64)) }
 
-// ModSeq parses a mod-sequence (RFC 7162 section 7: 63 bits).
+// ModSeq parses a mod-sequence, which has 63 bits (RFC 7162 section 7).
 func (p *Command) ModSeq() uint64 { return p.number(math.MaxInt64) }
 
+// number parses a number up to largest.
 func (p *Command) number(largest uint64) uint64 {
 	rest := p.rest()
 	n := 0
@@ -307,7 +314,7 @@ func (p *Command) number(largest uint64) uint64 {
 	return value
 }
 
-// NumberOrStar parses the number of one message; 0 is "*", the last one.
+// NumberOrStar parses the number of one message. It returns 0 for "*", the last message.
 func (p *Command) NumberOrStar() uint32 {
 	if p.Skip('*') {
 		return 0
@@ -318,8 +325,8 @@ func (p *Command) NumberOrStar() uint32 {
 	return p.Number()
 }
 
-// Set parses a set of messages: their numbers, or UIDs if the command begins with UID, or "$", the
-// result of a search (RFC 9051 section 9, sequence-set).
+// Set parses a set of messages (RFC 9051 section 9, sequence-set). It is a set of UIDs if the name
+// of the command begins with UID, or else of sequence numbers. "$" is the result of a search.
 func (p *Command) Set() imap.NumSet {
 	if p.UID() {
 		return p.UIDSet()
@@ -349,13 +356,13 @@ func (p *Command) set() []numberRange {
 	return list
 }
 
-// SetText parses the text of a set, which it does not check.
+// SetText parses a set and returns its text, without checking it.
 func (p *Command) SetText() string {
 	return p.While("a set of numbers", func(b byte) bool { return b == '*' || IsAtomByte(b) })
 }
 
-// knownFlags has the usual spelling of flags by their names in small letters (RFC 9051 section
-// 2.3.2).
+// knownFlags has the standard spelling of flags (RFC 9051 section 2.3.2) by their names in lower
+// case.
 var knownFlags = func() map[string]imap.Flag {
 	flags := map[string]imap.Flag{}
 	for _, f := range []imap.Flag{
@@ -407,8 +414,8 @@ func (p *Command) DateTime() time.Time {
 	return at
 }
 
-// MessageSize parses the announcement of a message, and returns its size in bytes. ReadMessage
-// reads it; the command may also be refused without reading it.
+// MessageSize parses the marker of a literal with a message, and returns the message's size in
+// bytes. The caller then calls ReadMessage, or refuses the command without reading the message.
 func (p *Command) MessageSize() int64 {
 	if !p.Next('{') || !p.conn.marker.found {
 		p.fail("a message as a literal")
@@ -421,8 +428,8 @@ func (p *Command) MessageSize() int64 {
 	return size
 }
 
-// ReadMessage asks the client for the message that MessageSize has announced, and returns its
-// bytes. The reader fails if the message is not whole.
+// ReadMessage asks the client for the message that MessageSize has announced, and returns a reader
+// of its bytes. The reader fails if the message does not arrive completely.
 func (p *Command) ReadMessage() (io.Reader, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -430,7 +437,7 @@ func (p *Command) ReadMessage() (io.Reader, error) {
 	return p.conn.readMessage()
 }
 
-// EndOfMessage goes on with the command after a message was read.
+// EndOfMessage continues with the command after the message was read.
 func (p *Command) EndOfMessage() {
 	if p.err == nil {
 		p.err = p.conn.endMessage()

@@ -1,6 +1,6 @@
 // Package wire reads the commands of an IMAP client and writes the answers: lines, literals,
-// strings, numbers and sets (RFC 9051 sections 4 and 9), each of limited size. It does not know
-// what a command means: its caller asks for one argument after the other.
+// strings, numbers and sets (RFC 9051 sections 4 and 9), each of limited size. It does not know the
+// meaning of a command: its caller asks for one argument after another.
 package wire
 
 import (
@@ -21,98 +21,101 @@ import (
 )
 
 const (
-	// MaxCommand is the size in bytes of the longest command, its strings included but not the
+	// MaxCommand is the maximum size of a command in bytes. It includes strings, but not the
 	// messages of an APPEND.
 	MaxCommand = 48 << 10
-	// MaxMessage is the size in bytes of the largest message that a command may carry (RFC 7889).
+	// MaxMessage is the maximum size in bytes of a message in a command (RFC 7889).
 	MaxMessage = 36 << 20
 
 	maxStringBeforeLogin = 4096           // bytes of a literal before log-in
-	maxSkipped           = 2 * MaxMessage // bytes of a refused literal that are skipped; more end the connection
-	maxBadLines          = 20             // lines without a command that a client may send in a row
-	outBuffer            = 32 << 10       // bytes of answers that are buffered before they are sent
-	// To read a command from its first byte, without the messages of an APPEND.
+	maxSkipped           = 2 * MaxMessage // bytes of a refused literal that are skipped; a larger one ends the connection
+	maxBadLines          = 20             // invalid lines that a client may send one after another
+	outBuffer            = 32 << 10       // bytes of answers that are buffered
+	// commandTimeout is the time for a command to arrive after its first byte, without the
+	// messages of an APPEND.
 	commandTimeout = time.Minute
-	writeTimeout   = time.Minute // to write each piece of outBuffer bytes
-	lingerTime     = time.Second
-	lingerSize     = 1 << 20
-	minRate        = 8 << 10 // bytes a second: the slowest rate at which a message may arrive
+	writeTimeout   = time.Minute // for the client to receive outBuffer bytes
+	lingerTime     = time.Second // how long Bye reads and discards input
+	lingerSize     = 1 << 20     // bytes that Bye reads and discards
+	minRate        = 8 << 10     // the lowest rate at which a message may arrive, in bytes per second
 )
 
-// IdleTooLong is the text of the BYE that a client gets if it sends nothing within its time limit.
+// IdleTooLong is the text of the BYE for a client that sends nothing within its time limit.
 const IdleTooLong = "Idle for too long"
 
-// errClosedByServer ends a connection after the BYE with the reason was sent.
-var errClosedByServer = errors.New("connection ended by the server")
+// errClosedByServer is returned by reads and writes after the server has sent a BYE.
+var errClosedByServer = errors.New("the server has ended the IMAP connection")
 
+// errTooLong has the text of the BYE after a command of more than MaxCommand bytes.
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
-// errUnfinished ends a command whose client has left, or was disconnected, before its end.
+// errUnfinished is the error of a command if the connection ends before the end of the command.
 var errUnfinished = No(imap.ResponseCodeClientBug, "The command has no end")
 
-// Bad returns a tagged BAD: the client has sent what is no command.
+// Bad returns the tagged answer BAD, for a command that is syntactically wrong.
 func Bad(format string, args ...any) error {
 	return &imap.Error{Type: imap.StatusResponseTypeBad, Code: imap.ResponseCodeClientBug, Text: fmt.Sprintf(format, args...)}
 }
 
-// No returns a tagged NO; code may be "".
+// No returns the tagged answer NO. code may be "".
 func No(code imap.ResponseCode, text string) error {
 	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: text}
 }
 
-// A Conn is the connection of one client. Next reads its commands. Its answers are buffered until
-// the client is waited for. It sets its own deadlines: a slow client has time for each piece, and a
-// dead one blocks no goroutine.
+// A Conn is the connection of one client. Next reads its commands. Answers are buffered until the
+// server waits for the client. A Conn sets its own deadlines, so that a slow client has time for
+// each piece, and a dead client blocks no goroutine.
 //
-// Literals: a command is refused without reading its literals if they are too large. A client that
-// does not wait for the server's consent (RFC 7888) sends them nevertheless; Next skips them, since
-// they would otherwise run as commands.
+// A command whose literals are too large is refused without reading them. A client that does not
+// wait for the continuation request (RFC 7888) sends them anyway. Next skips them, since they would
+// otherwise run as commands.
 type Conn struct {
-	net.Conn // after TLS: reads and writes plain text
+	net.Conn // below compression, and above TLS
 
-	// The goroutine that reads uses these fields.
+	// Only the goroutine that reads uses these fields.
 	in       *bufio.Reader
 	text     []byte        // the current line of the command
-	rest     []byte        // what the command has not parsed of it
-	marker   literalMarker // at the end of the line; empty once its literal was read or asked for
-	message  bool          // a message is being read; the rest of its line follows
-	unread   int64         // bytes of that message
+	rest     []byte        // the part of text that is not parsed yet
+	marker   literalMarker // at the end of text; empty once its literal was asked for
+	message  bool          // a message is being read; the command continues after it
+	unread   int64         // bytes of that message that are not read yet
 	size     int           // bytes of the command so far
-	badLines int           // since the last command
-	ending   error         // of every further read
+	badLines int           // invalid lines since the last command
+	ending   error         // returned by every later read
 	loginBy  time.Time     // when the client must have logged in; zero once it has
-	idleTime time.Duration
-	utf8     bool // folder names are UTF-8, and quoted strings may be
+	idleTime time.Duration // longest time between two commands
+	utf8     bool          // folder names are in UTF-8, and quoted strings may be
 
+	// These fields are for writing. mu protects them.
 	mu      sync.Mutex
 	pool    *deflate.Pool // compresses the output; nil without compression
-	out     []byte
-	waiting bool // for the client, so that answers are sent at once
-	err     error
+	out     []byte        // buffered answers
+	waiting bool          // the server waits for the client, so answers are sent at once
+	err     error         // of the first failed write, returned by every later one
 
-	// A writer holds mu for as long as a slow client takes, so Stop has its own lock.
+	// A writer holds mu while a slow client reads. So that Stop need not wait, it has its own lock.
 	stopMu sync.Mutex
-	// The text of the BYE that ends the connection when its command is done; "" if it goes on.
+	// The text of the BYE after the current command; "" if the connection goes on.
 	stopping string
 }
 
-// New returns a connection to a client that must log in until loginBy (zero: it need not), and may
-// then be idle for the time idle between commands.
+// New returns a connection to a client. The client must log in until loginBy; the zero time means
+// no limit. Between two commands it may be idle for the time idle.
 func New(conn net.Conn, loginBy time.Time, idle time.Duration) *Conn {
 	return &Conn{Conn: conn, in: bufio.NewReaderSize(conn, 4096), loginBy: loginBy, idleTime: idle}
 }
 
-// LoggedIn removes the time limit for log-in, and allows strings up to MaxCommand.
+// LoggedIn removes the time limit for log-in, and allows literals up to MaxCommand.
 func (c *Conn) LoggedIn() { c.loginBy = time.Time{} }
 
-// UseUTF8 makes folder names UTF-8 instead of modified UTF-7, and allows UTF-8 in quoted strings
+// UseUTF8 changes folder names from modified UTF-7 to UTF-8, and allows UTF-8 in quoted strings
 // (RFC 6855 section 3, RFC 9051 section 5.1).
 func (c *Conn) UseUTF8() { c.utf8 = true }
 
 // UTF8 reports whether UseUTF8 was called.
 func (c *Conn) UTF8() bool { return c.utf8 }
 
-// TLSState returns the result of the TLS handshake, nil without TLS.
+// TLSState returns the state of TLS, nil without TLS.
 func (c *Conn) TLSState() *tls.ConnectionState {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -122,9 +125,9 @@ func (c *Conn) TLSState() *tls.ConnectionState {
 	return &state
 }
 
-// Next skips what is left of the last command, waits for the next one, and returns it. It answers
-// lines that are no commands itself. After an error the connection is over, and the client has got
-// its BYE.
+// Next skips what is left of the last command, waits for the next command and returns it. It
+// answers invalid lines itself. After an error the connection has ended, and the client got a BYE
+// if it is still there.
 func (c *Conn) Next() (*Command, error) {
 	for {
 		if err := c.skip(); err != nil {
@@ -140,7 +143,7 @@ func (c *Conn) Next() (*Command, error) {
 			c.badLines = 0
 			return cmd, nil
 		}
-		// An answer to a line that has a tag has the same tag (RFC 9051 section 7.1.3).
+		// If the invalid line has a tag, so has the answer (RFC 9051 section 7.1.3).
 		if c.badLines++; c.badLines > maxBadLines {
 			return nil, c.end("[CLIENTBUG] Too many lines that are no commands")
 		}
@@ -156,8 +159,8 @@ func (c *Conn) Next() (*Command, error) {
 	}
 }
 
-// NextLine waits for a line that is no command, as AUTHENTICATE and IDLE do, and returns it without
-// its line end. The error is a tagged answer, which a client that has left does not get.
+// NextLine waits for a line that is not a command, as in AUTHENTICATE and IDLE. It returns the line
+// without its line end. Its error is the tagged answer.
 func (c *Conn) NextLine() (string, error) {
 	malformed, err := c.awaitLine(c.idleTime)
 	switch {
@@ -171,8 +174,8 @@ func (c *Conn) NextLine() (string, error) {
 	return string(c.rest), nil
 }
 
-// skip skips what is left of a command: the rest of a message, and the literals that its client
-// sends without waiting. A client that waits has its answer already.
+// skip skips what is left of a command: the rest of a message, and literals that the client sends
+// without waiting. A client that waits sends no more, since it has got its answer.
 func (c *Conn) skip() error {
 	for c.ending == nil && (c.message || c.marker.nonSync) {
 		n := c.unread
@@ -190,15 +193,15 @@ func (c *Conn) skip() error {
 			return c.fail(err)
 		}
 		c.size = 0
-		if _, err := c.readLine(); err != nil { // a line that cannot be read ends the command too
+		if _, err := c.readLine(); err != nil { // an invalid line ends the command too
 			return err
 		}
 	}
 	return c.ending
 }
 
-// maxSkip is the size in bytes of the largest literal that is skipped. It is small before log-in,
-// when no client has a message to send.
+// maxSkip returns the size in bytes of the largest literal that is skipped. It is small before
+// log-in, when no client has a message to send.
 func (c *Conn) maxSkip() int64 {
 	if c.loginBy.IsZero() {
 		return maxSkipped
@@ -206,8 +209,8 @@ func (c *Conn) maxSkip() int64 {
 	return MaxCommand
 }
 
-// awaitLine waits for a line and reads it. Between commands that may take long; answers that are
-// written meanwhile are sent at once.
+// awaitLine waits until a line begins, at most for the time limit, and reads it. Answers that are
+// written while it waits are sent at once. malformed is as in readLine.
 func (c *Conn) awaitLine(limit time.Duration) (malformed, err error) {
 	if c.ending != nil {
 		return nil, c.ending
@@ -230,13 +233,13 @@ func (c *Conn) awaitLine(limit time.Duration) (malformed, err error) {
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	c.setReadLimit(commandTimeout) // for the whole command, strings included
+	c.setReadLimit(commandTimeout) // for the whole command, with its strings
 	return c.readLine()
 }
 
-// readLine reads a line into c.text, and finds the literal that it announces. malformed is set for
-// a line that cannot be part of a command. The connection ends if bytes of a literal may follow
-// such a line.
+// readLine reads a line into c.text and finds the literal marker at its end. malformed says why the
+// line cannot be part of a command. The connection ends if the bytes of a literal may follow such a
+// line.
 func (c *Conn) readLine() (malformed, err error) {
 	if cap(c.text) > 8<<10 {
 		c.text = nil
@@ -266,7 +269,8 @@ func (c *Conn) readLine() (malformed, err error) {
 	return malformed, nil
 }
 
-// readString reads the literal that the current line announces, as a string, and the line after it.
+// readString reads the literal that the current line announces as a string, and then the next line
+// of the command.
 func (c *Conn) readString() (string, error) {
 	m, limit := c.marker, int64(MaxCommand)
 	if !c.loginBy.IsZero() {
@@ -300,8 +304,8 @@ func (c *Conn) readString() (string, error) {
 	return string(content), nil
 }
 
-// readMessage asks for the message that the current line announces, and returns its bytes. Once
-// they were read, EndOfMessage goes on.
+// readMessage asks for the message that the current line announces, and returns a reader of its
+// bytes. After these, EndOfMessage reads the next line of the command.
 func (c *Conn) readMessage() (io.Reader, error) {
 	m := c.marker
 	if !m.nonSync {
@@ -315,7 +319,7 @@ func (c *Conn) readMessage() (io.Reader, error) {
 	return messageReader{c}, nil
 }
 
-// A messageReader reads the message of an APPEND. It fails if the message is not whole.
+// A messageReader reads a message. It fails if the message does not arrive completely.
 type messageReader struct{ conn *Conn }
 
 func (r messageReader) Read(p []byte) (int, error) {
@@ -336,7 +340,7 @@ func (r messageReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// endMessage reads the line after a message.
+// endMessage reads the next line of the command after a message.
 func (c *Conn) endMessage() error {
 	c.acknowledge()
 	c.size = 0
@@ -350,15 +354,15 @@ func (c *Conn) endMessage() error {
 	return nil
 }
 
-// acknowledge sends a TCP acknowledgement for the bytes read so far, before waiting for more.
+// acknowledge sends a TCP acknowledgement if the next read has to wait for the client.
 func (c *Conn) acknowledge() {
 	if c.in.Buffered() == 0 {
 		acknowledge(c.Conn)
 	}
 }
 
-// fail ends the connection because of an error of reading or writing. If the server has ended it,
-// the client gets a BYE with the reason.
+// fail ends the connection because a read or write failed. If that was because of Stop or a
+// deadline, the client gets a BYE with the reason.
 func (c *Conn) fail(err error) error {
 	stopping := c.stopReason()
 	switch {
@@ -373,7 +377,7 @@ func (c *Conn) fail(err error) error {
 	return err
 }
 
-// end sends a BYE with the reason; then nothing more is read or written.
+// end sends a BYE with the reason and ends the connection. Later reads and writes fail.
 func (c *Conn) end(why string) error {
 	c.ending = errClosedByServer
 	c.Bye(why)
@@ -381,7 +385,7 @@ func (c *Conn) end(why string) error {
 }
 
 // setReadLimit sets the read deadline to d from now, or to the end of the log-in time if that is
-// earlier. It does nothing once the connection is stopping, since Stop has ended reading.
+// earlier. After Stop it does nothing, so that reads fail at once.
 func (c *Conn) setReadLimit(d time.Duration) {
 	until := time.Now().Add(d)
 	if !c.loginBy.IsZero() && c.loginBy.Before(until) {
@@ -394,7 +398,8 @@ func (c *Conn) setReadLimit(d time.Duration) {
 	}
 }
 
-// Stop ends the connection when its command is done; a BYE says why. It does not wait.
+// Stop ends the connection after the current command, with a BYE that says why. It does not wait
+// for that.
 func (c *Conn) Stop(why string) {
 	c.stopMu.Lock()
 	defer c.stopMu.Unlock()
@@ -402,6 +407,7 @@ func (c *Conn) Stop(why string) {
 	c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
+// stopReason returns the reason that Stop was given, "" if it was not called.
 func (c *Conn) stopReason() string {
 	c.stopMu.Lock()
 	defer c.stopMu.Unlock()

@@ -298,8 +298,8 @@ func FuzzSets(f *testing.F) {
 			return
 		}
 		for i, r := range list {
-			first, last := r.order()
-			if first > last || i > 0 && func() bool { _, end := list[i-1].order(); return first <= end }() {
+			first, last := r.ends()
+			if first > last || i > 0 && func() bool { _, end := list[i-1].ends(); return first <= end }() {
 				t.Fatalf("%q is %v, which does not ascend", text, list)
 			}
 		}

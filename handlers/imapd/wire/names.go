@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// modifiedBase64 is the base64 of folder names in modified UTF-7 (RFC 3501 section 5.1.3).
+// modifiedBase64 is the base64 encoding in modified UTF-7 (RFC 3501 section 5.1.3).
 var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// decodeName decodes a folder name in modified UTF-7, in which UTF-8 is allowed too; false if it
-// cannot be decoded.
+// decodeName decodes a folder name from modified UTF-7, in which UTF-8 is accepted too. ok is false
+// if it cannot be decoded.
 func decodeName(text string) (string, bool) {
 	if !validName(text) {
 		return "", false
@@ -25,7 +25,7 @@ func decodeName(text string) (string, bool) {
 		}
 		shifted, after, closed := strings.Cut(rest, "-")
 		switch {
-		case !closed, shifted != "" && shiftedBefore && plain == "": // two adjacent shifts could be one
+		case !closed, shifted != "" && shiftedBefore && plain == "": // two adjacent encoded parts must be one
 			return "", false
 		case shifted == "":
 			out.WriteByte('&')
@@ -36,12 +36,13 @@ func decodeName(text string) (string, bool) {
 	}
 }
 
+// validName reports whether a folder name is UTF-8 without control characters.
 func validName(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// decodeShifted decodes UTF-16 in modified base64. Printable ASCII is an error, since it must not
-// be encoded.
+// decodeShifted decodes the part between "&" and "-", which is UTF-16 in modified base64. It
+// returns false for invalid text, and for printable ASCII, which must not be encoded.
 func decodeShifted(out *strings.Builder, shifted string) bool {
 	raw, err := modifiedBase64.DecodeString(shifted)
 	if err != nil || len(raw) == 0 || len(raw)%2 != 0 {
@@ -94,7 +95,8 @@ func encodeName(name string) string {
 	return out.String()
 }
 
-// Folder returns a folder name for an answer.
+// Folder returns a folder name as an answer has it: quoted, and encoded unless the client uses
+// UTF-8.
 func (c *Conn) Folder(name string) string {
 	switch {
 	case strings.EqualFold(name, "INBOX"):
@@ -105,7 +107,7 @@ func (c *Conn) Folder(name string) string {
 	return Quote(encodeName(name))
 }
 
-// Quote returns s as a quoted string. s has no NUL and no line end.
+// Quote returns s as a quoted string. s must not contain NUL, CR or LF.
 func Quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

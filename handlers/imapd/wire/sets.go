@@ -10,11 +10,12 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A numberRange is a range of a set; 0 is "*", the largest number in use.
+// A numberRange is a range in a set. 0 means "*", the largest number in use.
 type numberRange struct{ first, last uint32 }
 
-// order returns the ends of the range, with "*" behind every number.
-func (r numberRange) order() (first, last uint64) {
+// ends returns the ends of the range as numbers that can be compared. "*" is larger than all
+// numbers.
+func (r numberRange) ends() (first, last uint64) {
 	first, last = uint64(r.first), uint64(r.last)
 	if r.first == 0 {
 		first = math.MaxUint32 + 1
@@ -25,8 +26,8 @@ func (r numberRange) order() (first, last uint64) {
 	return first, last
 }
 
-// parseSet parses a sequence-set without "$" (RFC 9051 section 9). The ranges ascend and do not
-// overlap.
+// parseSet parses a sequence-set without "$" (RFC 9051 section 9). The ranges that it returns are
+// ascending and do not overlap.
 func parseSet(text string) (list []numberRange, ok bool) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(part, ":")
@@ -44,14 +45,14 @@ func parseSet(text string) (list []numberRange, ok bool) {
 		list = append(list, numberRange{a, b})
 	}
 	slices.SortFunc(list, func(a, b numberRange) int {
-		firstA, _ := a.order()
-		firstB, _ := b.order()
+		firstA, _ := a.ends()
+		firstB, _ := b.ends()
 		return cmp.Compare(firstA, firstB)
 	})
 	merged := list[:1]
 	for _, r := range list[1:] {
-		first, last := r.order()
-		_, end := merged[len(merged)-1].order()
+		first, last := r.ends()
+		_, end := merged[len(merged)-1].ends()
 		switch {
 		case first > end:
 			merged = append(merged, r)
@@ -62,7 +63,8 @@ func parseSet(text string) (list []numberRange, ok bool) {
 	return merged, true
 }
 
-// parseSetNumber parses a seq-number: a number without leading zeros, or "*", which is 0.
+// parseSetNumber parses a number without leading zeros, or "*", for which it returns 0 (RFC 9051
+// section 9, seq-number).
 func parseSetNumber(text string) (uint32, bool) {
 	if text == "*" {
 		return 0, true
