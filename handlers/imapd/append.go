@@ -14,20 +14,21 @@ import (
 
 // Limits of the messages of one APPEND that are held before they are written to the store.
 const (
-	maxAppended    = 100
-	maxAppendBytes = 64 << 20
+	maxAppendMessages = 100      // messages
+	maxAppendBytes    = 64 << 20 // bytes of all messages
 )
 
-// A newMessage is what a client says of a message before it sends it.
+// A newMessage is what a client says about a message before it sends the bytes, with APPEND or
+// REPLACE.
 type newMessage struct {
 	flags []imap.Flag
 	date  time.Time // zero: not given
-	size  int64
-	utf8  bool // as UTF8 (~{size} …): a parenthesis follows the message
+	size  int64     // in bytes
+	utf8  bool      // sent as UTF8 (~{size} …), so a parenthesis follows the message
 }
 
 // parseNewMessage parses optional flags, an optional date, and the beginning of a literal or
-// literal8 (RFC 9051 section 6.3.12, RFC 3516, RFC 6855 section 4).
+// literal8, up to its size (RFC 9051 section 6.3.12, RFC 3516, RFC 6855 section 4).
 func parseNewMessage(p *wire.Command) (m newMessage) {
 	if p.Next('(') {
 		m.flags = p.Flags()
@@ -50,7 +51,7 @@ func parseNewMessage(p *wire.Command) (m newMessage) {
 	return m
 }
 
-// receive reads the message into a spool.
+// receive copies the bytes of the message from the client to into.
 func (m *newMessage) receive(p *wire.Command, into io.Writer) error {
 	r, err := p.ReadMessage()
 	if err != nil {
@@ -66,8 +67,8 @@ func (m *newMessage) receive(p *wire.Command, into io.Writer) error {
 	return p.Err()
 }
 
-// append answers APPEND (RFC 9051 section 6.3.12): it stores all messages or none (RFC 3502). It
-// writes them to the store in batches, see maxAppended.
+// append answers APPEND (RFC 9051 section 6.3.12). It stores all messages of the command or none
+// (RFC 3502). It writes them to the store in batches, see maxAppendMessages.
 func (ss *session) append(p *wire.Command) error {
 	p.Space()
 	folder := p.Folder()
@@ -84,7 +85,7 @@ func (ss *session) append(p *wire.Command) error {
 		p.Space()
 		m := parseNewMessage(p)
 		err := p.Err()
-		if err == nil && (len(messages) == maxAppended || held+m.size > maxAppendBytes) {
+		if err == nil && (len(messages) == maxAppendMessages || held+m.size > maxAppendBytes) {
 			err = all.Put(false, messages...)
 			body.Close()
 			body = ss.server.Service.Core.NewSpool(maxAppendBytes)

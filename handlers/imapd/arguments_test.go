@@ -81,7 +81,7 @@ func FuzzArguments(f *testing.F) {
 				t.Errorf("%q has %d keys", text, q.keys)
 			}
 		case 2:
-			if r := parseResync(p); p.Err() == nil && (r.validity == 0 || r.modSeq == 0 || r.seqs.count() != r.uids.count()) {
+			if r := parseQResync(p); p.Err() == nil && (r.validity == 0 || r.modSeq == 0 || r.seqs.count() != r.uids.count()) {
 				t.Errorf("%q is %+v", text, r)
 			}
 		case 3:

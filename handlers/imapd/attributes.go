@@ -13,60 +13,62 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// attributes are the items of a FETCH reply besides sections of the message. They are written
-// straight from the row.
+// attributes are the items that a FETCH answer is to have, besides sections of the message. Their
+// values come from the message's row in the store.
 type attributes struct {
 	modSeq, uid, flags, internalDate, size, envelope bool
 	body, bodyStructure                              bool
-	// Is allowed in quoted strings (RFC 9051 section 4.3).
+	// Texts beyond ASCII are allowed in quoted strings (RFC 9051 section 4.3).
 	utf8 bool
 	objectItems
 }
 
-// rows returns the query for the rows and columns that the items need.
+// rows returns the query for the messages that have changed since the given mod-sequence, with the
+// columns that the items need.
 func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
 	return inbox.RowQuery{
 		Structure: a.structure(), EmailID: a.emailID, ThreadID: a.threadID, Preview: a.preview, ChangedSince: changedSince,
 	}
 }
 
-// structure reports whether the items need the structure of the message.
+// structure reports whether an item needs the structure of the message.
 func (a *attributes) structure() bool { return a.envelope || a.body || a.bodyStructure }
 
-// An attributeWriter appends FETCH answers to a buffer.
+// An attributeWriter appends FETCH answers to the buffer b.
 type attributeWriter struct {
 	b    []byte
-	utf8 bool
+	utf8 bool     // as in attributes
 	view msg.View // parses the structure that is being written
 }
 
-// answer appends a whole FETCH reply.
-func (w *attributeWriter) answer(seq uint32, row *inbox.MessageRow, a attributes) error {
+// writeAnswer appends a whole FETCH answer for the message with sequence number seq. If it fails,
+// it leaves the buffer as it was.
+func (w *attributeWriter) writeAnswer(seq uint32, row *inbox.MessageRow, a attributes) error {
 	begin := len(w.b)
 	w.b = strconv.AppendUint(append(w.b, "* "...), uint64(seq), 10)
 	w.b = append(w.b, " FETCH ("...)
-	if err := w.items(row, a); err != nil {
+	if err := w.writeItems(row, a); err != nil {
 		w.b = w.b[:begin]
 		return err
 	}
-	w.end()
+	w.writeEnd()
 	return nil
 }
 
-// end ends a reply, replacing the space after its last item.
-func (w *attributeWriter) end() { w.b = append(bytes.TrimSuffix(w.b, []byte(" ")), ")\r\n"...) }
+// writeEnd ends an answer, in place of the space after its last item.
+func (w *attributeWriter) writeEnd() { w.b = append(bytes.TrimSuffix(w.b, []byte(" ")), ")\r\n"...) }
 
-// items appends the items of a reply, each followed by a space.
-func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
+// writeItems appends the items of an answer, each followed by a space.
+func (w *attributeWriter) writeItems(row *inbox.MessageRow, a attributes) error {
 	w.utf8 = a.utf8
 	if a.modSeq {
 		w.b = append(strconv.AppendUint(append(w.b, "MODSEQ ("...), row.ModSeq, 10), ") "...)
 	}
 	if a.uid || a.flags {
-		w.number("UID ", int64(row.UID), " ")
+		w.writeNumber("UID ", int64(row.UID), " ")
 	}
 	if a.flags {
-		if err := w.flags(row); err != nil {
+		if err := w.writeFlags(row); err != nil {
 			return err
 		}
 	}
@@ -74,9 +76,9 @@ func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 		w.b = append(row.Received.AppendFormat(append(w.b, `INTERNALDATE "`...), "_2-Jan-2006 15:04:05 -0700"), `" `...)
 	}
 	if a.size {
-		w.number("RFC822.SIZE ", row.Size, " ")
+		w.writeNumber("RFC822.SIZE ", row.Size, " ")
 	}
-	w.objects(row, a.objectItems)
+	w.writeObjects(row, a.objectItems)
 	switch {
 	case a.body || a.bodyStructure:
 		parts, err := w.view.Parts(row.Structure)
@@ -84,14 +86,14 @@ func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 			return err
 		}
 		if a.envelope {
-			w.envelope("ENVELOPE ", parts[0].Envelope, " ")
+			w.writeEnvelope("ENVELOPE ", parts[0].Envelope, " ")
 		}
 		if a.body {
-			w.part("BODY ", parts, false)
+			w.writePart("BODY ", parts, false)
 			w.b = append(w.b, ' ')
 		}
 		if a.bodyStructure {
-			w.part("BODYSTRUCTURE ", parts, true)
+			w.writePart("BODYSTRUCTURE ", parts, true)
 			w.b = append(w.b, ' ')
 		}
 	case a.envelope:
@@ -99,21 +101,23 @@ func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 		if err != nil {
 			return err
 		}
-		w.envelope("ENVELOPE ", e, " ")
+		w.writeEnvelope("ENVELOPE ", e, " ")
 	}
 	return nil
 }
 
-func (w *attributeWriter) number(before string, n int64, behind string) {
+// writeNumber appends n between two texts.
+func (w *attributeWriter) writeNumber(before string, n int64, behind string) {
 	w.b = append(strconv.AppendInt(append(w.b, before...), n, 10), behind...)
 }
 
-func (w *attributeWriter) flags(row *inbox.MessageRow) error {
+// writeFlags appends the system flags and the keywords of a message.
+func (w *attributeWriter) writeFlags(row *inbox.MessageRow) error {
 	names := flagTexts[row.Flags&31]
 	w.b = append(append(w.b, "FLAGS ("...), names...)
 	for i, k := range row.Keywords {
 		if !isFlag(k) {
-			return fmt.Errorf("keyword %q of UID %d: not an atom", k, row.UID)
+			return fmt.Errorf("keyword %q of UID %d is not an atom", k, row.UID)
 		}
 		if i > 0 || names != "" {
 			w.b = append(w.b, ' ')
@@ -124,7 +128,7 @@ func (w *attributeWriter) flags(row *inbox.MessageRow) error {
 	return nil
 }
 
-// isFlag reports whether s can be in a list of flags (RFC 9051 section 9, flag).
+// isFlag reports whether s is allowed in a list of flags (RFC 9051 section 9, flag).
 func isFlag(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"]`, c) >= 0 || c == '\\' && i > 0 {
@@ -134,14 +138,14 @@ func isFlag(s string) bool {
 	return s != ""
 }
 
-// string appends a string: quoted if possible, else as a literal.
-func (w *attributeWriter) string(s []byte) {
+// writeString appends a string: quoted if that is possible, or else as a literal.
+func (w *attributeWriter) writeString(s []byte) {
 	plain := len(s) <= 4096
 	for _, c := range s {
 		plain = plain && c != 0 && c != '\r' && c != '\n' && (c < 0x80 || w.utf8)
 	}
 	if !plain {
-		w.number("{", int64(len(s)), "}\r\n")
+		w.writeNumber("{", int64(len(s)), "}\r\n")
 		w.b = append(w.b, s...)
 		return
 	}
@@ -157,16 +161,17 @@ func (w *attributeWriter) string(s []byte) {
 	w.b = append(append(w.b, s...), '"')
 }
 
-// nstring is string, but NIL for an empty one.
-func (w *attributeWriter) nstring(s []byte) {
+// writeNString appends a string, or NIL if it is empty.
+func (w *attributeWriter) writeNString(s []byte) {
 	if len(s) == 0 {
 		w.b = append(w.b, "NIL"...)
 		return
 	}
-	w.string(s)
+	w.writeString(s)
 }
 
-// encodeHeader returns a text as a header would have it: as encoded words if necessary (RFC 2047).
+// encodeHeader returns a text as a header field has it: as encoded words (RFC 2047) unless it is
+// printable ASCII.
 func encodeHeader(s []byte) []byte {
 	for _, c := range s {
 		if (c < ' ' || c > '~') && c != '\t' {
@@ -176,7 +181,7 @@ func encodeHeader(s []byte) []byte {
 	return s
 }
 
-// toASCII returns an ASCII text as it is, and any other text as encoded words.
+// toASCII returns an ASCII text unchanged, and any other text as encoded words.
 func toASCII(s []byte) []byte {
 	if isASCII(s) {
 		return s
@@ -193,15 +198,15 @@ func isASCII(s []byte) bool {
 	return true
 }
 
-// envelope appends an envelope (RFC 9051 section 7.5.2).
-func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind string) {
+// writeEnvelope appends an envelope (RFC 9051 section 7.5.2) between two texts.
+func (w *attributeWriter) writeEnvelope(before string, e *msg.EnvelopeView, behind string) {
 	w.b = append(append(w.b, before...), '(')
-	w.date(e)
+	w.writeDate(e)
 	w.b = append(w.b, ' ')
 	if e.EmptySubject {
 		w.b = append(w.b, `""`...)
 	} else {
-		w.nstring(encodeHeader(e.Subject))
+		w.writeNString(encodeHeader(e.Subject))
 	}
 	sender, replyTo := e.Sender, e.ReplyTo
 	if len(sender) == 0 {
@@ -212,46 +217,48 @@ func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind st
 	}
 	for _, list := range [...][]msg.AddressView{e.From, sender, replyTo, e.To, e.Cc, e.Bcc} {
 		w.b = append(w.b, ' ')
-		w.addresses(list)
+		w.writeAddresses(list)
 	}
 	w.b = append(w.b, ' ')
 	switch ids := e.InReplyTo; len(ids) {
 	case 0:
 		w.b = append(w.b, "NIL"...)
 	case 1:
-		w.messageID(ids[0])
+		w.writeMessageID(ids[0])
 	default:
 		all := append([]byte("<"), withoutBrackets(ids[0])...)
 		for _, id := range ids[1:] {
 			all = append(append(all, "> <"...), withoutBrackets(id)...)
 		}
-		w.string(append(all, '>'))
+		w.writeString(append(all, '>'))
 	}
 	w.b = append(w.b, ' ')
 	if len(withoutBrackets(e.MessageID)) == 0 {
 		w.b = append(w.b, "NIL"...)
 	} else {
-		w.messageID(e.MessageID)
+		w.writeMessageID(e.MessageID)
 	}
 	w.b = append(append(w.b, ')'), behind...)
 }
 
-// messageID appends a message ID in angle brackets, which id may already have.
-func (w *attributeWriter) messageID(id []byte) {
+// writeMessageID appends a message ID in angle brackets. id may already have them.
+func (w *attributeWriter) writeMessageID(id []byte) {
 	if len(id) < 2 || id[0] != '<' || id[len(id)-1] != '>' {
 		id = slices.Concat([]byte("<"), withoutBrackets(id), []byte(">"))
 	}
-	w.string(id)
+	w.writeString(id)
 }
 
 func withoutBrackets(id []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 }
 
-func (w *attributeWriter) date(e *msg.EnvelopeView) {
+// writeDate appends the date of an envelope. If the date could not be parsed, it is written as the
+// message has it.
+func (w *attributeWriter) writeDate(e *msg.EnvelopeView) {
 	local := time.Unix(e.Date.Unix+int64(e.Date.Offset), 0).UTC()
 	if !e.Date.Known || time.Unix(e.Date.Unix, 0).IsZero() {
-		w.nstring(encodeHeader(e.DateText)) // as in the message
+		w.writeNString(encodeHeader(e.DateText))
 		return
 	}
 	w.b = local.AppendFormat(append(w.b, '"'), "Mon, 02 Jan 2006 15:04:05 ")
@@ -264,127 +271,133 @@ func (w *attributeWriter) date(e *msg.EnvelopeView) {
 	w.b = append(w.b, sign, byte('0'+hours/10), byte('0'+hours%10), byte('0'+minutes/10), byte('0'+minutes%10), '"')
 }
 
-func (w *attributeWriter) addresses(list []msg.AddressView) {
+// writeAddresses appends a list of addresses, or NIL if it is empty.
+func (w *attributeWriter) writeAddresses(list []msg.AddressView) {
 	if len(list) == 0 {
 		w.b = append(w.b, "NIL"...)
 		return
 	}
 	w.b = append(w.b, '(')
 	for i := range list {
-		w.b = append(w.b, '(') // with no space before it (RFC 9051 section 9, env-to)
-		w.nstring(encodeHeader(list[i].Name))
+		w.b = append(w.b, '(') // no space between addresses (RFC 9051 section 9, env-to)
+		w.writeNString(encodeHeader(list[i].Name))
 		w.b = append(w.b, " NIL "...)
-		w.nstring(list[i].Mailbox)
+		w.writeNString(list[i].Mailbox)
 		w.b = append(w.b, ' ')
-		w.nstring(list[i].Host)
+		w.writeNString(list[i].Host)
 		w.b = append(w.b, ')')
 	}
 	w.b = append(w.b, ')')
 }
 
-// part appends the structure of the first part (RFC 9051 section 7.5.2), and returns the parts
-// after it and its children. BODYSTRUCTURE has extension data, BODY does not.
-func (w *attributeWriter) part(before string, parts []msg.PartView, extended bool) (rest []msg.PartView) {
+// writePart appends the structure of parts[0] (RFC 9051 section 7.5.2). It returns the parts that
+// come after it and its children. If extended is true, the structure has extension data, as in
+// BODYSTRUCTURE; BODY has none.
+func (w *attributeWriter) writePart(before string, parts []msg.PartView, extended bool) (rest []msg.PartView) {
 	p, rest := &parts[0], parts[1:]
 	w.b = append(append(w.b, before...), '(')
 	if p.IsMultipart() {
 		for range p.Children {
-			rest = w.part("", rest, extended)
+			rest = w.writePart("", rest, extended)
 		}
 		w.b = append(w.b, ' ')
-		w.string(p.Subtype)
+		w.writeString(p.Subtype)
 		if extended {
 			w.b = append(w.b, ' ')
-			w.params(p.Params)
+			w.writeParams(p.Params)
 		}
 	} else {
-		rest = w.singlePart(p, rest, extended)
+		rest = w.writeSinglePart(p, rest, extended)
 		if extended {
 			w.b = append(w.b, " NIL"...) // MD5
 		}
 	}
 	if extended {
 		w.b = append(w.b, ' ')
-		w.disposition(p)
+		w.writeDisposition(p)
 		w.b = append(w.b, ' ')
-		w.language(p.Language)
+		w.writeLanguage(p.Language)
 		w.b = append(w.b, ' ')
-		w.nstring(toASCII(p.Location))
+		w.writeNString(toASCII(p.Location))
 	}
 	w.b = append(w.b, ')')
 	return rest
 }
 
-// singlePart appends the fields of a non-multipart part that BODY has too.
-func (w *attributeWriter) singlePart(p *msg.PartView, rest []msg.PartView, extended bool) []msg.PartView {
-	w.string(p.Type)
+// writeSinglePart appends the fields of a non-multipart part that BODY and BODYSTRUCTURE have in
+// common.
+func (w *attributeWriter) writeSinglePart(p *msg.PartView, rest []msg.PartView, extended bool) []msg.PartView {
+	w.writeString(p.Type)
 	w.b = append(w.b, ' ')
-	w.string(p.Subtype)
+	w.writeString(p.Subtype)
 	w.b = append(w.b, ' ')
-	w.params(p.Params)
+	w.writeParams(p.Params)
 	w.b = append(w.b, ' ')
-	w.nstring(toASCII(p.ID))
+	w.writeNString(toASCII(p.ID))
 	w.b = append(w.b, ' ')
-	w.nstring(toASCII(p.Description))
+	w.writeNString(toASCII(p.Description))
 	w.b = append(w.b, ' ')
 	if isASCII(p.Encoding) {
-		w.string(p.Encoding) // it is in lower case already
+		w.writeString(p.Encoding) // already in lower case
 	} else {
-		w.string(bytes.ToLower(toASCII(p.Encoding)))
+		w.writeString(bytes.ToLower(toASCII(p.Encoding)))
 	}
-	w.number(" ", int64(uint32(p.Size())), "")
+	w.writeNumber(" ", int64(uint32(p.Size())), "")
 	switch {
 	case p.IsMessage():
 		w.b = append(w.b, ' ')
-		w.envelope("", rest[0].Envelope, " ")
-		rest = w.part("", rest, extended)
-		w.number(" ", p.Lines, "")
+		w.writeEnvelope("", rest[0].Envelope, " ")
+		rest = w.writePart("", rest, extended)
+		w.writeNumber(" ", p.Lines, "")
 	case string(p.Type) == "text":
-		w.number(" ", p.Lines, "")
+		w.writeNumber(" ", p.Lines, "")
 	}
 	return rest
 }
 
-func (w *attributeWriter) disposition(p *msg.PartView) {
+// writeDisposition appends the Content-Disposition of a part, or NIL if it has none.
+func (w *attributeWriter) writeDisposition(p *msg.PartView) {
 	if len(p.Disposition) == 0 {
 		w.b = append(w.b, "NIL"...)
 		return
 	}
 	w.b = append(w.b, '(')
-	w.string(toASCII(p.Disposition))
+	w.writeString(toASCII(p.Disposition))
 	w.b = append(w.b, ' ')
-	w.params(p.DispositionParams)
+	w.writeParams(p.DispositionParams)
 	w.b = append(w.b, ')')
 }
 
-func (w *attributeWriter) language(list [][]byte) {
+// writeLanguage appends a list of languages, or NIL if it is empty.
+func (w *attributeWriter) writeLanguage(list [][]byte) {
 	if len(list) == 0 {
 		w.b = append(w.b, "NIL"...)
 		return
 	}
 	for i, text := range list {
 		w.b = append(w.b, "( "[min(i, 1)])
-		w.string(text)
+		w.writeString(text)
 	}
 	w.b = append(w.b, ')')
 }
 
-func (w *attributeWriter) params(params []msg.ParamView) {
+// writeParams appends the parameters of a media type or disposition, or NIL if there are none.
+func (w *attributeWriter) writeParams(params []msg.ParamView) {
 	if len(params) == 0 {
 		w.b = append(w.b, "NIL"...)
 		return
 	}
 	for i, p := range asciiParams(params) {
 		w.b = append(w.b, "( "[min(i, 1)])
-		w.string(p.Name)
+		w.writeString(p.Name)
 		w.b = append(w.b, ' ')
-		w.string(p.Value)
+		w.writeString(p.Value)
 	}
 	w.b = append(w.b, ')')
 }
 
-// asciiParams encodes non-ASCII parameters as in RFC 2231, since clients expect that in a
-// structure.
+// asciiParams encodes parameters that are not ASCII as RFC 2231 says, since clients expect that
+// form in a structure.
 func asciiParams(params []msg.ParamView) []msg.ParamView {
 	if !slices.ContainsFunc(params, func(p msg.ParamView) bool { return !isASCII(p.Name) || !isASCII(p.Value) }) {
 		return params
@@ -401,7 +414,8 @@ func asciiParams(params []msg.ParamView) []msg.ParamView {
 	return slices.CompactFunc(out, func(a, b msg.ParamView) bool { return bytes.Equal(a.Name, b.Name) })
 }
 
-// appendPercent appends s with every byte as %XX, except those that RFC 2231 section 7 allows.
+// appendPercent appends s to to. It writes each byte as %XX, except those that RFC 2231 section 7
+// allows.
 func appendPercent(to, s []byte) []byte {
 	const hex = "0123456789ABCDEF"
 	for _, c := range s {
@@ -414,5 +428,6 @@ func appendPercent(to, s []byte) []byte {
 	return to
 }
 
-// fetchBuffer is the size in bytes of the answers at which a batch ends.
+// fetchBuffer is the number of bytes of collected answers from which on they are sent to the
+// client.
 const fetchBuffer = 64 << 10

@@ -69,7 +69,7 @@ func TestAnswersAreThoseOfTheLibrary(t *testing.T) {
 			want := c.do("FETCH 1:* (" + strings.Join(names, " ") + ")")
 			out.b = out.b[:0]
 			for i := range rows {
-				if err := out.answer(uint32(i+1), &rows[i], shown); err != nil {
+				if err := out.writeAnswer(uint32(i+1), &rows[i], shown); err != nil {
 					t.Fatal(err)
 				}
 			}

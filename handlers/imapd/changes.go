@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// report reports changes to the selected folder by other sessions, and ends the connection if they
-// cannot be read. Expunged messages wait if withGone is not set.
-func (ss *session) report(withGone bool) error {
+// reportChanges tells the client what other sessions have changed in the selected folder. If
+// withExpunges is false, expunged messages are not reported yet. If the changes cannot be read, it
+// ends the connection.
+func (ss *session) reportChanges(withExpunges bool) error {
 	sel := ss.selected
 	if sel == nil {
 		return nil
@@ -22,7 +23,7 @@ func (ss *session) report(withGone bool) error {
 		return ss.closeWithError(err)
 	}
 	changed := sel.update(c)
-	if withGone {
+	if withExpunges {
 		ss.writeExpunges()
 	}
 	if len(c.New) > 0 {
@@ -35,71 +36,71 @@ func (ss *session) report(withGone bool) error {
 	return nil
 }
 
-// update brings the view up to date, except that expunged messages stay in it. It returns the
-// changed rows that the client does not know yet.
+// update adds changes to the state of the folder. Expunged messages stay in the view until they are
+// reported. It returns the rows of messages whose changes the client does not know yet.
 func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
 	changed := slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
 	if len(c.Gone) > 0 {
-		sel.gone = c.Gone
+		sel.expunged = c.Gone
 	}
 	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
 	clear(sel.ownChanges)
 	return changed
 }
 
-// writeExpunges reports the expunged messages: by UID once the client has enabled QRESYNC (RFC 7162
-// section 3.2.10), else by sequence number, the last first, so that each number is still valid when
-// it is sent.
+// writeExpunges reports the expunged messages. If the client has enabled QRESYNC, it reports them
+// by UID (RFC 7162 section 3.2.10). Otherwise it reports them by sequence number, from the last to
+// the first, so that each number is still valid when it is sent.
 func (ss *session) writeExpunges() {
 	sel := ss.selected
 	if ss.qresync {
 		out := vanishedWriter{conn: ss.conn, head: "* VANISHED "}
-		for _, r := range uidSet(sel.gone) {
+		for _, r := range uidSet(sel.expunged) {
 			out.add(uint32(r.Start), uint32(r.Stop))
 		}
 		out.end()
 	} else {
-		for _, uid := range slices.Backward(sel.gone) {
+		for _, uid := range slices.Backward(sel.expunged) {
 			ss.conn.Line("* %d EXPUNGE", sel.view.seq(uid))
 		}
 	}
-	sel.view = sel.view.without(sel.gone)
-	sel.gone = nil
+	sel.view = sel.view.without(sel.expunged)
+	sel.expunged = nil
 }
 
-// reportExpunged records messages that this session has expunged, together with those that wait in
-// sel.gone, and reports them. Every command that removes messages of the selected folder must call
-// it.
+// reportExpunged reports messages that this session has expunged, together with those in
+// sel.expunged that are not reported yet. Every command that removes messages from the selected
+// folder must call it.
 func (ss *session) reportExpunged(gone []uint32) {
 	sel := ss.selected
 	sel.ownExpunged += len(gone)
-	sel.gone = union(sel.gone, gone)
-	sel.removed = sel.removed || len(gone) > 0
+	sel.expunged = union(sel.expunged, gone)
+	sel.commandExpunged = sel.commandExpunged || len(gone) > 0
 	ss.writeExpunges()
 }
 
-// reportModSeq reports, after changes by others, the mod-sequence up to which the client knows
-// every change. A FETCH may have had a higher one while an expunge is not yet reported (RFC 5162
-// erratum 1810). A command that has removed messages has it in its tagged OK (RFC 7162 sections
-// 3.2.7 and 3.2.9).
+// reportModSeq tells a client that has enabled QRESYNC up to which mod-sequence it knows every
+// change. It is called after changes by others were reported. The last FETCH answer may have had a
+// higher mod-sequence while an expunge is not reported yet (RFC 5162 erratum 1810). After a command
+// that removed messages, the tagged OK has the mod-sequence (RFC 7162 sections 3.2.7 and 3.2.9).
 func (ss *session) reportModSeq() {
 	sel := ss.selected
-	if len(sel.gone) == 0 {
+	if len(sel.expunged) == 0 {
 		sel.reportedUpTo = sel.modSeq
 	}
 	switch {
 	case !ss.qresync:
-	case len(sel.gone) > 0:
+	case len(sel.expunged) > 0:
 		ss.writeHighestModSeq(sel.reportedUpTo)
-	case sel.removed:
+	case sel.commandExpunged:
 		ss.code = fmt.Sprintf("HIGHESTMODSEQ %d", sel.reportedUpTo)
 	}
-	sel.removed = false
+	sel.commandExpunged = false
 }
 
-// writeNewKeywords writes a FLAGS answer if keywords are new to the client, before a FETCH answer
-// uses them (RFC 9051 section 7.3.5).
+// writeNewKeywords writes a FLAGS answer if some of the keywords are new to the client. It must
+// come before a FETCH answer that has them (RFC 9051 section 7.3.5).
 func (ss *session) writeNewKeywords(lists iter.Seq[[]string]) {
 	sel := ss.selected
 	known := len(sel.keywords)
@@ -137,7 +138,7 @@ func (ss *session) writeFlags(rows []inbox.MessageRow, shown attributes) error {
 		if seq == 0 {
 			continue
 		}
-		if err := out.answer(seq, &rows[i], shown); err != nil {
+		if err := out.writeAnswer(seq, &rows[i], shown); err != nil {
 			return err
 		}
 		if len(out.b) >= fetchBuffer {
@@ -148,7 +149,7 @@ func (ss *session) writeFlags(rows []inbox.MessageRow, shown attributes) error {
 	return ss.conn.Answer(out.b)
 }
 
-// union returns the union of two ascending lists, ascending.
+// union merges two ascending lists into one, without duplicates.
 func union(a, b []uint32) []uint32 {
 	out := make([]uint32, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
@@ -164,18 +165,18 @@ func union(a, b []uint32) []uint32 {
 	return append(append(out, a...), b...)
 }
 
-// maxVanished is the length in bytes at which a VANISHED reply ends; the remaining UIDs go into the
-// next one.
+// maxVanished is the length in bytes at which a VANISHED answer ends. The remaining UIDs go into
+// the next one.
 const maxVanished = 8000
 
-// A vanishedWriter writes UIDs as VANISHED replies of limited length.
+// A vanishedWriter writes UIDs as VANISHED answers of limited length (RFC 7162 section 3.2.10).
 type vanishedWriter struct {
 	conn *wire.Conn
-	head string
-	b    []byte
+	head string // the beginning of each answer
+	b    []byte // the answer that is not sent yet
 }
 
-// add adds the UIDs from first to last; it does nothing if last is less than first.
+// add adds the UIDs from first to last. It does nothing if last is less than first.
 func (v *vanishedWriter) add(first, last uint32) error {
 	if first > last {
 		return nil
@@ -195,6 +196,7 @@ func (v *vanishedWriter) add(first, last uint32) error {
 	return v.end()
 }
 
+// end sends the UIDs that were added and not sent yet.
 func (v *vanishedWriter) end() error {
 	if len(v.b) == 0 {
 		return nil
@@ -205,7 +207,7 @@ func (v *vanishedWriter) end() error {
 }
 
 // enableCondStore turns CONDSTORE on. From then on every FETCH answer that reports a change has a
-// MODSEQ (RFC 7162 section 3.1). The client gets the value of the folder that is already selected.
+// MODSEQ (RFC 7162 section 3.1). If a folder is selected, the client gets its mod-sequence.
 func (ss *session) enableCondStore() {
 	if !ss.condStore && ss.selected != nil {
 		ss.writeHighestModSeq(ss.selected.modSeq)
@@ -217,4 +219,5 @@ func (ss *session) writeHighestModSeq(modSeq uint64) {
 	ss.conn.Line("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
 }
 
-const maxListedKeywords = 200 // in a FLAGS reply
+// maxListedKeywords is the maximum number of keywords in a FLAGS answer.
+const maxListedKeywords = 200

@@ -6,7 +6,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// A state is what a command needs of its session (RFC 9051 section 3).
+// A state is the state of a session that a command needs (RFC 9051 section 3).
 type state int
 
 const (
@@ -16,91 +16,92 @@ const (
 	folderSelected
 )
 
-// A taintRule says what a command means for a log-in with a taint policy: once such a log-in has
-// read text of strangers, it is tainted and may do less.
+// A taintRule is the rule for a command if the log-in has a taint policy. With such a policy, a
+// log-in that has read text of strangers is tainted: it may do less.
 type taintRule int
 
 const (
-	// Refused once the log-in is tainted; the default.
+	// The command is refused if the log-in is tainted. This is the default.
 	refusedIfTainted taintRule = iota
 	noMessageText              // the answer contains no text of messages
-	// The answer may contain text of messages; that taints the log-in before it is written.
+	// The answer may contain text of messages. The log-in becomes tainted before it is written.
 	hasMessageText
-	// For a tainted log-in, the folder or the names in the command decide.
+	// Whether a tainted log-in may do it depends on the folder or the flags that it names.
 	dependsOnArguments
 )
 
 // A command is a row of the table of commands.
 type command struct {
-	// run parses the arguments, acts and writes the untagged answers. A nil error becomes the
-	// tagged OK, which has the session's code and text if they are set.
-	run   func(*session, *wire.Command) error
-	state state
-	taint taintRule
-	poll  poll
+	// run parses the arguments, acts, and writes the untagged answers. If it returns nil, the
+	// tagged OK follows, with the session's code and text.
+	run       func(*session, *wire.Command) error
+	state     state
+	taint     taintRule
+	reporting reporting
 }
 
-// A poll says how changes by other sessions are reported before the tagged OK.
-type poll int
+// A reporting says which changes by other sessions are reported before the tagged OK of a command.
+type reporting int
 
 const (
-	all          poll = iota
-	allButGone        // without expunged messages, since the numbers must stay valid (RFC 9051 section 7.5.1)
-	nothingToAdd      // the command has reported the state of everything, or there is none
+	reportAll        reporting = iota
+	reportNoExpunges           // no expunges: sequence numbers must stay valid (RFC 9051 section 7.5.1)
+	reportNothing              // no changes: the command has reported everything itself, or need not
 )
 
-// commands has every command that the server knows.
+// commands are all commands that the server knows, by name.
 var commands = map[string]command{
-	"CAPABILITY":   {(*session).capability, anyState, noMessageText, all},
-	"NOOP":         {(*session).noop, anyState, noMessageText, all},
-	"LOGOUT":       {(*session).logout, anyState, noMessageText, nothingToAdd},
-	"ID":           {(*session).id, anyState, noMessageText, nothingToAdd},
-	"STARTTLS":     {(*session).startTLS, anyState, noMessageText, nothingToAdd},
-	"LOGIN":        {(*session).login, notLoggedIn, noMessageText, nothingToAdd},
-	"AUTHENTICATE": {(*session).authenticate, notLoggedIn, noMessageText, nothingToAdd},
+	"CAPABILITY":   {(*session).capability, anyState, noMessageText, reportAll},
+	"NOOP":         {(*session).noop, anyState, noMessageText, reportAll},
+	"LOGOUT":       {(*session).logout, anyState, noMessageText, reportNothing},
+	"ID":           {(*session).id, anyState, noMessageText, reportNothing},
+	"STARTTLS":     {(*session).startTLS, anyState, noMessageText, reportNothing},
+	"LOGIN":        {(*session).login, notLoggedIn, noMessageText, reportNothing},
+	"AUTHENTICATE": {(*session).authenticate, notLoggedIn, noMessageText, reportNothing},
 
-	"ENABLE":       {(*session).enable, loggedIn, noMessageText, all},
-	"COMPRESS":     {(*session).compress, loggedIn, noMessageText, nothingToAdd},
-	"IDLE":         {(*session).idle, loggedIn, noMessageText, all},
-	"NAMESPACE":    {(*session).namespace, loggedIn, noMessageText, all},
-	"GETQUOTA":     {(*session).getQuota, loggedIn, noMessageText, nothingToAdd},
-	"GETQUOTAROOT": {(*session).getQuotaRoot, loggedIn, noMessageText, nothingToAdd},
-	"LIST":         {(*session).list, loggedIn, noMessageText, all},
-	"LSUB":         {(*session).list, loggedIn, noMessageText, all},
-	"STATUS":       {(*session).status, loggedIn, noMessageText, all},
-	"CREATE":       {(*session).create, loggedIn, refusedIfTainted, all},
-	"DELETE":       {(*session).delete, loggedIn, refusedIfTainted, all},
-	"RENAME":       {(*session).rename, loggedIn, refusedIfTainted, all},
-	"SUBSCRIBE":    {(*session).subscribe, loggedIn, dependsOnArguments, all},
-	"UNSUBSCRIBE":  {(*session).subscribe, loggedIn, noMessageText, all},
-	"SELECT":       {(*session).selectFolder, loggedIn, noMessageText, nothingToAdd},
-	"EXAMINE":      {(*session).selectFolder, loggedIn, noMessageText, nothingToAdd},
-	"APPEND":       {(*session).append, loggedIn, dependsOnArguments, all},
+	"ENABLE":       {(*session).enable, loggedIn, noMessageText, reportAll},
+	"COMPRESS":     {(*session).compress, loggedIn, noMessageText, reportNothing},
+	"IDLE":         {(*session).idle, loggedIn, noMessageText, reportAll},
+	"NAMESPACE":    {(*session).namespace, loggedIn, noMessageText, reportAll},
+	"GETQUOTA":     {(*session).getQuota, loggedIn, noMessageText, reportNothing},
+	"GETQUOTAROOT": {(*session).getQuotaRoot, loggedIn, noMessageText, reportNothing},
+	"LIST":         {(*session).list, loggedIn, noMessageText, reportAll},
+	"LSUB":         {(*session).list, loggedIn, noMessageText, reportAll},
+	"STATUS":       {(*session).status, loggedIn, noMessageText, reportAll},
+	"CREATE":       {(*session).create, loggedIn, refusedIfTainted, reportAll},
+	"DELETE":       {(*session).delete, loggedIn, refusedIfTainted, reportAll},
+	"RENAME":       {(*session).rename, loggedIn, refusedIfTainted, reportAll},
+	"SUBSCRIBE":    {(*session).subscribe, loggedIn, dependsOnArguments, reportAll},
+	"UNSUBSCRIBE":  {(*session).subscribe, loggedIn, noMessageText, reportAll},
+	"SELECT":       {(*session).selectFolder, loggedIn, noMessageText, reportNothing},
+	"EXAMINE":      {(*session).selectFolder, loggedIn, noMessageText, reportNothing},
+	"APPEND":       {(*session).append, loggedIn, dependsOnArguments, reportAll},
 
-	"CHECK":       {(*session).noop, folderSelected, noMessageText, all},
-	"CLOSE":       {(*session).closeFolder, folderSelected, dependsOnArguments, all},
-	"UNSELECT":    {(*session).unselect, folderSelected, noMessageText, all},
-	"EXPUNGE":     {(*session).expunge, folderSelected, refusedIfTainted, all},
-	"UID EXPUNGE": {(*session).expunge, folderSelected, refusedIfTainted, all},
-	"FETCH":       {(*session).fetch, folderSelected, hasMessageText, allButGone},
-	"UID FETCH":   {(*session).fetch, folderSelected, hasMessageText, all},
-	"STORE":       {(*session).store, folderSelected, dependsOnArguments, allButGone},
-	"UID STORE":   {(*session).store, folderSelected, dependsOnArguments, all},
-	"SEARCH":      {(*session).search, folderSelected, hasMessageText, allButGone},
-	"UID SEARCH":  {(*session).search, folderSelected, hasMessageText, all},
-	"SORT":        {(*session).sort, folderSelected, hasMessageText, allButGone},
-	"UID SORT":    {(*session).sort, folderSelected, hasMessageText, all},
-	"THREAD":      {(*session).thread, folderSelected, hasMessageText, allButGone},
-	"UID THREAD":  {(*session).thread, folderSelected, hasMessageText, all},
-	"COPY":        {(*session).copy, folderSelected, noMessageText, all},
-	"UID COPY":    {(*session).copy, folderSelected, noMessageText, all},
-	"MOVE":        {(*session).move, folderSelected, noMessageText, all},
-	"UID MOVE":    {(*session).move, folderSelected, noMessageText, all},
-	"REPLACE":     {(*session).replace, folderSelected, dependsOnArguments, all},
-	"UID REPLACE": {(*session).replace, folderSelected, dependsOnArguments, all},
+	"CHECK":       {(*session).noop, folderSelected, noMessageText, reportAll},
+	"CLOSE":       {(*session).closeFolder, folderSelected, dependsOnArguments, reportAll},
+	"UNSELECT":    {(*session).unselect, folderSelected, noMessageText, reportAll},
+	"EXPUNGE":     {(*session).expunge, folderSelected, refusedIfTainted, reportAll},
+	"UID EXPUNGE": {(*session).expunge, folderSelected, refusedIfTainted, reportAll},
+	"FETCH":       {(*session).fetch, folderSelected, hasMessageText, reportNoExpunges},
+	"UID FETCH":   {(*session).fetch, folderSelected, hasMessageText, reportAll},
+	"STORE":       {(*session).store, folderSelected, dependsOnArguments, reportNoExpunges},
+	"UID STORE":   {(*session).store, folderSelected, dependsOnArguments, reportAll},
+	"SEARCH":      {(*session).search, folderSelected, hasMessageText, reportNoExpunges},
+	"UID SEARCH":  {(*session).search, folderSelected, hasMessageText, reportAll},
+	"SORT":        {(*session).sort, folderSelected, hasMessageText, reportNoExpunges},
+	"UID SORT":    {(*session).sort, folderSelected, hasMessageText, reportAll},
+	"THREAD":      {(*session).thread, folderSelected, hasMessageText, reportNoExpunges},
+	"UID THREAD":  {(*session).thread, folderSelected, hasMessageText, reportAll},
+	"COPY":        {(*session).copy, folderSelected, noMessageText, reportAll},
+	"UID COPY":    {(*session).copy, folderSelected, noMessageText, reportAll},
+	"MOVE":        {(*session).move, folderSelected, noMessageText, reportAll},
+	"UID MOVE":    {(*session).move, folderSelected, noMessageText, reportAll},
+	"REPLACE":     {(*session).replace, folderSelected, dependsOnArguments, reportAll},
+	"UID REPLACE": {(*session).replace, folderSelected, dependsOnArguments, reportAll},
 }
 
-// serve runs the commands of a client, from the greeting to the end of the connection.
+// serve runs the commands of a client until the connection ends. If greet is true, it sends the
+// greeting first.
 func (ss *session) serve(greet bool) {
 	defer ss.close()
 	defer func() {
@@ -128,7 +129,7 @@ func (ss *session) run(p *wire.Command) {
 	if !known {
 		ss.conn.Line("%s BAD Unknown command", p.Tag)
 		if ss.user.MailboxID == "" {
-			// The client may speak another protocol, into which a web page can put commands.
+			// The client may be a browser that a web page makes send IMAP commands over HTTP.
 			ss.conn.Bye("Unknown command")
 			ss.over = true
 		}
@@ -138,9 +139,9 @@ func (ss *session) run(p *wire.Command) {
 	if err == nil {
 		err = c.run(ss, p)
 	}
-	if err == nil && c.poll != nothingToAdd {
+	if err == nil && c.reporting != reportNothing {
 		ss.server.Service.Inbound.WaitFiled(ss.ctx, ss.user.Mailbox)
-		if ss.report(c.poll == all) != nil {
+		if ss.reportChanges(c.reporting == reportAll) != nil {
 			return // the client got its BYE
 		}
 	}
@@ -153,6 +154,7 @@ func (ss *session) run(p *wire.Command) {
 	}
 }
 
+// inBrackets returns a response code as it stands in an answer, "" if there is no code.
 func inBrackets(code string) string {
 	if code == "" {
 		return ""
@@ -160,8 +162,8 @@ func inBrackets(code string) string {
 	return "[" + code + "] "
 }
 
-// check refuses a command for the state of the session: before log-in, without a selected folder,
-// or tainted.
+// check returns an error if the command is not allowed in the state of the session: before log-in,
+// without a selected folder, or when the log-in is tainted.
 func (ss *session) check(c command) error {
 	switch {
 	case c.state == notLoggedIn && ss.user.MailboxID != "":
@@ -179,8 +181,8 @@ func (ss *session) check(c command) error {
 	return nil
 }
 
-// noop answers NOOP and CHECK (RFC 9051 section 6.1.2): the changes by others are all that they
-// report.
+// noop answers NOOP and CHECK (RFC 9051 section 6.1.2). They do nothing themselves; run reports
+// changes after them.
 func (ss *session) noop(p *wire.Command) error { return p.End() }
 
 // logout answers LOGOUT (RFC 9051 section 6.1.3).
@@ -193,7 +195,8 @@ func (ss *session) logout(p *wire.Command) error {
 	return nil
 }
 
-// startTLS refuses STARTTLS, which a client sends only before it logs in; see plaintext.go.
+// startTLS refuses STARTTLS. Clients can start TLS only before the session begins; plaintext.go
+// serves them until then.
 func (ss *session) startTLS(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err

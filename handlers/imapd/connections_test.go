@@ -195,7 +195,7 @@ func TestLoginIsBounded(t *testing.T) {
 	h := serve(t, func(s *Server) { s.MaxPerMailbox = 2 })
 	c := dial(t, h.addr)
 	c.line()
-	for range maxLogins {
+	for range maxFailedLogins {
 		c.expect("NO [AUTHENTICATIONFAILED]", "LOGIN nobody%d@example.test wrong", c.n)
 	}
 	c.bye()

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// fetch answers FETCH (RFC 9051 section 6.4.5). It reads a batch of messages from the store and
-// then writes the answers, so that no transaction waits for a slow client.
+// fetch answers FETCH (RFC 9051 section 6.4.5). It reads a batch of messages from the store, ends
+// the transaction, and then writes the answers. So no transaction waits for a slow client.
 func (ss *session) fetch(p *wire.Command) error {
 	items := fetchItems{}
 	var since uint64
@@ -87,8 +87,9 @@ func (ss *session) fetch(p *wire.Command) error {
 	return err
 }
 
-// writeAttributes answers a FETCH that needs only the rows of messages; it appends each answer
-// within the store's transaction, without copying the row. found is how many of the messages exist.
+// writeAttributes answers a FETCH that needs only the rows of messages. It appends each answer to a
+// buffer within the store's transaction, so that it need not copy the row. found is how many of the
+// messages exist.
 func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64) (found int, err error) {
 	q := shown.rows(since)
 	var out attributeWriter
@@ -98,7 +99,7 @@ func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64
 		var keywords [][]string
 		rest, err := ss.server.Service.Inbox.EachRow(ss.ctx, ss.user, ss.selected.folder, uids, q, func(row *inbox.MessageRow) bool {
 			last = ss.selected.view.seqAfter(last, row.UID)
-			if failed = out.answer(last, row, shown); failed != nil {
+			if failed = out.writeAnswer(last, row, shown); failed != nil {
 				return false
 			}
 			found++
@@ -120,20 +121,20 @@ func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64
 	return found, nil
 }
 
-// A fetch is the state of one FETCH of sections.
-type fetch struct {
+// A sectionFetch is the state of a FETCH of sections of messages.
+type sectionFetch struct {
 	session *session
 	items   *fetchItems
 	out     attributeWriter
-	answer  []byte // what is not sent yet of the answer
-	last    uint32 // the sequence number of the previous message
+	answer  []byte // the part of the answer that is not sent yet
+	last    uint32 // sequence number of the previous message
 	unsent  int64  // bytes that may still be read or decoded without being sent
 }
 
 // writeSections answers a FETCH of sections of the messages, together with items from their rows.
 // found is how many of the messages exist.
 func (ss *session) writeSections(uids []uint32, items *fetchItems, since uint64) (found int, err error) {
-	f := &fetch{session: ss, items: items, unsent: ss.server.MaxUnsent}
+	f := &sectionFetch{session: ss, items: items, unsent: ss.server.MaxUnsent}
 	var damaged []string // UIDs
 	marks := !ss.selected.readOnly && items.setsSeen()
 	q := items.rows(since)
@@ -155,8 +156,8 @@ func (ss *session) writeSections(uids []uint32, items *fetchItems, since uint64)
 			ss.writeNewKeywords(keywordsOf(rows))
 		}
 		for i := range rows {
-			err := f.message(&rows[i], seen)
-			if inbox.IsDamaged(err) { // the other messages are sent
+			err := f.writeMessage(&rows[i], seen)
+			if inbox.IsDamaged(err) { // skip it, and send the other messages
 				ss.server.Log.Error("FETCH left out a message that is damaged on the disk", "mailbox", ss.user.Email, "folder", ss.selected.folder, "uid", rows[i].UID, "error", err)
 				damaged = append(damaged, strconv.Itoa(int(rows[i].UID)))
 				continue
@@ -173,8 +174,8 @@ func (ss *session) writeSections(uids []uint32, items *fetchItems, since uint64)
 	return found, nil
 }
 
-// markSeen sets \Seen on the rows without it, and returns the changed rows by UID. It leaves out
-// messages that cannot be read, since the client does not get them.
+// markSeen sets \Seen on the messages that do not have it, and returns their changed rows by UID.
+// It skips messages that cannot be read, since the client does not get them.
 func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRow, error) {
 	var unseen []uint32
 	for _, row := range rows {
@@ -183,7 +184,7 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 		}
 		blob, err := ss.server.Service.Inbox.OpenMessage(ss.ctx, ss.user, ss.selected.folder, row.UID)
 		if err != nil {
-			continue // f.message reports the error
+			continue // writeMessage reports the error
 		}
 		blob.Close()
 		unseen = append(unseen, row.UID)
@@ -204,8 +205,9 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	return out, nil
 }
 
-// spend counts bytes that are read or decoded and not sent; it returns an error at the limit.
-func (f *fetch) spend(n int64) error {
+// countUnsent counts n bytes that are read or decoded and not sent. It returns an error at the
+// limit.
+func (f *sectionFetch) countUnsent(n int64) error {
 	f.unsent -= n
 	if f.unsent < 0 {
 		return wire.No(imap.ResponseCodeLimit, "This asks for too much decoding; ask for fewer messages or parts")
@@ -213,10 +215,10 @@ func (f *fetch) spend(n int64) error {
 	return nil
 }
 
-// message writes the FETCH answer of one message. seen has, by UID, the rows of the messages that
-// this command has marked \Seen. Everything that can fail is prepared before anything is written,
-// so that the command can still be refused.
-func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
+// writeMessage writes the FETCH answer of one message. seen has the rows of the messages that this
+// command has marked \Seen, by UID. Everything that can fail is done before the first byte is
+// written, so that the command can still be refused.
+func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
 	ss := f.session
 	root, err := msg.DecodePart(row.Structure)
 	if err != nil {
@@ -230,7 +232,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 		return err
 	}
 	defer blob.Close()
-	s := &source{root: root, blob: blob, spend: f.spend}
+	s := &source{root: root, blob: blob, countUnsent: f.countUnsent}
 	ranges, sections, err := s.contents(f.items)
 	if err != nil {
 		return err
@@ -246,23 +248,23 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 	f.last = ss.selected.view.seqAfter(f.last, row.UID)
 	out := &f.out
 	out.b = out.b[:0]
-	if err := out.items(row, shown); err != nil {
+	if err := out.writeItems(row, shown); err != nil {
 		return err
 	}
 	f.answer = append(strconv.AppendUint(append(f.answer[:0], "* "...), uint64(f.last), 10), " FETCH ("...)
-	if err := f.write(ranges); err != nil {
+	if err := f.writeContents(ranges); err != nil {
 		return err
 	}
 	f.answer = append(f.answer, out.b...)
-	if err := f.write(sections); err != nil {
+	if err := f.writeContents(sections); err != nil {
 		return err
 	}
 	f.answer = append(bytes.TrimSuffix(f.answer, []byte(" ")), ")\r\n"...)
 	return ss.conn.Answer(f.answer)
 }
 
-// write writes contents, each followed by a space.
-func (f *fetch) write(list []content) error {
+// writeContents writes a list of contents, each followed by a space.
+func (f *sectionFetch) writeContents(list []content) error {
 	for _, c := range list {
 		f.answer = append(append(f.answer, c.label...), ' ')
 		if c.r == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
+// systemFlags are the system flags (RFC 9051 section 2.3.2) and their bits in the store.
 var systemFlags = [...]struct {
 	name imap.Flag
 	bit  inbox.Flags
@@ -20,7 +21,7 @@ var systemFlags = [...]struct {
 	{imap.FlagDraft, inbox.FlagDraft},
 }
 
-// flagLists has the names of every set of system flags, by the bits of the set.
+// flagLists has a list of names for every set of system flags. The index is the set's bits.
 var flagLists = func() (lists [32][]imap.Flag) {
 	for set := range lists {
 		lists[set] = []imap.Flag{}
@@ -33,8 +34,8 @@ var flagLists = func() (lists [32][]imap.Flag) {
 	return lists
 }()
 
-// parseFlags splits a client's flags into system flags and keywords. It refuses \Recent, which only
-// a server may set and which IMAP4rev2 no longer has.
+// parseFlags splits the flags that a client sent into system flags and keywords. It refuses unknown
+// system flags. \Recent is one of them: only a server may set it, and IMAP4rev2 no longer has it.
 func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err error) {
 	for _, f := range list {
 		bit := systemBit(f)
@@ -42,8 +43,8 @@ func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err err
 		case bit != 0:
 			flags |= bit
 		case strings.HasPrefix(string(f), `\`):
-			return 0, nil, wire.Bad("A client cannot set the flag %s", plainText(string(f)))
-		case plainText(string(f)) != string(f):
+			return 0, nil, wire.Bad("A client cannot set the flag %s", printableASCII(string(f)))
+		case printableASCII(string(f)) != string(f):
 			return 0, nil, wire.Bad("A keyword is ASCII")
 		default:
 			keywords = append(keywords, string(f))
@@ -52,6 +53,7 @@ func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err err
 	return flags, keywords, nil
 }
 
+// systemBit returns the bit of a system flag, 0 for a keyword.
 func systemBit(f imap.Flag) inbox.Flags {
 	for _, s := range systemFlags {
 		if strings.EqualFold(string(s.name), string(f)) {
@@ -61,12 +63,13 @@ func systemBit(f imap.Flag) inbox.Flags {
 	return 0
 }
 
-// folderFlags returns the flags for a FLAGS answer: the system flags and the keywords in use.
+// folderFlags returns the text of a FLAGS answer: all system flags, and the keywords in use.
 func folderFlags(keywords []string) string {
 	return strings.Join(append([]string{flagTexts[len(flagTexts)-1]}, keywords...), " ")
 }
 
-// flagTexts has the text of every set of system flags, by the bits of the set.
+// flagTexts has the names of every set of system flags, with spaces between them. The index is the
+// set's bits.
 var flagTexts = func() (texts [32]string) {
 	for set, list := range flagLists {
 		for i, f := range list {

@@ -12,9 +12,10 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
+// delimiter separates the levels of folder names.
 const delimiter = '/'
 
-// namespace answers NAMESPACE (RFC 2342): all folders are the user's own.
+// namespace answers NAMESPACE (RFC 2342): there is only the namespace of the user's own folders.
 func (ss *session) namespace(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
@@ -23,8 +24,9 @@ func (ss *session) namespace(p *wire.Command) error {
 	return nil
 }
 
-// roles are the folder attributes that CREATE can set (RFC 6154), as clients may write them.
-var roles = []imap.MailboxAttr{
+// specialUses are the special-use attributes that CREATE can set (RFC 6154 section 2). Clients may
+// write them in any case.
+var specialUses = []imap.MailboxAttr{
 	imap.MailboxAttrAll, imap.MailboxAttrArchive, imap.MailboxAttrDrafts, imap.MailboxAttrFlagged, imap.MailboxAttrImportant,
 	imap.MailboxAttrJunk, imap.MailboxAttrSent, imap.MailboxAttrTrash,
 }
@@ -43,7 +45,7 @@ func (ss *session) create(p *wire.Command) error {
 		p.Space()
 		for _, flag := range p.Flags() {
 			use := string(flag)
-			for _, role := range roles {
+			for _, role := range specialUses {
 				if strings.EqualFold(string(role), use) {
 					use = string(role)
 				}
@@ -71,11 +73,11 @@ func (ss *session) create(p *wire.Command) error {
 	return nil
 }
 
-// mailboxID returns the MAILBOXID item of a folder for an answer (RFC 8474 section 4).
+// mailboxID returns the response code MAILBOXID of a folder (RFC 8474 section 4).
 func mailboxID(f *inbox.Folder) string { return "MAILBOXID (" + inbox.MailboxID(f) + ")" }
 
-// delete answers DELETE (RFC 9051 section 6.3.5), which deletes the messages too. If the folder is
-// selected, it is closed.
+// delete answers DELETE (RFC 9051 section 6.3.5). It deletes the folder with its messages. If the
+// folder is selected, no folder is selected afterwards.
 func (ss *session) delete(p *wire.Command) error {
 	p.Space()
 	name := p.Folder()
@@ -96,7 +98,7 @@ func (ss *session) delete(p *wire.Command) error {
 	return nil
 }
 
-// rename answers RENAME (RFC 9051 section 6.3.6), which renames the folders below it too.
+// rename answers RENAME (RFC 9051 section 6.3.6). It also renames the folders below.
 func (ss *session) rename(p *wire.Command) error {
 	p.Space()
 	from := p.Folder()
@@ -118,11 +120,12 @@ func (ss *session) subscribe(p *wire.Command) error {
 	return ss.server.Service.Inbox.Subscribe(ss.ctx, ss.user, name, p.Name == "SUBSCRIBE")
 }
 
-// A statusItems is the items that a STATUS asks for, by name.
+// statusItems has the items that a client wants from STATUS, by name.
 type statusItems map[string]bool
 
-// statusOrder is the order of the items in an answer (RFC 9051 section 7.3.4; RFC 3501: RECENT; RFC
-// 9208: DELETED-STORAGE; RFC 7162: HIGHESTMODSEQ; RFC 8474: MAILBOXID).
+// statusOrder has all items of STATUS in the order in which an answer has them (RFC 9051 section
+// 7.3.4; RECENT: RFC 3501; DELETED-STORAGE: RFC 9208; HIGHESTMODSEQ: RFC 7162; MAILBOXID: RFC
+// 8474).
 var statusOrder = []string{
 	"MESSAGES", "UIDNEXT", "UIDVALIDITY", "UNSEEN", "DELETED", "SIZE", "APPENDLIMIT", "DELETED-STORAGE", "RECENT",
 	"HIGHESTMODSEQ", "MAILBOXID",
@@ -160,6 +163,7 @@ func (ss *session) status(p *wire.Command) error {
 	return ss.writeStatus(f, items)
 }
 
+// writeStatus writes the STATUS answer of a folder.
 func (ss *session) writeStatus(f *inbox.Folder, items statusItems) error {
 	var deleted uint32
 	var deletedBytes int64
@@ -194,7 +198,7 @@ func (ss *session) writeStatus(f *inbox.Folder, items statusItems) error {
 		case "DELETED-STORAGE":
 			value = fmt.Sprint(deletedBytes)
 		case "RECENT":
-			value = "0" // no message is recent to anybody
+			value = "0" // this server never sets \Recent
 		case "HIGHESTMODSEQ":
 			value = fmt.Sprint(f.ModSeq)
 		case "MAILBOXID":
@@ -206,11 +210,11 @@ func (ss *session) writeStatus(f *inbox.Folder, items statusItems) error {
 	return nil
 }
 
-// listOptions are the options of a LIST (RFC 5258).
+// listOptions are the selection options and return options of a LIST (RFC 5258).
 type listOptions struct {
-	subscribed, recursive, specialUse bool // select
-	returnSubscribed                  bool
-	status                            statusItems // nil: no STATUS (RFC 5819)
+	subscribed, recursive, specialUse bool        // selection options
+	returnSubscribed                  bool        // return option SUBSCRIBED
+	status                            statusItems // items of the return option STATUS; nil: not given
 }
 
 // list answers LIST (RFC 9051 section 6.3.9) and LSUB (RFC 3501 section 6.3.9).
@@ -227,7 +231,7 @@ func (ss *session) list(p *wire.Command) error {
 				options.recursive = true
 			case "SPECIAL-USE":
 				options.specialUse = true
-			case "REMOTE": // every folder is here
+			case "REMOTE": // there are no remote folders
 			default:
 				p.Fail(wire.Bad("LIST does not know that selection option"))
 			}
@@ -256,7 +260,7 @@ func (ss *session) list(p *wire.Command) error {
 			switch p.Word() {
 			case "SUBSCRIBED":
 				options.returnSubscribed = true
-			case "CHILDREN", "SPECIAL-USE": // every answer has them
+			case "CHILDREN", "SPECIAL-USE": // every answer has these attributes
 			case "STATUS":
 				p.Space()
 				options.status = parseStatusItems(p)
@@ -272,7 +276,7 @@ func (ss *session) list(p *wire.Command) error {
 		return err
 	}
 
-	if len(texts) == 0 { // asks for the delimiter only
+	if len(texts) == 0 { // the client asks only for the delimiter
 		ss.writeFolder(p.Name, `\Noselect`, "", "")
 		return nil
 	}
@@ -290,11 +294,11 @@ func (ss *session) list(p *wire.Command) error {
 	// A folder comes right before the folders below it, and INBOX comes first.
 	slices.SortFunc(folders, func(a, b *inbox.Folder) int {
 		if a.Name == "INBOX" || b.Name == "INBOX" {
-			return boolRank(b.Name == "INBOX") - boolRank(a.Name == "INBOX")
+			return boolToInt(b.Name == "INBOX") - boolToInt(a.Name == "INBOX")
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	tree := newTree(folders, match)
+	tree := newFolderTree(folders, match)
 	for _, f := range folders {
 		below := options.recursive && tree.subscribed[f.Name]
 		if !match.has(f.Name) || options.subscribed && !f.Subscribed && !below || options.specialUse && f.SpecialUse == "" {
@@ -332,8 +336,8 @@ func (ss *session) writeFolder(verb, attrs, name, info string) {
 	ss.conn.Line(`* %s (%s) "%c" %s%s`, verb, attrs, delimiter, ss.conn.Folder(name), info)
 }
 
-// listSubscribed lists the subscriptions without a folder. LSUB also lists the parents of
-// subscribed names at which "%" stops (RFC 3501 section 6.3.9).
+// listSubscribed lists subscribed names that have no folder. LSUB also lists their parents where
+// the pattern ends with "%" (RFC 3501 section 6.3.9).
 func (ss *session) listSubscribed(verb string, match patterns, folders []*inbox.Folder) error {
 	names, err := ss.server.Service.Inbox.SubscribedNames(ss.ctx, ss.user)
 	if err != nil {
@@ -342,7 +346,7 @@ func (ss *session) listSubscribed(verb string, match patterns, folders []*inbox.
 	attrs := `\NonExistent \Subscribed`
 	if verb == "LSUB" {
 		attrs = `\Noselect`
-		names = append(names, levelsAbove(names, folders, match)...)
+		names = append(names, unsubscribedParents(names, folders, match)...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -353,9 +357,9 @@ func (ss *session) listSubscribed(verb string, match patterns, folders []*inbox.
 	return nil
 }
 
-// levelsAbove returns the parents of subscribed names that are not subscribed themselves and at
-// which a pattern stops.
-func levelsAbove(names []string, folders []*inbox.Folder, match patterns) []string {
+// unsubscribedParents returns the parents of subscribed names that are not subscribed themselves
+// and where a pattern stops (see stopsAt).
+func unsubscribedParents(names []string, folders []*inbox.Folder, match patterns) []string {
 	subscribed := slices.Clone(names)
 	for _, f := range folders {
 		if f.Subscribed {
@@ -377,24 +381,25 @@ func levelsAbove(names []string, folders []*inbox.Folder, match patterns) []stri
 	return above
 }
 
-func boolRank(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// A tree says what is below each folder; its keys are folder names.
-type tree struct {
+// A folderTree tells what is below each folder, by the folder's name.
+type folderTree struct {
 	children map[string]bool // the folder has children
-	// A folder below it, at any depth, is subscribed and not listed itself.
+	// A folder at any level below is subscribed, and is not in the list itself.
 	subscribed map[string]bool
 }
 
-func newTree(folders []*inbox.Folder, match patterns) tree {
-	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
+func newFolderTree(folders []*inbox.Folder, match patterns) folderTree {
+	t := folderTree{children: map[string]bool{}, subscribed: map[string]bool{}}
 	for _, f := range folders {
-		// CHILDINFO reports only subscriptions that the reply does not list (RFC 5258 section 4).
+		// CHILDINFO counts only subscribed folders that the answer does not list (RFC 5258
+		// section 4).
 		hidden := f.Subscribed && !match.has(f.Name)
 		for i := range f.Name {
 			if f.Name[i] == delimiter {
@@ -407,17 +412,19 @@ func newTree(folders []*inbox.Folder, match patterns) tree {
 }
 
 const (
-	maxPatterns    = 50
+	maxPatterns    = 50   // patterns of one LIST
 	maxPatternText = 2000 // bytes of all patterns of one LIST
 )
 
-// patterns are the patterns of one LIST, each with the reference prepended.
+// patterns are the patterns of one LIST, each with the reference name before it.
 type patterns []string
 
+// newPatterns joins the reference name with each pattern. It returns an error if the patterns are
+// too many or too long.
 func newPatterns(ref string, list []string) (patterns, error) {
 	out, size := patterns{}, 0
 	for _, p := range list {
-		p = norm.NFC.String(ref + p) // the form in which names are stored
+		p = norm.NFC.String(ref + p) // names are stored in NFC
 		if top, _, _ := strings.Cut(p, string(delimiter)); strings.EqualFold(top, "INBOX") {
 			p = "INBOX" + p[len(top):]
 		}
@@ -430,6 +437,7 @@ func newPatterns(ref string, list []string) (patterns, error) {
 	return out, nil
 }
 
+// has reports whether a pattern matches the name.
 func (p patterns) has(name string) bool {
 	for _, pattern := range p {
 		if matches(pattern, name) {
@@ -439,16 +447,16 @@ func (p patterns) has(name string) bool {
 	return false
 }
 
-// stopsAt reports whether a pattern matches the name and no name below it.
+// stopsAt reports whether a pattern matches the name but no name below it, as "%" does.
 func (p patterns) stopsAt(name string) bool {
 	return p.has(name) && !p.has(name+string(delimiter)+"x")
 }
 
-// matches reports whether a name matches a pattern, in which "*" matches any text and "%" any text
-// without a separator (RFC 3501 section 6.3.8). Its time is proportional to the product of the
+// matches reports whether a name matches a pattern. "*" matches any text, and "%" any text without
+// a delimiter (RFC 3501 section 6.3.8). The time is at most proportional to the product of both
 // lengths; backtracking could take exponential time.
 func matches(pattern, name string) bool {
-	// at[i] reports whether the pattern so far matches name[:i].
+	// at[i] is true if the pattern up to the current character matches name[:i].
 	at := make([]bool, len(name)+1)
 	at[0] = true
 	for _, c := range []byte(pattern) {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// idle answers IDLE (RFC 9051 section 6.3.13): it reports changes as they happen, until the client
+// idle answers IDLE (RFC 9051 section 6.3.13). It reports changes as they happen, until the client
 // sends DONE.
 func (ss *session) idle(p *wire.Command) error {
 	if err := p.End(); err != nil {
@@ -20,7 +20,7 @@ func (ss *session) idle(p *wire.Command) error {
 		defer func() {
 			if v := recover(); v != nil {
 				ss.server.Log.Error("panic in an IMAP command", "mailbox", ss.user.Email, "command", "IDLE", "panic", v, "stack", string(debug.Stack()))
-				ended <- ss.closeWithError(fmt.Errorf("panic: %v", v))
+				ended <- ss.closeWithError(fmt.Errorf("panic in the IMAP command IDLE: %v", v))
 			}
 		}()
 		ended <- ss.reportUntil(stop)
@@ -30,7 +30,7 @@ func (ss *session) idle(p *wire.Command) error {
 	failed := <-ended
 	switch {
 	case failed != nil:
-		return errAnswered // the client got its BYE
+		return errAnswered // the client got a BYE
 	case err != nil:
 		return err
 	case !strings.EqualFold(line, "DONE"): // RFC 5234 section 2.3
@@ -49,7 +49,7 @@ func (ss *session) reportUntil(stop <-chan struct{}) error {
 				return ss.closeWithError(err)
 			}
 		}
-		if err := ss.report(true); err != nil {
+		if err := ss.reportChanges(true); err != nil {
 			return err
 		}
 		select {

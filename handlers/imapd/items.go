@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxSections   = 100 // in one FETCH
-	maxFieldNames = 200 // in one HEADER.FIELDS
+	maxSections   = 100 // sections of one FETCH
+	maxFieldNames = 200 // names in one HEADER.FIELDS
 )
 
 // fetchItems are the items that a FETCH asks for.
@@ -24,10 +24,10 @@ type fetchItems struct {
 	binarySizes []binarySize
 }
 
-// A bodySection is BODY[…], or one of the older items that are short for one.
+// A bodySection is BODY[…], or an older item with the same meaning, such as RFC822.
 type bodySection struct {
 	imap.FetchItemBodySection
-	label string // as the answer names it
+	label string // its name in the answer
 }
 
 // A binarySection is BINARY[…] (RFC 3516).
@@ -42,9 +42,10 @@ type binarySize struct {
 	label string
 }
 
+// isItemByte reports whether b can be part of the name of an item.
 func isItemByte(b byte) bool { return b != '[' && wire.IsAtomByte(b) }
 
-// parse parses the rest of an item (RFC 9051 section 9, fetch-att).
+// parse parses the item with the given name, after the name (RFC 9051 section 9, fetch-att).
 func (items *fetchItems) parse(p *wire.Command, name string) {
 	section := func(label string, specifier imap.PartSpecifier, peek bool) {
 		items.addSection(p, bodySection{imap.FetchItemBodySection{Specifier: specifier, Peek: peek}, label})
@@ -52,7 +53,7 @@ func (items *fetchItems) parse(p *wire.Command, name string) {
 	name = strings.ToUpper(name)
 	switch name {
 	case "MODSEQ", "EMAILID", "THREADID", "SAVEDATE", "PREVIEW":
-		items.uid = true // an answer with these has the UID too
+		items.uid = true // the answer has the UID too
 	}
 	switch name {
 	case "UID":
@@ -98,21 +99,21 @@ func (items *fetchItems) parse(p *wire.Command, name string) {
 		b := binarySection{FetchItemBinarySection: imap.FetchItemBinarySection{Peek: name == "BINARY.PEEK"}}
 		b.Part = parseBinaryPart(p)
 		b.Partial = parsePartial(p)
-		b.label = "BINARY[" + partNumber(b.Part) + "]" + origin(b.Partial)
+		b.label = "BINARY[" + partNumber(b.Part) + "]" + originOctet(b.Partial)
 		items.addBinary(p, b)
 	case "BINARY.SIZE":
 		part := parseBinaryPart(p)
 		label := "BINARY.SIZE[" + partNumber(part) + "]"
 		if !slices.ContainsFunc(items.binarySizes, func(b binarySize) bool { return b.label == label }) {
 			items.binarySizes = append(items.binarySizes, binarySize{part, label})
-			items.checkNumber(p)
+			items.checkCount(p)
 		}
 	default:
 		p.Fail(wire.Bad("FETCH does not know that item"))
 	}
 }
 
-// addSection adds a section, unless it was asked for before.
+// addSection adds a section, unless the command has already asked for it.
 func (items *fetchItems) addSection(p *wire.Command, s bodySection) {
 	for i := range items.sections {
 		if has := &items.sections[i]; has.label == s.label && samePartial(has.Partial, s.Partial) {
@@ -121,10 +122,10 @@ func (items *fetchItems) addSection(p *wire.Command, s bodySection) {
 		}
 	}
 	items.sections = append(items.sections, s)
-	items.checkNumber(p)
+	items.checkCount(p)
 }
 
-// addBinary adds a section, unless it was asked for before.
+// addBinary adds a BINARY section, unless the command has already asked for it.
 func (items *fetchItems) addBinary(p *wire.Command, b binarySection) {
 	for i := range items.binaries {
 		if has := &items.binaries[i]; has.label == b.label && samePartial(has.Partial, b.Partial) {
@@ -133,23 +134,24 @@ func (items *fetchItems) addBinary(p *wire.Command, b binarySection) {
 		}
 	}
 	items.binaries = append(items.binaries, b)
-	items.checkNumber(p)
+	items.checkCount(p)
 }
 
 func samePartial(a, b *imap.SectionPartial) bool { return a == b || a != nil && b != nil && *a == *b }
 
-func (items *fetchItems) checkNumber(p *wire.Command) {
+// checkCount refuses the command if it asks for too many sections.
+func (items *fetchItems) checkCount(p *wire.Command) {
 	if len(items.sections)+len(items.binaries)+len(items.binarySizes) > maxSections {
 		p.Fail(wire.Bad("At most %d sections are fetched at a time", maxSections))
 	}
 }
 
-// needBytes reports whether the bytes of the messages are needed.
+// needBytes reports whether an item needs the bytes of the message.
 func (items *fetchItems) needBytes() bool {
 	return len(items.sections)+len(items.binaries)+len(items.binarySizes) > 0
 }
 
-// parse parses […]<…> (RFC 9051 section 9, section).
+// parse parses the part after BODY: […]<…> (RFC 9051 section 9, section).
 func (s *bodySection) parse(p *wire.Command) {
 	p.Expect('[')
 	s.Part = parsePart(p)
@@ -180,7 +182,7 @@ func (s *bodySection) parse(p *wire.Command) {
 		var list, quoted []string
 		p.List(func() {
 			name := p.AString()
-			if plainText(name) != name { // RFC 5322 section 2.2
+			if printableASCII(name) != name { // RFC 5322 section 2.2
 				p.Fail(wire.Bad("The name of a header field is ASCII"))
 			}
 			list, quoted = append(list, name), append(quoted, wire.Quote(name))
@@ -203,10 +205,10 @@ func (s *bodySection) parse(p *wire.Command) {
 	if len(s.Part) > 0 && specifier != "" {
 		dot = "."
 	}
-	s.label = "BODY[" + partNumber(s.Part) + dot + specifier + names + "]" + origin(s.Partial)
+	s.label = "BODY[" + partNumber(s.Part) + dot + specifier + names + "]" + originOctet(s.Partial)
 }
 
-// parsePart parses a number such as 2.1, and leaves a dot behind it that no number follows.
+// parsePart parses a part number such as 2.1. It leaves a dot that no number follows.
 func parsePart(p *wire.Command) (part []int) {
 	for p.NextIsDigit(len(part) > 0) {
 		p.Skip('.')
@@ -219,6 +221,7 @@ func parsePart(p *wire.Command) (part []int) {
 	return part
 }
 
+// parseBinaryPart parses the part number of BINARY: […].
 func parseBinaryPart(p *wire.Command) []int {
 	p.Expect('[')
 	part := parsePart(p)
@@ -226,7 +229,7 @@ func parseBinaryPart(p *wire.Command) []int {
 	return part
 }
 
-// parsePartial parses <offset.size>; nil if there is none.
+// parsePartial parses <offset.size>. It returns nil if there is none.
 func parsePartial(p *wire.Command) *imap.SectionPartial {
 	if !p.Skip('<') {
 		return nil
@@ -239,6 +242,7 @@ func parsePartial(p *wire.Command) *imap.SectionPartial {
 	return partial
 }
 
+// partNumber returns a part number as text, such as 2.1.
 func partNumber(part []int) string {
 	texts := make([]string, len(part))
 	for i, n := range part {
@@ -247,9 +251,9 @@ func partNumber(part []int) string {
 	return strings.Join(texts, ".")
 }
 
-// origin returns the origin octet of a partial section for an answer. Clients expect 32 bits; where
-// more were asked for, the section is empty.
-func origin(p *imap.SectionPartial) string {
+// originOctet returns the origin octet of a partial section, as an answer has it. Clients expect a
+// number of 32 bits, so a larger one is cut; the section is empty then.
+func originOctet(p *imap.SectionPartial) string {
 	if p == nil {
 		return ""
 	}

@@ -17,13 +17,13 @@ import (
 // returns when the last connection has ended.
 func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error {
 	if s.TLS == nil && implicit {
-		return errors.New("serve IMAP over TLS: no certificate")
+		return errors.New("serve IMAP over TLS: the server has no certificate")
 	}
 	s.limiterOnce.Do(func() {
 		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Exempt: s.Exempt}, s.Log)
 	})
 	defer s.limiter.Close()
-	r := &run{Server: s, implicit: implicit, conns: map[*trackedConn]struct{}{}}
+	r := &listener{Server: s, implicit: implicit, conns: map[*trackedConn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	go s.endLogins(ctx)
@@ -32,25 +32,26 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	return err
 }
 
-// A run is the state of one listener of a server.
-type run struct {
+// A listener is one listener of a server, with its connections.
+type listener struct {
 	*Server
-	implicit bool
-	wg       sync.WaitGroup
+	implicit bool           // TLS from the start
+	wg       sync.WaitGroup // one for each connection
 
 	connsMu sync.Mutex
 	conns   map[*trackedConn]struct{}
 	closing bool
 }
 
-// A trackedConn is one client connection, from its accept to its end.
+// A trackedConn is one client connection from accept to close.
 type trackedConn struct {
 	net.Conn
 	slot    *connlimit.Slot
-	session *session // nil until the handshake is done
+	session *session // nil until TLS has started
 }
 
-func (r *run) accept(ctx context.Context, ln net.Listener) error {
+// accept accepts connections until ctx ends.
+func (r *listener) accept(ctx context.Context, ln net.Listener) error {
 	for {
 		conn, err := ln.Accept()
 		switch {
@@ -60,7 +61,7 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("accept IMAP connections: %w", err)
+			return fmt.Errorf("accept IMAP connections on %s: %w", ln.Addr(), err)
 		case err != nil: // out of file descriptors, or the client left before the accept
 			r.Log.Warn("accept IMAP connection", "error", err)
 			time.Sleep(50 * time.Millisecond)
@@ -75,10 +76,10 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// admit acquires a slot for a connection; it returns nil if there is none.
-func (r *run) admit(conn net.Conn) *trackedConn {
+// admit acquires a slot for a connection. It returns nil if there is none.
+func (r *listener) admit(conn net.Conn) *trackedConn {
 	p := &trackedConn{Conn: conn}
-	r.connsMu.Lock() // until p.slot is set: another connection may evict this one at once
+	r.connsMu.Lock() // until p.slot is set, since another connection may evict this one at once
 	defer r.connsMu.Unlock()
 	p.slot = r.limiter.Acquire(conn.RemoteAddr(), func() { r.evict(p) })
 	if p.slot == nil {
@@ -88,12 +89,12 @@ func (r *run) admit(conn net.Conn) *trackedConn {
 	return p
 }
 
-// evictedReply is the text of the BYE for a client whose connection is closed to make room for
-// another.
+// evictedReply is the BYE text for a client whose connection is closed to make room for another
+// one.
 const evictedReply = "[UNAVAILABLE] Idle connection closed for others, try again later"
 
 // evict ends a connection that has not logged in.
-func (r *run) evict(p *trackedConn) {
+func (r *listener) evict(p *trackedConn) {
 	r.connsMu.Lock()
 	ss := p.session
 	r.connsMu.Unlock()
@@ -107,8 +108,8 @@ func (r *run) evict(p *trackedConn) {
 	}
 }
 
-// serve serves one connection: it does TLS or STARTTLS, and then runs its session.
-func (r *run) serve(ctx context.Context, p *trackedConn) {
+// serve serves one connection. It starts TLS, and then runs the session.
+func (r *listener) serve(ctx context.Context, p *trackedConn) {
 	defer r.wg.Done()
 	defer func() {
 		p.Close()
@@ -130,7 +131,8 @@ func (r *run) serve(ctx context.Context, p *trackedConn) {
 		r.Log.Debug("IMAP connection ended before log-in", "remote", p.RemoteAddr(), "error", err)
 		return
 	}
-	// It outlives ctx: a running command has the time Grace to finish.
+	// The context of the session does not end with ctx, because a running command has the time
+	// Grace to finish.
 	sessionCtx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ss := &session{server: r.Server, conn: wire.New(conn, until, r.IdleTime), slot: p.slot, ctx: sessionCtx, cancel: cancel}
@@ -143,8 +145,9 @@ func (r *run) serve(ctx context.Context, p *trackedConn) {
 	}
 }
 
-// close ends all connections: idle ones at once, the others after at most the time Grace.
-func (r *run) close() {
+// close ends all connections: idle ones at once, the others after the time Grace at the latest. It
+// returns when all have ended.
+func (r *listener) close() {
 	force := time.AfterFunc(r.Grace, func() {
 		r.connsMu.Lock()
 		defer r.connsMu.Unlock()

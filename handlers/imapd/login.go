@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxLogins = 5 // failed log-ins on one connection
+	maxFailedLogins = 5 // on one connection
 
 	// Limits of the fields that a client sends with ID (RFC 2971 section 3.3).
 	maxIDFields = 30
-	maxIDText   = 1024
+	maxIDText   = 1024 // bytes of a name or of a value
 )
 
 const (
@@ -28,7 +28,8 @@ const (
 		" LIST-EXTENDED LIST-STATUS MOVE STATUS=SIZE BINARY CHILDREN SPECIAL-USE CREATE-SPECIAL-USE APPENDLIMIT="
 )
 
-// capabilities returns what the server can do for this client now (RFC 9051 section 6.1.1).
+// capabilities returns the capabilities that the server offers to this client now (RFC 9051 section
+// 6.1.1).
 func (ss *session) capabilities() string {
 	if ss.user.MailboxID == "" {
 		mechanisms := maillogin.Mechanisms(ss.server.Service.Mailboxes, ss.conn.TLSState() != nil)
@@ -103,7 +104,7 @@ func (ss *session) authenticate(p *wire.Command) error {
 			text = "="
 		}
 		ss.conn.Line("+ %s", text)
-		ss.slot.Idle() // while the client is waited for
+		ss.slot.Idle() // the server waits for the client
 		line, err := ss.conn.NextLine()
 		if err == nil && line == "*" {
 			err = wire.Bad("AUTHENTICATE is cancelled")
@@ -120,7 +121,8 @@ func (ss *session) authenticate(p *wire.Command) error {
 	return nil
 }
 
-// decodeSASL decodes a response; "=" is an empty one (RFC 4959 section 3).
+// decodeSASL decodes a response of the client from base64. "=" is an empty response (RFC 4959
+// section 3).
 func decodeSASL(text string) ([]byte, error) {
 	if text == "=" {
 		return []byte{}, nil
@@ -132,24 +134,26 @@ func decodeSASL(text string) ([]byte, error) {
 	return response, nil
 }
 
+// saslLogin returns the log-in that LOGIN and AUTHENTICATE use.
 func (ss *session) saslLogin() *maillogin.Login {
 	return &maillogin.Login{
-		Service: ss.server.Service.Mailboxes, Context: ss.ctx, Protocol: core.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
-		TLS: ss.conn.TLSState(), Config: ss.server.TLS, Done: ss.loggedIn,
+		Service: ss.server.Service.Mailboxes, Context: ss.ctx, Protocol: core.ProtocolIMAP, IP: clientAddress(ss.conn.RemoteAddr()),
+		TLS: ss.conn.TLSState(), Config: ss.server.TLS, Done: ss.finishLogin,
 		Malformed: func(why error) error {
 			ss.slot.Idle()
-			return wire.No(imap.ResponseCodeAuthenticationFailed, plainText("Log-in failed: "+why.Error()))
+			return wire.No(imap.ResponseCodeAuthenticationFailed, printableASCII("Log-in failed: "+why.Error()))
 		},
 	}
 }
 
-// loggedIn finishes a log-in: it returns nil, or the answer to a refused log-in.
-func (ss *session) loggedIn(user core.MailboxUser, err error) error {
+// finishLogin ends a log-in with its result, the user or an error. It returns nil if the client is
+// logged in, or else the tagged answer.
+func (ss *session) finishLogin(user core.MailboxUser, err error) error {
 	ss.server.Service.Core.Metrics.CountLogin("imap", err)
 	if err != nil {
 		ss.slot.Idle()
-		if ss.failedLogins++; ss.failedLogins >= maxLogins {
-			// Takes effect after the answer is sent.
+		if ss.failedLogins++; ss.failedLogins >= maxFailedLogins {
+			// The connection ends after the tagged answer is sent.
 			ss.conn.Stop("[UNAVAILABLE] Too many failed log-ins")
 		}
 		return ss.imapError(err)
@@ -171,11 +175,11 @@ func (ss *session) id(p *wire.Command) error {
 		p.List(func() {
 			name := p.AString()
 			p.Space()
-			value := p.AString() // NIL is an atom too
+			value := p.AString() // NIL is parsed as the text NIL
 			if len(name) > maxIDText || len(value) > maxIDText || len(fields) == maxIDFields {
 				p.Fail(wire.Bad("ID takes at most %d names and values of at most %d bytes", maxIDFields, maxIDText))
 			}
-			fields = append(fields, plainText(name)+"="+plainText(value))
+			fields = append(fields, printableASCII(name)+"="+printableASCII(value))
 		})
 	} else if p.Word() != "NIL" {
 		p.Fail(wire.Bad("ID takes NIL or a list of names and values"))
@@ -193,7 +197,7 @@ func (ss *session) id(p *wire.Command) error {
 	return nil
 }
 
-// enable answers ENABLE (RFC 5161). It ignores extensions that cannot be enabled.
+// enable answers ENABLE (RFC 5161). It ignores extensions that it cannot enable.
 func (ss *session) enable(p *wire.Command) error {
 	enabled := ""
 	for p.More() {
@@ -251,8 +255,9 @@ func (ss *session) compress(p *wire.Command) error {
 	return errAnswered
 }
 
-// addressOf returns the client's IP address in the form by which log-ins are throttled.
-func addressOf(addr net.Addr) string {
+// clientAddress returns the client's IP address without port, IPv4 also if it came as IPv4-mapped
+// IPv6. Log-ins are throttled by it.
+func clientAddress(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().String()
 	}

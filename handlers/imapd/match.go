@@ -21,30 +21,33 @@ const (
 	maxSearchText = 4 << 20 // bytes of one message that are searched
 )
 
+// A blob is the bytes of a message in the store.
 type blob interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// errNeedsBytes means that the criteria cannot be decided without the bytes of the message.
-var errNeedsBytes = errors.New("the bytes of the message are needed")
+// errNeedsBytes means that a search cannot decide about a message without its bytes.
+var errNeedsBytes = errors.New("the search needs the bytes of the message")
 
-// A candidate is a message that may meet the criteria. More of it is read only if a key needs it.
+// A candidate is a message that may meet the criteria of a search. More of the message is read only
+// if a search key needs it.
 type candidate struct {
 	row  *inbox.MessageRow
 	open func() (blob, error) // nil: the bytes cannot be read now
 
+	// What was read so far.
 	envelope *msg.EnvelopeView
 	root     *msg.Part
 	bytes    blob
 	headers  []msg.Header
-	header   string // all fields, folded
-	body     string // all texts, folded
+	header   string // all header fields, folded
+	body     string // texts of all parts, folded
 	read     struct{ headers, header, body bool }
 }
 
-// candidate returns the candidate for a row. It is valid until the next call.
-func (q *query) candidate(row *inbox.MessageRow, open func() (blob, error)) *candidate {
+// newCandidate returns the candidate for a row. It is valid until the next call.
+func (q *query) newCandidate(row *inbox.MessageRow, open func() (blob, error)) *candidate {
 	q.next = candidate{row: row, open: open}
 	return &q.next
 }
@@ -55,11 +58,12 @@ func (c *candidate) close() {
 	}
 }
 
-// match reports whether a message meets the criteria. It returns errNeedsBytes if it needs the
-// bytes of the message and cannot read them now.
+// match reports whether a message meets the criteria. It returns errNeedsBytes if the criteria need
+// the bytes of the message and c.open is nil.
 func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, &q.key) }
 
-// matchKey checks the cheap conditions first.
+// matchKey reports whether a message meets a search key. It checks conditions that take little time
+// first.
 func (q *query) matchKey(c *candidate, key *searchKey) (bool, error) {
 	if !q.matchSets(c, key) || !matchRow(c.row, key) {
 		return false, nil
@@ -85,6 +89,7 @@ func (q *query) seq(uid uint32) uint32 {
 	return q.last
 }
 
+// matchSets checks the sets of sequence numbers and UIDs of a key.
 func (q *query) matchSets(c *candidate, key *searchKey) bool {
 	for _, set := range key.seqs {
 		if !contains(set, q.seq(c.row.UID), uint32(len(q.messages))) {
@@ -105,7 +110,7 @@ func (q *query) matchSets(c *candidate, key *searchKey) bool {
 	return true
 }
 
-// contains is the set's own Contains, but "*" matches last.
+// contains reports whether the set contains n. "*" in the set stands for last.
 func contains[N imap.UID | uint32, S interface {
 	imap.UIDSet | imap.SeqSet
 }](set S, n, last N) bool {
@@ -118,6 +123,7 @@ func contains[N imap.UID | uint32, S interface {
 	return false
 }
 
+// matchRow checks the conditions of a key that need only the row.
 func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 	switch {
 	case row.Flags&key.flags != key.flags,
@@ -133,8 +139,8 @@ func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 		!slices.ContainsFunc(key.without, func(k string) bool { return inbox.HasKeyword(row.Keywords, k) })
 }
 
-// matchSent compares the day in the Date field, without regard to its time zone (RFC 9051 section
-// 6.4.4).
+// matchSent checks the conditions on the day of the Date field. The time zone of the field is
+// ignored (RFC 9051 section 6.4.4).
 func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	if key.sentSince.IsZero() && key.sentBefore.IsZero() {
 		return true, nil
@@ -151,6 +157,7 @@ func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	return (key.sentSince.IsZero() || !day.Before(key.sentSince)) && (key.sentBefore.IsZero() || day.Before(key.sentBefore)), nil
 }
 
+// matchHeader checks the HEADER keys of a key.
 func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.headers {
 		if ok, err := q.hasHeader(c, &key.headers[i]); !ok || err != nil {
@@ -160,21 +167,23 @@ func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// hasHeader searches the envelope first, which needs no bytes of the message, and then the header
-// fields, which include comments. An empty value matches every message that has the field.
+// hasHeader reports whether a message has a header field with the given name and text. It looks in
+// the envelope first, for which it needs no bytes of the message. Then it looks in the header
+// fields themselves, which also have the comments. An empty text matches every message that has the
+// field.
 func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
 	if len(key.value) > 0 {
 		e, err := q.envelope(c)
 		if err != nil {
 			return false, err
 		}
-		if key.folded == "subject" { // the header holds no more of the subject than the envelope
+		if key.folded == "subject" { // the envelope has the whole subject
 			return q.contains(e.Subject, key.value), nil
 		}
 		for _, a := range addressesOf(e, key.folded) {
 			q.text = q.text[:0]
 			if a.IsGroupMarker() {
-				q.text = append(q.text, a.Mailbox...) // the group's name
+				q.text = append(q.text, a.Mailbox...) // the name of the group
 			} else {
 				q.text = append(a.AppendEmail(append(append(q.text, a.Name...), " <"...)), '>')
 			}
@@ -189,6 +198,7 @@ func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
 	}), err
 }
 
+// addressesOf returns the addresses of the field with the lower-case name.
 func addressesOf(e *msg.EnvelopeView, name string) []msg.AddressView {
 	switch name {
 	case "from":
@@ -207,7 +217,7 @@ func addressesOf(e *msg.EnvelopeView, name string) []msg.AddressView {
 	return nil
 }
 
-// contains reports whether text contains part, ignoring case. part must be folded.
+// contains reports whether text contains part in any case. part must be folded.
 func (q *query) contains(text, part []byte) bool {
 	q.folded = slices.Grow(q.folded[:0], len(text))[:len(text)]
 	for i, c := range text {
@@ -222,9 +232,9 @@ func (q *query) contains(text, part []byte) bool {
 	return bytes.Contains(q.folded, part)
 }
 
-// fold returns a text in the form in which i;unicode-casemap (RFC 5051) compares it: lower case and
-// decomposed, so that a letter with an accent is found in either of its forms. Unlike that, it also
-// folds "ß" to "ss".
+// fold returns a text in the form in which texts are compared, which is that of i;unicode-casemap
+// (RFC 5051): in lower case and decomposed, so that a letter with an accent is found in both of its
+// encodings. In addition it folds "ß" to "ss".
 func fold(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
@@ -235,8 +245,7 @@ func fold(s string) string {
 	return s
 }
 
-// otherCapitals replaces lower-case letters that share their capitals with other letters by those
-// letters.
+// otherCapitals replaces lower-case letters by others that have the same capital letter.
 var otherCapitals = strings.NewReplacer("ß", "ss", "ς", "σ")
 
 func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
@@ -261,7 +270,7 @@ func (q *query) matchOr(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// matchText searches the decoded text of the message for the words of BODY and TEXT.
+// matchText looks for the texts of the keys BODY and TEXT in the decoded text of the message.
 func matchText(c *candidate, key *searchKey) (bool, error) {
 	for _, words := range key.body {
 		if err := c.readBody(); err != nil || !strings.Contains(c.body, words) {
@@ -282,7 +291,7 @@ func matchText(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// envelope parses the candidate's envelope, once.
+// envelope returns the candidate's envelope. It parses it at the first call.
 func (q *query) envelope(c *candidate) (_ *msg.EnvelopeView, err error) {
 	if c.envelope == nil {
 		c.envelope, err = q.view.Envelope(c.row.Structure)
@@ -290,7 +299,7 @@ func (q *query) envelope(c *candidate) (_ *msg.EnvelopeView, err error) {
 	return c.envelope, err
 }
 
-// load opens the message and parses its structure, once.
+// load opens the message and parses its structure at the first call.
 func (c *candidate) load() (err error) {
 	if c.open == nil {
 		return errNeedsBytes
@@ -307,6 +316,7 @@ func (c *candidate) load() (err error) {
 	return err
 }
 
+// fields returns the header fields of the message. It reads them at the first call.
 func (c *candidate) fields() ([]msg.Header, error) {
 	if c.read.headers {
 		return c.headers, nil
@@ -320,7 +330,7 @@ func (c *candidate) fields() ([]msg.Header, error) {
 	return c.headers, err
 }
 
-// readHeader reads the header fields of the message and of all its parts.
+// readHeader sets c.header to the header fields of the message and of all its parts.
 func (c *candidate) readHeader() error {
 	if c.read.header {
 		return nil
@@ -344,6 +354,7 @@ func (c *candidate) readHeader() error {
 	return err
 }
 
+// readBody sets c.body to the texts of all parts of the message.
 func (c *candidate) readBody() error {
 	if c.read.body {
 		return nil
@@ -365,7 +376,7 @@ func (c *candidate) readBody() error {
 	return err
 }
 
-// eachPart visits a part and all parts within it. msg.Scan limits their number.
+// eachPart calls visit with a part and with all parts inside it. msg.Scan limits their number.
 func eachPart(p *msg.Part, visit func(*msg.Part) error) error {
 	if err := visit(p); err != nil {
 		return err

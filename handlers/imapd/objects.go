@@ -6,12 +6,12 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// objectItems are FETCH items that are in a message's row: EMAILID and THREADID (RFC 8474), PREVIEW
-// (RFC 8970) and SAVEDATE (RFC 8514).
+// objectItems are FETCH items of newer extensions whose values are in a message's row: EMAILID and
+// THREADID (RFC 8474), PREVIEW (RFC 8970) and SAVEDATE (RFC 8514).
 type objectItems struct{ emailID, threadID, preview, saveDate bool }
 
-// objects appends the requested items, each followed by a space.
-func (w *attributeWriter) objects(row *inbox.MessageRow, a objectItems) {
+// writeObjects appends those of the items that are asked for, each followed by a space.
+func (w *attributeWriter) writeObjects(row *inbox.MessageRow, a objectItems) {
 	if a.emailID {
 		w.b = append(append(append(w.b, "EMAILID ("...), row.EmailID...), ") "...)
 	}
@@ -27,12 +27,12 @@ func (w *attributeWriter) objects(row *inbox.MessageRow, a objectItems) {
 	}
 	if a.preview {
 		w.b = append(w.b, "PREVIEW "...)
-		w.string([]byte(row.Preview))
+		w.writeString([]byte(row.Preview))
 		w.b = append(w.b, ' ')
 	}
 }
 
-// isObjectID reports whether s has the form of an objectid (RFC 8474 section 7).
+// isObjectID reports whether s has the form of an object ID (RFC 8474 section 7).
 func isObjectID(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'

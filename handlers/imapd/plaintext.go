@@ -15,8 +15,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// capsBeforeTLS returns the capabilities before TLS. The parser of commands is not used then, since
-// few commands are allowed.
+// capsBeforeTLS returns the capabilities before TLS has started.
 func capsBeforeTLS(config *tls.Config) string {
 	if config == nil {
 		return "IMAP4rev2 IMAP4rev1 ID LOGINDISABLED"
@@ -24,12 +23,15 @@ func capsBeforeTLS(config *tls.Config) string {
 	return "IMAP4rev2 IMAP4rev1 ID STARTTLS LOGINDISABLED"
 }
 
-const maxPlainCommands = 20
+// maxCommandsBeforeTLS is the number of commands that a client may send before STARTTLS.
+const maxCommandsBeforeTLS = 20
 
+// errNoTLS means that the client left or was refused before it started TLS.
 var errNoTLS = errors.New("the client did not start TLS")
 
-// startTLS serves a client until it has started TLS (RFC 3501 section 6.2.1), at most until
-// `until`. Without a config the client cannot start TLS, so it cannot log in.
+// startTLS serves a client that has not started TLS yet, with a simple parser for the few commands
+// that are allowed (RFC 3501 section 6.2.1). It returns the TLS connection. `until` is the
+// deadline. If config is nil, the client cannot start TLS, so it cannot log in.
 func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 		return nil, err
 	}
 	in := bufio.NewReaderSize(conn, 1024)
-	for range maxPlainCommands {
+	for range maxCommandsBeforeTLS {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			refuseConn(conn, wire.IdleTooLong)
@@ -46,13 +48,14 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 		if err != nil {
 			return nil, err
 		}
-		tag, verb, ok := plainCommand(line)
+		tag, verb, ok := parsePlainCommand(line)
 		if !ok {
 			break
 		}
-		answer, goOn := answerPlain(tag, verb, config)
+		answer, goOn := answerBeforeTLS(tag, verb, config)
 		starts := verb == "STARTTLS" && config != nil
-		// Bytes that arrive together with STARTTLS would be taken for bytes that TLS has protected.
+		// Bytes that arrive together with STARTTLS are not protected by TLS, and may be an
+		// attacker's (RFC 3501 section 6.2.1).
 		if starts && in.Buffered() > 0 {
 			break
 		}
@@ -70,6 +73,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 	return nil, errors.Join(errNoTLS, err)
 }
 
+// tlsHandshake makes the TLS handshake as the server, with the deadline `until`.
 func tlsHandshake(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
@@ -81,10 +85,10 @@ func tlsHandshake(ctx context.Context, conn net.Conn, config *tls.Config, until 
 	return secure, conn.SetDeadline(time.Time{})
 }
 
-// plainCommand splits a line into tag and verb. ok is false for an invalid line, and for a line
-// that announces a literal: the bytes of a non-synchronizing literal would run as commands, and no
-// command before TLS needs one.
-func plainCommand(line []byte) (tag, verb string, ok bool) {
+// parsePlainCommand splits a line into tag and verb. ok is false if the line is invalid. Lines with
+// a literal are invalid too: no command before TLS needs one, and the bytes of a non-synchronizing
+// literal would run as commands.
+func parsePlainCommand(line []byte) (tag, verb string, ok bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	fields := strings.Fields(string(line))
 	if len(fields) < 2 || bytes.HasSuffix(line, []byte("}")) {
@@ -98,7 +102,9 @@ func plainCommand(line []byte) (tag, verb string, ok bool) {
 	return fields[0], strings.ToUpper(fields[1]), true
 }
 
-func answerPlain(tag, verb string, config *tls.Config) (answer string, goOn bool) {
+// answerBeforeTLS returns the answer to a command before TLS. goOn is false if the connection ends
+// then.
+func answerBeforeTLS(tag, verb string, config *tls.Config) (answer string, goOn bool) {
 	switch {
 	case verb == "CAPABILITY":
 		return "* CAPABILITY " + capsBeforeTLS(config) + "\r\n" + tag + " OK CAPABILITY completed\r\n", true
@@ -118,9 +124,10 @@ func answerPlain(tag, verb string, config *tls.Config) (answer string, goOn bool
 	return tag + " BAD Start TLS first\r\n", true
 }
 
-// refuseConn sends a BYE without blocking: the line fits into the socket's empty send buffer.
+// refuseConn sends a BYE and closes the connection. It does not block, since the line fits into the
+// empty send buffer of the socket.
 func refuseConn(conn net.Conn, why string) {
 	conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // a refused client need not get the reply
+	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // a refused client need not get it
 	conn.Close()
 }

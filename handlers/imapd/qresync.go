@@ -13,22 +13,22 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// A resync is the argument of SELECT (QRESYNC …): what the client knows of the folder (RFC 7162
-// section 3.2.5).
-type resync struct {
-	validity   uint32
-	modSeq     uint64
-	known      uidRanges // UIDs that the client knows; nil means all
+// qresyncParams are the parameters of SELECT (QRESYNC …): what the client knows of the folder (RFC
+// 7162 section 3.2.5).
+type qresyncParams struct {
+	validity   uint32    // UIDVALIDITY
+	modSeq     uint64    // the last mod-sequence that the client knows
+	known      uidRanges // UIDs that the client knows; nil: all
 	seqs, uids uidRanges // some messages that the client knows, by sequence number and by UID
 }
 
-// uidRanges are ranges of UIDs or sequence numbers. They ascend and neither touch nor overlap,
-// except as read from a client by parseRanges.
+// uidRanges are ranges of UIDs or sequence numbers. They are ascending and neither touch nor
+// overlap, except those that parseRanges returns.
 type uidRanges []inbox.UIDRange
 
-// parseResync parses (uidvalidity modseq [known-uids] [(known-sequence-set known-uid-set)]).
-func parseResync(p *wire.Command) *resync {
-	r := new(resync)
+// parseQResync parses (uidvalidity modseq [known-uids] [(known-sequence-set known-uid-set)]).
+func parseQResync(p *wire.Command) *qresyncParams {
+	r := new(qresyncParams)
 	p.Expect('(')
 	r.validity = p.Number()
 	p.Space()
@@ -47,7 +47,7 @@ func parseResync(p *wire.Command) *resync {
 		p.Space()
 		r.uids = parseRanges(p)
 		p.Expect(')')
-		if !r.seqs.ascend() || !r.uids.ascend() || r.seqs.count() != r.uids.count() {
+		if !r.seqs.isAscending() || !r.uids.isAscending() || r.seqs.count() != r.uids.count() {
 			p.Fail(wire.Bad("The sequence numbers and UIDs of QRESYNC do not belong together"))
 		}
 	}
@@ -58,7 +58,7 @@ func parseResync(p *wire.Command) *resync {
 	return r
 }
 
-// parseRanges parses a set without "*"; it keeps the order of the ranges.
+// parseRanges parses a set without "*". It keeps the ranges in the client's order.
 func parseRanges(p *wire.Command) uidRanges {
 	var out uidRanges
 	for part := range strings.SplitSeq(p.SetText(), ",") {
@@ -90,8 +90,8 @@ func (r uidRanges) merged() (out uidRanges) {
 	return out
 }
 
-// ascend reports whether each range begins after the end of the previous one.
-func (r uidRanges) ascend() bool {
+// isAscending reports whether each range begins after the end of the previous one.
+func (r uidRanges) isAscending() bool {
 	for i := 1; i < len(r); i++ {
 		if r[i].First <= r[i-1].Last {
 			return false
@@ -100,6 +100,7 @@ func (r uidRanges) ascend() bool {
 	return true
 }
 
+// count returns how many numbers the ranges have.
 func (r uidRanges) count() (n uint64) {
 	for _, one := range r {
 		n += uint64(one.Last) - uint64(one.First) + 1
@@ -107,7 +108,7 @@ func (r uidRanges) count() (n uint64) {
 	return n
 }
 
-// overlap returns the numbers that are in both r and other, whose ranges must ascend.
+// overlap returns the numbers that are in both r and other. Both must be ascending.
 func (r uidRanges) overlap(other uidRanges) (out uidRanges) {
 	for len(r) > 0 && len(other) > 0 {
 		if first, last := max(r[0].First, other[0].First), min(r[0].Last, other[0].Last); first <= last {
@@ -122,14 +123,14 @@ func (r uidRanges) overlap(other uidRanges) (out uidRanges) {
 	return out
 }
 
-// resync reports how the selected folder has changed since the client last knew it: expunged
-// messages first, then changed flags.
-func (ss *session) resync(r *resync) error {
+// resync tells the client how the selected folder has changed since it last knew it: first the
+// expunged messages, then the changed flags.
+func (ss *session) resync(r *qresyncParams) error {
 	sel := ss.selected
 	if r.modSeq == sel.modSeq {
 		return nil
 	}
-	if err := ss.writeVanishedSince(r.modSeq, r.known, sel.view.matching(r.seqs, r.uids)); err != nil {
+	if err := ss.writeVanishedSince(r.modSeq, r.known, sel.view.unchangedUpTo(r.seqs, r.uids)); err != nil {
 		return err
 	}
 	uids := []uint32(sel.view)
@@ -137,13 +138,14 @@ func (ss *session) resync(r *resync) error {
 		uids = sel.view.uidsOf(r.known.set(), nil)
 	}
 	since := r.modSeq
-	if since > sel.modSeq { // it belongs to another history: the store was restored from a backup
+	if since > sel.modSeq { // the store was restored from a backup
 		since = 0
 	}
 	_, err := ss.writeAttributes(uids, attributes{modSeq: true, uid: true, flags: true}, since)
 	return err
 }
 
+// set returns the ranges as a set of UIDs.
 func (r uidRanges) set() imap.UIDSet {
 	set := make(imap.UIDSet, 0, len(r))
 	for _, one := range r {
@@ -152,16 +154,16 @@ func (r uidRanges) set() imap.UIDSet {
 	return set
 }
 
-// matching returns the UID up to which no message can have been expunged since the client knew
-// these UIDs by these sequence numbers: the last UID that still has its number (RFC 7162 section
-// 3.2.5.2).
-func (v view) matching(seqs, uids uidRanges) (upTo uint32) {
+// unchangedUpTo returns the UID up to which no message was expunged since the client knew these
+// UIDs by these sequence numbers. It is the last of the UIDs that still has its sequence number
+// (RFC 7162 section 3.2.5.2).
+func (v view) unchangedUpTo(seqs, uids uidRanges) (upTo uint32) {
 	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
 	for len(seqs) > 0 && int64(seqs[0].First) <= int64(len(v)) {
 		seq, uid := seqs[0].First, uids[0].First
-		n := min(seqs[0].Last-seq, uids[0].Last-uid) // numbers after the first in both ranges
-		// UIDs of the view grow by at least one per position, so the positions that match form a
-		// prefix.
+		n := min(seqs[0].Last-seq, uids[0].Last-uid) // the numbers after seq and uid in both ranges
+		// The UIDs of the view grow by at least one from position to position, those of the client
+		// by exactly one. So once a UID of the view is greater than the client's, it stays greater.
 		there := min(int64(n)+1, int64(len(v))-int64(seq)+1)
 		i := sort.Search(int(there), func(i int) bool { return uint64(v[int(seq)-1+i]) > uint64(uid)+uint64(i) })
 		if i > 0 && uint64(v[int(seq)+i-2]) == uint64(uid)+uint64(i-1) {
@@ -172,7 +174,7 @@ func (v view) matching(seqs, uids uidRanges) (upTo uint32) {
 	return upTo
 }
 
-// cutFirst cuts the first n+1 numbers off the first range, in place.
+// cutFirst removes the first n+1 numbers of the first range. It changes r.
 func (r uidRanges) cutFirst(n uint32) uidRanges {
 	if r[0].Last-r[0].First == n {
 		return r[1:]
@@ -181,9 +183,10 @@ func (r uidRanges) cutFirst(n uint32) uidRanges {
 	return r
 }
 
-// writeVanishedSince reports which of the known UIDs (nil means all) were expunged from the folder
-// since a mod-sequence. If the store no longer knows that, it reports every UID above upTo that the
-// folder does not have. UIDs that are still in the view are reported later.
+// writeVanishedSince reports the UIDs that were expunged from the folder after the mod-sequence
+// since. known are the UIDs that the client knows; nil means all. If the store no longer has the
+// expunged UIDs, it reports every known UID above upTo that the folder does not have. UIDs that are
+// still in the view are reported later.
 func (ss *session) writeVanishedSince(since uint64, known uidRanges, upTo uint32) error {
 	sel := ss.selected
 	list, exact, err := ss.server.Service.Inbox.Expunged(ss.ctx, ss.user, sel.folder, since)
@@ -232,7 +235,7 @@ func (ss *session) writeVanishedOf(set imap.NumSet, since uint64) error {
 	}
 	known = known.merged()
 	if known == nil {
-		return nil // a saved search result ("$"): its messages are all in the view
+		return nil // the set is "$", whose messages are all in the view
 	}
 	return ss.writeVanishedSince(since, known, 0)
 }

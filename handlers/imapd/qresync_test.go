@@ -466,7 +466,7 @@ func TestViewMatching(t *testing.T) {
 			}
 			return rangesOf(t, seqSet(list).String())
 		}
-		if got := v.matching(ranges(seqs), ranges(uids)); got != want {
+		if got := v.unchangedUpTo(ranges(seqs), ranges(uids)); got != want {
 			t.Fatalf("%v with %v as %v: %d, want %d", v, seqs, uids, got, want)
 		}
 		if want > 0 {

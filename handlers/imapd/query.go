@@ -11,44 +11,46 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-const maxKeys = 500 // in one SEARCH, including those within NOT and OR
+// maxKeys is the maximum number of keys in one search, including those within NOT and OR.
+const maxKeys = 500
 
-// A query is the criteria of one SEARCH, prepared for matching many messages.
+// A query is the criteria of one SEARCH, SORT or THREAD, ready to match many messages.
 type query struct {
 	key             searchKey
-	messages        view
-	saved           []uint32
-	keys            int  // how many keys it has
-	structure       bool // a key needs the structure of the message: it is about its content
-	emailID         bool // a key needs the EMAILID
-	threadID        bool
-	modSeq          bool // a key is MODSEQ
-	ordersByContent bool // the search is a SORT or THREAD that reads content
+	messages        view     // of the selected folder
+	saved           []uint32 // UIDs of "$"
+	keys            int      // number of keys
+	structure       bool     // a key needs the structure of the message, since it is about content
+	emailID         bool     // a key needs the EMAILID
+	threadID        bool     // a key needs the THREADID
+	modSeq          bool     // a key is MODSEQ
+	ordersByContent bool     // the command is a SORT or THREAD that reads content
 
 	view         msg.View  // parses the structure of the current candidate
 	text, folded []byte    // reused buffers
 	next         candidate // reused for each candidate
-	last         uint32    // the sequence number of the previous candidate
+	last         uint32    // sequence number of the previous candidate
 }
 
-// A searchKey is search keys of which all must hold, with texts folded and flags resolved.
+// A searchKey is one or more search keys that a message must meet all, with texts folded and flags
+// resolved.
 type searchKey struct {
 	seqs                  []imap.SeqSet
-	uids                  []imap.UIDSet // may be "$"
-	flags, notFlags       inbox.Flags
-	keywords, without     []string
-	since, before         time.Time // of the arrival; zero: no bound
-	sentSince, sentBefore time.Time // of the Date field; zero: no bound
-	larger                int64     // the size must be larger; 0 excludes no message
-	smaller               *int64    // the size must be smaller
-	rows                  []func(*inbox.MessageRow) bool
+	uids                  []imap.UIDSet                  // may be "$"
+	flags, notFlags       inbox.Flags                    // that the message must have, and must not have
+	keywords, without     []string                       // that the message must have, and must not have
+	since, before         time.Time                      // of the arrival; zero: no condition
+	sentSince, sentBefore time.Time                      // of the Date field; zero: no condition
+	larger                int64                          // the size must be larger than this; 0: no condition
+	smaller               *int64                         // the size must be smaller than this; nil: no condition
+	rows                  []func(*inbox.MessageRow) bool // other conditions on the row
 	headers               []headerKey
 	body, text            []string // folded
 	not                   []searchKey
 	or                    [][2]searchKey
 }
 
-// A headerKey is a HEADER key, or a key that is short for one.
+// A headerKey is a HEADER key, or one with the same meaning, such as FROM.
 type headerKey struct {
 	name   string
 	folded string // the folded name
@@ -66,7 +68,7 @@ func parseQuery(p *wire.Command, sel *selected) *query {
 	return q
 }
 
-// parse parses a search key and adds it to others (RFC 9051 section 6.4.4). Days are in UTC.
+// parse parses one search key (RFC 9051 section 6.4.4) and adds it to key. Days are in UTC.
 func (q *query) parse(p *wire.Command, key *searchKey) {
 	if q.keys++; q.keys > maxKeys {
 		p.Fail(wire.Bad("A search has at most %d keys", maxKeys))
@@ -120,7 +122,7 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 	case "KEYWORD", "UNKEYWORD":
 		p.Space()
 		flag(p.Flag(), word == "KEYWORD")
-	case "RECENT", "NEW": // RFC 3501 section 6.4.4; no message is recent to anybody
+	case "RECENT", "NEW": // RFC 3501 section 6.4.4; this server never sets \Recent
 		row(func(*inbox.MessageRow) bool { return false })
 	case "OLD":
 	case "BCC", "CC", "FROM", "SUBJECT", "TO":
@@ -162,7 +164,7 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 		}
 	case "MODSEQ": // RFC 7162 section 3.1.5
 		p.Space()
-		if p.Next('"') { // a flag and its kind have no effect: a message has only one mod-sequence
+		if p.Next('"') { // the name and type of an entry have no effect: a message has only one mod-sequence
 			p.Text()
 			p.Space()
 			if kind := p.Word(); kind != "PRIV" && kind != "SHARED" && kind != "ALL" {
@@ -209,6 +211,7 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 	}
 }
 
+// parseObjectID parses a space and an object ID.
 func parseObjectID(p *wire.Command) string {
 	p.Space()
 	id := p.Atom()
@@ -218,7 +221,7 @@ func parseObjectID(p *wire.Command) string {
 	return id
 }
 
-// later returns the later of two times; a zero bound is no bound.
+// later returns the later of two times. A zero bound is replaced by t.
 func later(bound, t time.Time) time.Time {
 	if bound.IsZero() || t.After(bound) {
 		return t
@@ -226,7 +229,7 @@ func later(bound, t time.Time) time.Time {
 	return bound
 }
 
-// earlier returns the earlier of two times; a zero bound is no bound.
+// earlier returns the earlier of two times. A zero bound is replaced by t.
 func earlier(bound, t time.Time) time.Time {
 	if bound.IsZero() || t.Before(bound) {
 		return t
@@ -234,8 +237,8 @@ func earlier(bound, t time.Time) time.Time {
 	return bound
 }
 
-// candidates returns the messages that are in the first set of numbers of the criteria; all
-// messages of the view if the criteria have no set. Others cannot match.
+// candidates returns the UIDs of the messages that can match. If the criteria have a set of UIDs or
+// sequence numbers, these are the messages in the first set, or else all messages of the view.
 func (q *query) candidates() []uint32 {
 	switch key := &q.key; {
 	case len(key.uids) > 0:

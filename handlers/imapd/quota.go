@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// quotaRoot is the name of the only quota root of a mailbox: all of its folders.
+// quotaRoot is the name of the only quota root of a mailbox. It counts all folders.
 const quotaRoot = "mailbox"
 
 // getQuota answers GETQUOTA (RFC 9208 section 4.1.1).
@@ -44,15 +44,15 @@ func (ss *session) getQuotaRoot(p *wire.Command) error {
 	}
 	folder := ss.conn.Folder(name)
 	if folder == "INBOX" {
-		folder = wire.Quote(folder) // as always here: clients may compare it with what they sent
+		folder = wire.Quote(folder) // clients may compare it with the quoted name that they sent
 	}
 	ss.conn.Line("* QUOTAROOT %s %s", folder, quotaRoot)
 	ss.writeQuota(q)
 	return nil
 }
 
-// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). Without a limit the
-// list is empty (section 4.2.1).
+// writeQuota writes a QUOTA answer, with storage in units of 1024 bytes (RFC 9208 section 5.1). If
+// the mailbox has no limit, the list is empty (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
 	if q.Limit == nil {
 		ss.conn.Line("* QUOTA %s ()", quotaRoot)

@@ -5,8 +5,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// replace answers REPLACE (RFC 8508): it stores a message and deletes another one, both or neither.
-// The message is received only if it can be stored (section 3.4).
+// replace answers REPLACE (RFC 8508). It stores a message and deletes another, or does neither. It
+// receives the message only if it can store it (section 3.4).
 func (ss *session) replace(p *wire.Command) error {
 	sel := ss.selected
 	p.Space()
@@ -45,17 +45,18 @@ func (ss *session) replace(p *wire.Command) error {
 	if err != nil {
 		return ss.tryCreate(err)
 	}
-	// Before the EXPUNGE, so that a client first learns of the new message (RFC 8508 section 4.3).
+	// The answer comes before the EXPUNGE, so that the client learns of the new message before
+	// the old one disappears (RFC 8508 section 4.3).
 	ss.conn.Line("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
-	sel.gone = union(sel.gone, []uint32{old})
+	sel.expunged = union(sel.expunged, []uint32{old})
 	sel.ownExpunged++
-	sel.removed = true
+	sel.commandExpunged = true
 	ss.text = "REPLACE completed"
 	return nil
 }
 
-// uidOf returns the UID of the message with a sequence number or UID, of which 0 is the last one; 0
-// if the view does not have it.
+// uidOf returns the UID of the message with the given UID or sequence number. Number 0 means "*",
+// the last message. It returns 0 if the view does not have the message.
 func (v view) uidOf(number uint32, isUID bool) uint32 {
 	switch {
 	case number == 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
+// maxSearchTime is how long a SEARCH, SORT or THREAD may run.
 const maxSearchTime = 30 * time.Second
 
 // search answers SEARCH (RFC 9051 section 6.4.4), also with RETURN (RFC 4731) and SAVE (RFC 5182).
@@ -77,7 +78,7 @@ func (ss *session) search(p *wire.Command) error {
 			nums[i] = last
 		}
 	}
-	if onlySave { // it has no untagged answer (RFC 5182 section 2.1)
+	if onlySave { // there is no untagged answer (RFC 5182 section 2.1)
 		return nil
 	}
 	if !extended {
@@ -124,8 +125,8 @@ func parseCharset(p *wire.Command, code imap.ResponseCode) {
 	}
 }
 
-// savedResult returns the value of "$" after a search: all messages found, unless only MIN or MAX
-// was requested (RFC 5182 section 2.1).
+// savedResult returns the UIDs that "$" has after a search. They are all UIDs found, or only the
+// first or last one if only MIN or MAX was requested (RFC 5182 section 2.1).
 func savedResult(found []uint32, returns map[string]bool) []uint32 {
 	if returns["ALL"] || returns["COUNT"] || !returns["MIN"] && !returns["MAX"] || len(found) == 0 {
 		return found
@@ -140,9 +141,9 @@ func savedResult(found []uint32, returns map[string]bool) []uint32 {
 	return slices.Compact(out)
 }
 
-// reportedModSeq returns the MODSEQ for the answer to a search that has found something. If only
-// MIN, MAX or both are requested, it is that of the first message, of the last, or the greater of
-// the two; else it is the greatest of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
+// reportedModSeq returns the MODSEQ for the answer to a search that has found messages. It is the
+// greatest mod-sequence of the messages that the answer names: of the first for MIN, of the last
+// for MAX, or of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
 func reportedModSeq(modSeqs []uint64, returns map[string]bool) uint64 {
 	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
 	switch {
@@ -156,9 +157,9 @@ func reportedModSeq(modSeqs []uint64, returns map[string]bool) uint64 {
 	return max(first, last)
 }
 
-// find returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of each.
-// It matches messages within the store's transaction; messages of which it must read the bytes are
-// kept and matched after the transaction.
+// find returns the ascending UIDs of the messages that meet the criteria, and their mod-sequences.
+// It matches messages within transactions of the store. If it needs the bytes of a message, it sets
+// the message aside and matches it after the transaction.
 func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) {
 	if err := ss.taintBySearch(q.candidates(), q.structure || q.ordersByContent); err != nil {
 		return nil, nil, err
@@ -172,19 +173,19 @@ func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) 
 		if time.Now().After(until) {
 			return nil, nil, errSearchTime
 		}
-		var kept []keptRow
+		var kept []pendingRow
 		var failed error
 		rest, err := ss.server.Service.Inbox.EachRow(ss.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
-			ok, err := q.match(q.candidate(row, nil))
+			ok, err := q.match(q.newCandidate(row, nil))
 			switch {
 			case errors.Is(err, errNeedsBytes):
-				one := keptRow{MessageRow: *row}
+				one := pendingRow{MessageRow: *row}
 				one.Structure = bytes.Clone(row.Structure)
 				kept = append(kept, one)
 			case err != nil:
 				failed = err
 			case ok && len(kept) > 0:
-				kept = append(kept, keptRow{inbox.MessageRow{UID: row.UID, ModSeq: row.ModSeq}, true})
+				kept = append(kept, pendingRow{inbox.MessageRow{UID: row.UID, ModSeq: row.ModSeq}, true})
 			case ok:
 				add(row)
 			}
@@ -217,19 +218,21 @@ func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) 
 	return found, modSeqs, nil
 }
 
-// A keptRow is kept until the transaction has ended: its bytes are needed, or it matches and an
-// earlier row is kept.
-type keptRow struct {
+// A pendingRow is a row that is set aside until the transaction has ended, to keep the order.
+// Either the search needs the bytes of the message, or the message matches but an earlier row is
+// set aside.
+type pendingRow struct {
 	inbox.MessageRow
-	matches bool
+	matches bool // false: the bytes are needed
 }
 
+// errSearchTime is the answer to a search that takes longer than maxSearchTime.
 var errSearchTime = wire.No(imap.ResponseCodeLimit, "The search takes too long; search for less")
 
-// matchBytes reports whether a message meets the criteria; it reads as much of the message as they
-// need. An expunged or damaged message does not match.
+// matchBytes reports whether a message meets criteria that need its bytes. A message that is
+// expunged or damaged does not match.
 func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
-	c := q.candidate(row, ss.opener(row.UID))
+	c := q.newCandidate(row, ss.opener(row.UID))
 	defer c.close()
 	ok, err := q.match(c)
 	if inbox.IsNotFound(err) || inbox.IsDamaged(err) {
@@ -238,12 +241,12 @@ func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
 	return ok, err
 }
 
-// opener returns a function that opens the message, for when its bytes must be searched.
+// opener returns a function that opens the message with the UID.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
 		b, err := ss.server.Service.Inbox.OpenMessage(ss.ctx, ss.user, ss.selected.folder, uid)
 		if err != nil {
-			return nil, err // a nil *Blob would be a non-nil blob
+			return nil, err // not b: a nil *Blob in the interface would not equal nil
 		}
 		return b, nil
 	}

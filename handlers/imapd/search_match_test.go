@@ -148,7 +148,7 @@ func FuzzSection(f *testing.F) {
 			t.Errorf("%q is not in the message", whole)
 		}
 		if off >= 0 && size >= 0 {
-			from, n := partial(&imap.SectionPartial{Offset: off, Size: size}, r.Size())
+			from, n := clampRange(&imap.SectionPartial{Offset: off, Size: size}, r.Size())
 			if from < 0 || n < 0 || from+n > r.Size() || n > size {
 				t.Errorf("<%d.%d> of %d is <%d.%d>", off, size, r.Size(), from, n)
 			}
@@ -160,7 +160,7 @@ func FuzzSection(f *testing.F) {
 		}
 		var out attributeWriter
 		row := inbox.MessageRow{Structure: root.AppendBinary(nil)}
-		if err := out.answer(1, &row, attributes{envelope: true, body: true, bodyStructure: true}); err != nil {
+		if err := out.writeAnswer(1, &row, attributes{envelope: true, body: true, bodyStructure: true}); err != nil {
 			t.Error(err)
 		}
 	})

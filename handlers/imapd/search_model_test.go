@@ -240,11 +240,11 @@ func checkSearch(t testing.TB, criteria *imap.SearchCriteria, row *inbox.Message
 		one.Structure = nil // as search reads it
 		row = &one
 	}
-	got, err := q.match(q.candidate(row, func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }))
+	got, err := q.match(q.newCandidate(row, func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }))
 	if err != nil || got != want {
 		t.Fatalf("%v, %v; the model says %v: %+v in %q", got, err, want, criteria, message)
 	}
-	got, err = q.match(q.candidate(row, nil))
+	got, err = q.match(q.newCandidate(row, nil))
 	if !errors.Is(err, errNeedsBytes) && (err != nil || got != want) {
 		t.Fatalf("without the bytes %v, %v; the model says %v: %+v in %q", got, err, want, criteria, message)
 	}

@@ -10,43 +10,45 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// A source is a message from which sections are read: its structure, as parsed on arrival, and its
-// bytes.
+// A source is a message whose sections are read. It has the structure that was parsed on arrival,
+// and the bytes.
 type source struct {
 	root *msg.Part
 	blob interface {
 		io.ReaderAt
 		Size() int64
 	}
-	// Counts bytes read or decoded but not sent; nil: they are not counted.
-	spend   func(n int64) error
-	headers int                 // how many headers were searched for some of their fields
-	sizes   map[*msg.Part]int64 // decoded sizes of parts
+	// Counts bytes that are read or decoded but not sent. It returns an error at the limit.
+	// nil: there is no limit.
+	countUnsent func(n int64) error
+	headers     int                 // how often some header fields were selected from a header
+	sizes       map[*msg.Part]int64 // sizes of decoded parts, in bytes
 }
 
-// The first freeHeaders headers of a message, each of at most freeHeader bytes, are not counted
-// when some of their fields are fetched: clients do that for every message of a large folder.
+// Clients fetch some header fields of every message in a large folder. So the bytes of the first
+// uncountedHeaders headers of a message do not count as unsent, if they have at most
+// uncountedHeaderSize bytes.
 const (
-	freeHeaders = 4
-	freeHeader  = 64 << 10
+	uncountedHeaders    = 4
+	uncountedHeaderSize = 64 << 10
 )
 
-// pay counts bytes that are read or decoded and not sent; it returns an error at the limit.
-func (s *source) pay(n int64) error {
-	if s.spend == nil {
+// addUnsent counts n bytes that are read or decoded and not sent. It returns an error at the limit.
+func (s *source) addUnsent(n int64) error {
+	if s.countUnsent == nil {
 		return nil
 	}
-	return s.spend(n)
+	return s.countUnsent(n)
 }
 
-// A decodedRange is a range of a part's decoded content.
+// A decodedRange is a range of a part's decoded content: n bytes from offset from.
 type decodedRange struct {
 	from, n int64
 	content []byte
 }
 
-// contents returns the contents of all sections, the ranges of BINARY sections apart. Everything
-// that can fail is done before it returns, so that the command can still be refused.
+// contents returns the contents of all sections; ranges are those of BINARY sections with a range.
+// Everything that can fail is done before it returns, so that the command can still be refused.
 func (s *source) contents(items *fetchItems) (ranges, others []content, err error) {
 	decoded, err := s.decode(items)
 	if err != nil {
@@ -58,10 +60,10 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 		if err != nil {
 			return nil, nil, err
 		}
-		off, n := partial(section.Partial, r.Size())
+		off, n := clampRange(section.Partial, r.Size())
 		others = append(others, content{label: section.label, r: withoutNUL{io.NewSectionReader(r, off, n)}, size: n})
 	}
-	held := int64(0) // bytes of ranges
+	held := int64(0) // bytes of the ranges so far
 	for i := range items.binaries {
 		section := &items.binaries[i]
 		c, err := s.binary(section.Part)
@@ -72,9 +74,9 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 			others = append(others, content{section.label, c.open(), c.size, true})
 			continue
 		}
-		off, n := partial(section.Partial, c.size)
+		off, n := clampRange(section.Partial, c.size)
 		held += n
-		if held > maxRange {
+		if held > maxRangeBytes {
 			return nil, nil, errRanges
 		}
 		r := io.Reader(nil)
@@ -98,26 +100,28 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 	return ranges, others, nil
 }
 
-// skip returns r without its first n bytes, which count as read if they must be.
+// skip returns r without its first n bytes. If it must read them, they count as unsent.
 func (s *source) skip(r io.Reader, n int64) (io.Reader, error) {
 	if seeker, ok := r.(io.Seeker); ok {
 		_, err := seeker.Seek(n, io.SeekStart)
 		return r, err
 	}
-	if err := s.pay(n); err != nil {
+	if err := s.addUnsent(n); err != nil {
 		return nil, err
 	}
 	_, err := io.CopyN(io.Discard, r, n)
 	return r, err
 }
 
-const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
+// maxRangeBytes is the maximum number of bytes of all ranges of BINARY sections in one answer.
+const maxRangeBytes = 1 << 20
 
+// errRanges is the answer to a FETCH of more than maxRangeBytes bytes of ranges.
 var errRanges = wire.No(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
 
-// decode decodes each encoded part of which BINARY sections request ranges or the size. It decodes
-// each part only once, however many sections there are. A range of a part without an encoding is
-// read from the message itself.
+// decode decodes the encoded parts for which BINARY sections ask for a range or for the size. It
+// decodes each part once, however many sections there are. It does not decode parts without an
+// encoding, whose ranges are read from the message itself.
 func (s *source) decode(items *fetchItems) (map[*binarySection]*decodedRange, error) {
 	ranges := map[*binarySection]*decodedRange{}
 	parts := map[*msg.Part][]*decodedRange{}
@@ -153,16 +157,17 @@ func (s *source) decode(items *fetchItems) (map[*binarySection]*decodedRange, er
 	return ranges, nil
 }
 
-// isEncoded reports whether a part must be decoded before its content is known.
+// isEncoded reports whether a part has a transfer encoding that must be decoded.
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
+// decodePart decodes a part once. It fills the ranges and stores the decoded size.
 func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 	r, buf := msg.Open(s.blob, part), make([]byte, 32<<10)
 	kept := 0
 	for at := int64(0); ; {
 		n, err := r.Read(buf)
 		for _, w := range windows {
-			lo, hi := max(w.from-at, 0), min(w.n, maxRange+1)+w.from-at
+			lo, hi := max(w.from-at, 0), min(w.n, maxRangeBytes+1)+w.from-at
 			if lo < min(hi, int64(n)) {
 				w.content = append(w.content, buf[lo:min(hi, int64(n))]...)
 				kept += int(min(hi, int64(n)) - lo)
@@ -170,7 +175,7 @@ func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 		}
 		at += int64(n)
 		switch {
-		case kept > maxRange:
+		case kept > maxRangeBytes:
 			return errRanges
 		case err == io.EOF:
 			if s.sizes == nil {
@@ -181,7 +186,7 @@ func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 		case err != nil:
 			return err
 		}
-		if err := s.pay(int64(n)); err != nil {
+		if err := s.addUnsent(int64(n)); err != nil {
 			return err
 		}
 	}
@@ -198,8 +203,8 @@ func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, er
 	}
 	if len(item.HeaderFields)+len(item.HeaderFieldsNot) > 0 {
 		size := part.BodyOffset - part.HeaderOffset
-		if s.headers++; s.headers > freeHeaders || size > freeHeader {
-			if err := s.pay(size); err != nil {
+		if s.headers++; s.headers > uncountedHeaders || size > uncountedHeaderSize {
+			if err := s.addUnsent(size); err != nil {
 				return nil, err
 			}
 		}
@@ -217,19 +222,22 @@ func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, er
 	return s.slice(part.BodyOffset, part.End), nil
 }
 
+// slice returns the bytes of the message between two offsets.
 func (s *source) slice(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(s.blob, from, max(to-from, 0))
 }
 
+// fieldsOf returns the header fields with the names, or all but those if except is true.
 func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.SectionReader, error) {
 	fields, err := msg.HeaderFields(r, part, names, except)
 	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
 }
 
-// findPart returns the part with a number such as 2.1 (RFC 9051 section 6.4.5.1), nil if there is
-// none. The empty path is the message itself.
+// findPart returns the part with a number such as 2.1 (RFC 9051 section 6.4.5.1). It returns nil if
+// there is no such part. The empty number is the message itself.
 func findPart(root *msg.Part, path []int) *msg.Part {
-	// If message is set, the next number counts the parts of the message at, else of the part at.
+	// at is the part found so far. message is true if at is a message, whose only part has number
+	// 1 if it is no multipart.
 	at, message := root, true
 	for _, n := range path {
 		if inner := innerMessage(at); !message && inner != nil {
@@ -241,7 +249,7 @@ func findPart(root *msg.Part, path []int) *msg.Part {
 				return nil
 			}
 			at = at.Children[n-1]
-		case !message || n != 1: // a message of a single part has it as number 1
+		case !message || n != 1:
 			return nil
 		}
 		message = false
@@ -249,7 +257,7 @@ func findPart(root *msg.Part, path []int) *msg.Part {
 	return at
 }
 
-// innerMessage returns the message in a message/rfc822 part, nil for other parts.
+// innerMessage returns the message in a message/rfc822 part. It returns nil for other parts.
 func innerMessage(part *msg.Part) *msg.Part {
 	if part.IsMessage() && len(part.Children) == 1 {
 		return part.Children[0]
@@ -257,8 +265,9 @@ func innerMessage(part *msg.Part) *msg.Part {
 	return nil
 }
 
-// partial limits a range such as <0.1024> to the size of the content.
-func partial(p *imap.SectionPartial, size int64) (off, n int64) {
+// clampRange returns offset and length of a range such as <0.1024>, limited to the size of the
+// content. If p is nil, it is the whole content.
+func clampRange(p *imap.SectionPartial, size int64) (off, n int64) {
 	if p == nil {
 		return 0, size
 	}
@@ -266,47 +275,48 @@ func partial(p *imap.SectionPartial, size int64) (off, n int64) {
 	return off, min(p.Size, size-off)
 }
 
-// decoded is the content of a part without its transfer encoding, and its size in bytes.
-type decoded struct {
+// A decodedPart is the content of a part without its transfer encoding.
+type decodedPart struct {
 	open func() io.Reader
-	size int64
+	size int64 // in bytes
 }
 
-// binary returns the content of BINARY[…] (RFC 3516).
-func (s *source) binary(path []int) (decoded, error) {
+// binary returns the content of BINARY[…] (RFC 3516). The content is empty if the message does not
+// have the part.
+func (s *source) binary(path []int) (decodedPart, error) {
 	part := findPart(s.root, path)
 	switch {
 	case part == nil:
-		return decoded{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
+		return decodedPart{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
 	case len(path) == 0:
-		return decoded{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
+		return decodedPart{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
 	}
 	open := func() io.Reader { return msg.Open(s.blob, part) }
 	switch part.Encoding {
 	case "7bit", "8bit", "binary":
-		return decoded{open, part.Size()}, nil
+		return decodedPart{open, part.Size()}, nil
 	case "base64", "quoted-printable":
 		if n, ok := s.sizes[part]; ok {
-			return decoded{open, n}, nil
+			return decodedPart{open, n}, nil
 		}
-		// The size in the structure is right only for a flawless encoding, and the size of a
-		// literal must be exact.
+		// The size of a literal must be exact. The decoded size that the structure tells is wrong
+		// if the encoding has faults.
 		n, err := io.Copy(io.Discard, open())
-		return decoded{open, n}, err
+		return decodedPart{open, n}, err
 	}
-	return decoded{}, wire.No(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+	return decodedPart{}, wire.No(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
 }
 
-// A content is the content of a section, or its size alone.
+// A content is what an answer has for one section: its bytes, or only its size.
 type content struct {
 	label  string
-	r      io.Reader // nil: only the size is shown
+	r      io.Reader // nil: only the size is sent
 	size   int64     // in bytes
-	binary bool
+	binary bool      // sent as a literal8
 }
 
-// withoutNUL replaces each NUL by 0x80: a literal must not contain NUL (RFC 9051 section 4.3.1),
-// and only BINARY has a literal8 (RFC 3516 section 4.2). Sizes and offsets do not change.
+// withoutNUL replaces each NUL by 0x80. A literal must not contain NUL (RFC 9051 section 4.3.1),
+// and only BINARY can send a literal8 (RFC 3516 section 4.2). Sizes and offsets do not change.
 type withoutNUL struct{ r io.Reader }
 
 func (w withoutNUL) Read(p []byte) (int, error) {

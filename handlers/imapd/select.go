@@ -10,7 +10,7 @@ import (
 func (ss *session) selectFolder(p *wire.Command) error {
 	readOnly := p.Name == "EXAMINE"
 	condStore := false
-	var known *resync
+	var known *qresyncParams
 	p.Space()
 	name := p.Folder()
 	if p.More() {
@@ -23,7 +23,7 @@ func (ss *session) selectFolder(p *wire.Command) error {
 				condStore = true
 			case word == "QRESYNC" && known == nil:
 				p.Space()
-				known = parseResync(p)
+				known = parseQResync(p)
 			default:
 				p.Fail(wire.Bad("%s does not know that parameter", p.Name))
 			}
@@ -56,7 +56,7 @@ func (ss *session) selectFolder(p *wire.Command) error {
 	ss.writeHighestModSeq(s.Folder.ModSeq)
 	ss.conn.Line("* OK [%s] Ok", mailboxID(&s.Folder))
 	ss.conn.Line("* %d EXISTS", len(s.UIDs))
-	if !ss.rev2 { // RFC 3501 section 6.3.1; they are gone from RFC 9051
+	if !ss.rev2 { // RFC 3501 section 6.3.1; RFC 9051 no longer has them
 		ss.conn.Line("* 0 RECENT")
 		if s.FirstUnseen != 0 {
 			ss.conn.Line("* OK [UNSEEN %d] First unseen message", sel.view.seq(s.FirstUnseen))
@@ -95,8 +95,8 @@ func (ss *session) unselect(p *wire.Command) error {
 	return nil
 }
 
-// closeFolder answers CLOSE (RFC 9051 section 6.4.1), which expunges without reporting it. A folder
-// that is open for reading only stays as it is.
+// closeFolder answers CLOSE (RFC 9051 section 6.4.1). It expunges messages without reporting them,
+// unless the folder is open for reading only.
 func (ss *session) closeFolder(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (ss *session) closeFolder(p *wire.Command) error {
 			return err
 		}
 		if ss.qresync && len(gone) > 0 {
-			if err := ss.closedModSeq(gone); err != nil {
+			if err := ss.setClosedModSeq(gone); err != nil {
 				return err
 			}
 		}
@@ -120,12 +120,12 @@ func (ss *session) closeFolder(p *wire.Command) error {
 	return nil
 }
 
-// closedModSeq puts into the tagged OK of a CLOSE the mod-sequence up to which the client knows
-// every change: that of the CLOSE, unless other sessions have changed the folder (RFC 7162 section
-// 3.2.8).
-func (ss *session) closedModSeq(gone []uint32) error {
+// setClosedModSeq puts into the tagged OK of a CLOSE the mod-sequence up to which the client knows
+// every change. It is the mod-sequence of the CLOSE itself, unless other sessions have changed the
+// folder (RFC 7162 section 3.2.8).
+func (ss *session) setClosedModSeq(gone []uint32) error {
 	sel := ss.selected
-	waiting := len(sel.gone) > 0
+	waiting := len(sel.expunged) > 0
 	sel.ownExpunged += len(gone)
 	known := sel.known()
 	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, known)

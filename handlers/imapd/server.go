@@ -4,17 +4,17 @@
 //
 // Where things are:
 //   - listen.go: connections from accept to end. plaintext.go: before TLS. server.go: limits.
-//   - commands.go: the table of commands: the function of each, the state that it needs, and which
-//     a tainted log-in may run. session.go: the state of a connection, and codes of errors.
+//   - commands.go: the table of commands, with the function of each, the state that it needs, and
+//     the rule for tainted log-ins. session.go: the state of a connection; codes of errors.
 //   - login.go: log-in, ENABLE, ID, COMPRESS. folders.go: LIST, STATUS and what changes folders.
 //     select.go: SELECT and CLOSE. append.go, replace.go, transfer.go (COPY, MOVE, EXPUNGE),
 //     store.go (flags), search.go, sort.go (and THREAD), quota.go, idle.go: the command of that
-//     name. query.go: the keys of a search. match.go: whether a message meets them.
-//   - fetch.go: FETCH. items.go: its items. attributes.go, objects.go: what comes from a message's
-//     row. sections.go: what comes from its bytes.
-//   - changes.go: how changes by others are reported. qresync.go: since a client was last here.
-//     view.go: the messages of a folder as a client knows them.
-//   - taint.go: which answers taint a log-in, and CLOSE by one that is tainted.
+//     same name. query.go: the keys of a search. match.go: whether a message meets them.
+//   - fetch.go: FETCH. items.go: its items. attributes.go, objects.go: items from a message's row.
+//     sections.go: items from its bytes.
+//   - changes.go: reports of changes by others. qresync.go: changes since a client's last
+//     connection. view.go: the messages of a folder as a client knows them.
+//   - taint.go: which answers taint a log-in; CLOSE by a tainted log-in.
 package imapd
 
 import (
@@ -32,37 +32,38 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// AppendLimit is the size of the largest message that APPEND takes, in bytes (RFC 7889).
+// AppendLimit is the maximum size of a message in APPEND, in bytes (RFC 7889).
 const AppendLimit = wire.MaxMessage
 
-const maxLargeOrders = 4 // SORT and THREAD commands of many messages that run at the same time
+// maxLargeSorts is how many SORT and THREAD commands with many messages may run at the same time.
+const maxLargeSorts = 4
 
-// A Server speaks IMAP on any number of listeners. Its fields are set before the first Run.
+// A Server serves IMAP on any number of listeners. Set its fields before the first Run.
 type Server struct {
 	Service *service.Service
-	TLS     *tls.Config // nil: a sandbox accepts log-ins without TLS, others refuse them
+	TLS     *tls.Config // nil: log-ins are refused, except in a sandbox
 	Log     *slog.Logger
 
-	MaxConnections int            // on all listeners together
-	MaxPerAddress  int            // from one IPv4 address or IPv6 /64
+	MaxConnections int            // connections on all listeners together
+	MaxPerAddress  int            // connections of one IPv4 address or IPv6 /64
 	Exempt         []netip.Prefix // addresses to which MaxPerAddress does not apply
-	MaxPerMailbox  int            // log-ins at the same time
+	MaxPerMailbox  int            // connections logged in to one mailbox
 	MaxCompressed  int            // connections with compression; each takes 45 KB more
-	// Bytes that one FETCH may read or decode without sending anything.
+	// MaxUnsent is how many bytes one FETCH may read or decode in addition to those that it sends.
 	MaxUnsent int64
-	LoginTime time.Duration // from connecting to the end of log-in
-	IdleTime  time.Duration // between commands
-	Grace     time.Duration // for running commands when the server stops
+	LoginTime time.Duration // from connecting until log-in is complete
+	IdleTime  time.Duration // the longest time between two commands
+	Grace     time.Duration // how long running commands may take when the server stops
 
 	pool        *deflate.Pool // of compressors
 	limiterOnce sync.Once     // sets limiter
 	limiter     *connlimit.Limiter
 
-	largeOrders chan struct{} // one value for each large SORT or THREAD that runs
+	largeSorts chan struct{} // holds one value for each large SORT or THREAD that runs
 
 	mu         sync.Mutex
 	compressed int                           // connections with compression
-	logins     map[uint32]int                // by mailbox number
+	logins     map[uint32]int                // number of log-ins, by mailbox number
 	sessions   map[*session]core.MailboxUser // the sessions that are logged in
 }
 
@@ -73,11 +74,11 @@ func New(s *service.Service) *Server {
 		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000, MaxUnsent: 1 << 30,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
 		pool: deflate.NewPool(), logins: map[uint32]int{}, sessions: map[*session]core.MailboxUser{},
-		largeOrders: make(chan struct{}, maxLargeOrders),
+		largeSorts: make(chan struct{}, maxLargeSorts),
 	}
 }
 
-// acquireLogin counts a log-in to a mailbox; it returns false if the mailbox is at its limit.
+// acquireLogin counts a log-in to a mailbox. It returns false if the mailbox is at its limit.
 func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +90,8 @@ func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 	return true
 }
 
-// endLogins ends the connections that are logged in to a mailbox that was closed, or with a
-// password that is no longer valid. It runs until ctx ends.
+// endLogins ends connections whose mailbox was closed, or whose password is no longer valid. It
+// runs until ctx ends.
 func (s *Server) endLogins(ctx context.Context) {
 	changes, end := s.Service.Core.Hub.Watch(core.AllLogins)
 	defer end()
@@ -119,12 +120,13 @@ func (s *Server) endLogins(ctx context.Context) {
 			u, still := s.sessions[ss]
 			s.mu.Unlock()
 			if e, ok := core.AsError(s.Service.Accounts.MailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
-				ss.conn.Stop("[UNAVAILABLE] " + plainText(e.Message))
+				ss.conn.Stop("[UNAVAILABLE] " + printableASCII(e.Message))
 			}
 		}
 	}
 }
 
+// releaseLogin ends what acquireLogin began.
 func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 	}
 }
 
-// acquireCompression counts a connection with compression; it returns false at the limit.
+// acquireCompression counts a connection with compression. It returns false at the limit.
 func (s *Server) acquireCompression() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

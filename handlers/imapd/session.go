@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// A session is the state of one connection. One goroutine runs its commands; IDLE has a second one,
-// which alone uses the session until it has ended.
+// A session is the state of one connection. One goroutine runs its commands. IDLE starts a second
+// goroutine; while that runs, it alone uses the session.
 type session struct {
 	server *Server
 	conn   *wire.Conn
@@ -31,11 +31,11 @@ type session struct {
 	compressed   bool      // the connection counts against Server.MaxCompressed
 	over         bool      // the connection ends after the current command
 
-	// Of the tagged OK of the current command.
+	// The response code and the text for the tagged OK of the current command.
 	code, text string
 }
 
-// close ends the session.
+// close ends the connection and its log-in.
 func (ss *session) close() {
 	ss.conn.Close()
 	if ss.user.MailboxID != "" {
@@ -46,8 +46,8 @@ func (ss *session) close() {
 	}
 }
 
-// responseCodes maps the codes of service errors that a mail client can get to response codes (RFC
-// 5530).
+// responseCodes has the IMAP response code (RFC 5530) for each code of a service error that a mail
+// client can get.
 var responseCodes = map[string]imap.ResponseCode{
 	inbox.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
 	inbox.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
@@ -79,24 +79,25 @@ var responseCodes = map[string]imap.ResponseCode{
 // expungedCode is the response code for expunged messages (RFC 5530 section 3).
 const expungedCode = "EXPUNGEISSUED"
 
+// errReadOnly is the answer to a command that would change a folder that is open for reading only.
 var errReadOnly = wire.No(imap.ResponseCodeNoPerm, "The folder is open for reading only")
 
-// imapError returns the tagged answer for any error, and logs internal errors.
+// imapError returns the tagged answer for any error. It logs internal errors.
 func (ss *session) imapError(err error) *imap.Error {
 	var given *imap.Error
 	if errors.As(err, &given) {
 		return given
 	}
 	e := core.Explain(err)
-	// An error after the client has left is not logged.
+	// Once the connection has failed, errors may follow from that, and are not logged.
 	if e.Code == "internal_error" && !ss.conn.Failed() {
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
-	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: responseCodes[e.Code], Text: plainText(e.Message)}
+	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: responseCodes[e.Code], Text: printableASCII(e.Message)}
 }
 
-// tryCreate returns the tagged answer to a command with a destination folder: a missing folder gets
-// the code TRYCREATE (RFC 9051 section 7.1).
+// tryCreate returns the tagged answer for an error of a command with a destination folder. If the
+// folder does not exist, the answer has the code TRYCREATE (RFC 9051 section 7.1). nil stays nil.
 func (ss *session) tryCreate(err error) error {
 	if err == nil {
 		return nil
@@ -108,7 +109,7 @@ func (ss *session) tryCreate(err error) error {
 	return &given
 }
 
-// closeWithError ends the connection because of an error; a BYE says why.
+// closeWithError ends the connection because of an error, with a BYE that says why. It returns err.
 func (ss *session) closeWithError(err error) error {
 	ss.over = true
 	why := "[UNAVAILABLE] " + ss.imapError(err).Text
@@ -117,9 +118,9 @@ func (ss *session) closeWithError(err error) error {
 	return err
 }
 
-// plainText replaces every rune that is not printable ASCII by "?", so that the text can be part of
-// any answer.
-func plainText(s string) string {
+// printableASCII replaces every rune that is not printable ASCII by "?", so that the text is
+// allowed in any answer.
+func printableASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f {
 			return '?'
@@ -128,5 +129,6 @@ func plainText(s string) string {
 	}, s)
 }
 
-// errAnswered is the result of a command that has written its tagged answer itself.
-var errAnswered = errors.New("the command is answered")
+// errAnswered is the result of a command that has written its tagged answer itself, or whose client
+// got a BYE.
+var errAnswered = errors.New("the IMAP command has already been answered")

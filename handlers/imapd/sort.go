@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// A SORT or THREAD of more than largeOrder messages waits while maxLargeOrders others run. It takes
-// up to 400 bytes of memory per message.
-const largeOrder = 10_000
+// largeSort is the number of messages above which a SORT or THREAD counts as large, since it takes
+// up to 400 bytes of memory per message. A large one waits while maxLargeSorts others run.
+const largeSort = 10_000
 
 // sortFields are the keys of SORT (RFC 5256 section 3).
 var sortFields = map[string]order.Field{
@@ -38,7 +38,7 @@ func (ss *session) sort(p *wire.Command) error {
 			p.Fail(wire.Bad("SORT does not know that key"))
 		}
 		key.Field = field
-		if !slices.ContainsFunc(keys, func(k order.Key) bool { return k.Field == field }) { // a repeated key has no effect
+		if !slices.ContainsFunc(keys, func(k order.Key) bool { return k.Field == field }) {
 			keys = append(keys, key)
 		}
 	})
@@ -103,7 +103,8 @@ func (ss *session) thread(p *wire.Command) error {
 	return ss.conn.Answer(append(answer, "\r\n"...))
 }
 
-// parseOrdered parses the charset and the search keys of a SORT or THREAD.
+// parseOrdered parses the charset and the search keys of a SORT or THREAD. byContent says that the
+// order depends on the content of messages.
 func (ss *session) parseOrdered(p *wire.Command, byContent bool) (*query, error) {
 	p.Space()
 	parseCharset(p, "BADCHARSET (US-ASCII UTF-8)")
@@ -118,16 +119,17 @@ func (ss *session) parseOrdered(p *wire.Command, byContent bool) (*query, error)
 	return q, nil
 }
 
-// findOrdered is find for a SORT or THREAD, which waits for its turn if it has found many messages.
-// done must be called after it.
+// findOrdered does what find does, for a SORT or THREAD. If it has found many messages, it waits
+// until fewer than maxLargeSorts others run. The caller must call done after it has ordered the
+// messages.
 func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSeqs []uint64, done func(), err error) {
 	found, modSeqs, err = ss.find(q)
-	if err != nil || len(found) <= largeOrder {
+	if err != nil || len(found) <= largeSort {
 		return found, modSeqs, func() {}, err
 	}
 	select {
-	case ss.server.largeOrders <- struct{}{}:
-		return found, modSeqs, func() { <-ss.server.largeOrders }, nil
+	case ss.server.largeSorts <- struct{}{}:
+		return found, modSeqs, func() { <-ss.server.largeSorts }, nil
 	case <-ss.ctx.Done():
 		return nil, nil, nil, ss.ctx.Err()
 	case <-time.After(time.Until(until)):
@@ -135,7 +137,7 @@ func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSe
 	}
 }
 
-// eachOrdered calls add with each message. The message is valid only during the call.
+// eachOrdered calls add with each message to be ordered. The message is valid only during the call.
 func (ss *session) eachOrdered(byUID bool, uids []uint32, envelopes bool, until time.Time, add func(*order.Message)) error {
 	sel := ss.selected
 	var view msg.View
@@ -180,8 +182,8 @@ func (ss *session) eachOrdered(byUID bool, uids []uint32, envelopes bool, until 
 	return nil
 }
 
-// firstMailbox returns the addr-mailbox of the first address as in ENVELOPE, which may be the name
-// of a group.
+// firstMailbox returns the addr-mailbox of the first address, as ENVELOPE has it (RFC 5256 section
+// 3). It may be the name of a group.
 func firstMailbox(list []msg.AddressView) []byte {
 	if len(list) == 0 {
 		return nil

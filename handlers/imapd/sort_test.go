@@ -28,15 +28,15 @@ func TestOrderingIsOfferedAfterLogin(t *testing.T) {
 // TestLargeOrdersTakeTurns: more of them than may run at a time all get their answer.
 func TestLargeOrdersTakeTurns(t *testing.T) {
 	h := serve(t, nil)
-	for range maxLargeOrders {
-		h.server.largeOrders <- struct{}{}
+	for range maxLargeSorts {
+		h.server.largeSorts <- struct{}{}
 	}
 	h.put(t, "INBOX", letter("one"), 0)
 	c := h.login(t)
 	c.ok("SELECT INBOX")
 	c.has(c.ok("SORT (DATE) UTF-8 ALL"), "* SORT 1") // it is small
-	for range maxLargeOrders {
-		<-h.server.largeOrders
+	for range maxLargeSorts {
+		<-h.server.largeSorts
 	}
 }
 

@@ -9,8 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// store answers STORE (RFC 9051 section 6.4.6), also on the condition UNCHANGEDSINCE (RFC 7162
-// section 3.1.3).
+// store answers STORE (RFC 9051 section 6.4.6), also with UNCHANGEDSINCE (RFC 7162 section 3.1.3).
 func (ss *session) store(p *wire.Command) error {
 	change := inbox.FlagChange{Op: inbox.ReplaceFlags}
 	condition := func() {
@@ -87,7 +86,7 @@ func (ss *session) store(p *wire.Command) error {
 		if ss.qresync { // earlier changes by others are reported after the next command
 			ss.writeHighestModSeq(sel.reportedUpTo)
 		}
-		return ss.modified(p.UID(), rows)
+		return ss.modifiedAnswer(p.UID(), rows)
 	case len(rows) < len(uids):
 		ss.setExpungeIssued(set)
 	}
@@ -95,17 +94,17 @@ func (ss *session) store(p *wire.Command) error {
 }
 
 // setExpungeIssued puts EXPUNGEISSUED into the tagged OK of a command that named messages by
-// sequence number if another session has expunged some of them (RFC 5530 section 3). A client that
-// names UIDs must expect that they no longer exist.
+// sequence number, because another session has expunged some of them (RFC 5530 section 3). It does
+// nothing for UIDs: a client that names UIDs must expect that they no longer exist.
 func (ss *session) setExpungeIssued(set imap.NumSet) {
 	if _, bySeq := set.(imap.SeqSet); bySeq && !imap.IsSearchRes(set) {
 		ss.code = expungedCode
 	}
 }
 
-// modified returns the tagged answer that lists the messages that a conditional STORE did not
-// change (RFC 7162 section 3.1.3).
-func (ss *session) modified(byUID bool, rows []inbox.MessageRow) error {
+// modifiedAnswer returns the tagged OK that lists the messages that a STORE with UNCHANGEDSINCE did
+// not change (RFC 7162 section 3.1.3).
+func (ss *session) modifiedAnswer(byUID bool, rows []inbox.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
 		if !row.Skipped {

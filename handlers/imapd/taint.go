@@ -1,6 +1,6 @@
 package imapd
 
-// checkClose refuses a CLOSE that would delete messages.
+// checkClose returns an error if the log-in is tainted and a CLOSE would delete messages.
 func (ss *session) checkClose() error {
 	tainted := ss.server.Service.Inbox.CheckUntainted(ss.user)
 	if tainted == nil {
@@ -13,7 +13,8 @@ func (ss *session) checkClose() error {
 	return err
 }
 
-// taintByFetch taints the log-in if a FETCH returns more than flags, dates, sizes and IDs.
+// taintByFetch taints the log-in if a FETCH asks for content of the messages, not only for flags,
+// dates, sizes and IDs.
 func (ss *session) taintByFetch(uids []uint32, content bool) error {
 	if !ss.user.Policy.Taint || !content {
 		return nil

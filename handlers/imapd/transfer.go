@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// copy answers COPY (RFC 9051 section 6.4.7), which copies all messages or none.
+// copy answers COPY (RFC 9051 section 6.4.7). It copies all messages or none.
 func (ss *session) copy(p *wire.Command) error {
 	p.Space()
 	set := p.Set()
@@ -25,8 +25,8 @@ func (ss *session) copy(p *wire.Command) error {
 	return nil
 }
 
-// copyUID returns the response code COPYUID, "" if nothing was copied, since its sets cannot be
-// empty (RFC 4315 section 3).
+// copyUID returns the response code COPYUID. It returns "" if nothing was copied, because the sets
+// of COPYUID cannot be empty (RFC 4315 section 3).
 func copyUID(c *inbox.Copied) string {
 	if c == nil || len(c.From) == 0 {
 		return ""
@@ -34,7 +34,8 @@ func copyUID(c *inbox.Copied) string {
 	return fmt.Sprintf("COPYUID %d %s %s", c.UIDValidity, uidSet(c.From), uidSet(c.To))
 }
 
-// move answers MOVE (RFC 9051 section 6.4.8). It reports messages that were moved before an error.
+// move answers MOVE (RFC 9051 section 6.4.8). If it fails halfway, it reports the messages that
+// were moved.
 func (ss *session) move(p *wire.Command) error {
 	p.Space()
 	set := p.Set()
@@ -52,12 +53,12 @@ func (ss *session) move(p *wire.Command) error {
 		ss.conn.Line("* OK [%s] COPY completed", code)
 		ss.reportExpunged(moved.From)
 	}
-	sel.removed = sel.removed && err == nil
+	sel.commandExpunged = sel.commandExpunged && err == nil
 	return ss.tryCreate(err)
 }
 
-// expunge answers EXPUNGE (RFC 9051 section 6.4.3) and UID EXPUNGE (section 6.4.9), which remove
-// the messages that have \Deleted.
+// expunge answers EXPUNGE (RFC 9051 section 6.4.3) and UID EXPUNGE (section 6.4.9). It removes the
+// messages that have the flag \Deleted.
 func (ss *session) expunge(p *wire.Command) error {
 	sel := ss.selected
 	uids := []uint32(sel.view)
@@ -73,6 +74,6 @@ func (ss *session) expunge(p *wire.Command) error {
 	}
 	gone, err := ss.server.Service.Inbox.ExpungeMessages(ss.ctx, ss.user, sel.folder, uids)
 	ss.reportExpunged(gone)
-	sel.removed = sel.removed && err == nil
+	sel.commandExpunged = sel.commandExpunged && err == nil
 	return err
 }

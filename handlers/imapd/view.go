@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// A view lists the UIDs of a folder's messages, ascending, as one client knows them: the sequence
-// number of a message is its position, from 1. An expunged message keeps its position until the
-// client has been notified (RFC 3501 section 5.5).
+// A view lists the UIDs of a folder's messages as one client knows them, ascending. The sequence
+// number of a message is its position, counted from 1. An expunged message keeps its position until
+// it is reported to the client (RFC 3501 section 5.5).
 type view []uint32
 
 // seq returns the sequence number of a message, 0 if the view does not have the message.
@@ -23,8 +23,8 @@ func (v view) seq(uid uint32) uint32 {
 	return uint32(i + 1)
 }
 
-// seqAfter is seq for a caller that visits messages in ascending order: it first tries the message
-// after the one with sequence number last.
+// seqAfter does what seq does, for a caller that goes through messages in ascending order. It first
+// tries the message after the one with sequence number last.
 func (v view) seqAfter(last, uid uint32) uint32 {
 	if int(last) < len(v) && v[last] == uid {
 		return last + 1
@@ -32,11 +32,11 @@ func (v view) seqAfter(last, uid uint32) uint32 {
 	return v.seq(uid)
 }
 
-// A span is a range of positions in a view: from inclusive, to exclusive.
+// A span is the range of positions from <= i < to in a view, counted from 0.
 type span struct{ from, to int }
 
-// uidsOf returns the UIDs, ascending, of the messages of the view that are in the set. saved is the
-// value of "$" (RFC 5182). It works on ranges, since a set may be 1:4294967295.
+// uidsOf returns the UIDs of the messages of the view that are in the set, ascending. saved are the
+// UIDs of "$" (RFC 5182). It works on ranges, because a set may be 1:4294967295.
 func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
 		return v.intersect(saved)
@@ -62,8 +62,8 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	return v.join(spans)
 }
 
-// bounds returns the lower and upper end of a range. 0 means "*", the largest number in use (RFC
-// 3501 section 9, seq-range).
+// bounds returns the lower and the upper end of a range. A start or stop of 0 means "*", which is
+// last (RFC 3501 section 9, seq-range).
 func bounds(start, stop, last uint32) (lo, hi uint32) {
 	if start == 0 {
 		start = last
@@ -74,6 +74,7 @@ func bounds(start, stop, last uint32) (lo, hi uint32) {
 	return min(start, stop), max(start, stop)
 }
 
+// last returns the highest UID of the view, 0 if the view is empty.
 func (v view) last() uint32 {
 	if len(v) == 0 {
 		return 0
@@ -81,7 +82,7 @@ func (v view) last() uint32 {
 	return v[len(v)-1]
 }
 
-// join returns the messages of all spans, each once.
+// join returns the UIDs in all spans, each once.
 func (v view) join(spans []span) []uint32 {
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var out []uint32
@@ -95,7 +96,7 @@ func (v view) join(spans []span) []uint32 {
 	return out
 }
 
-// intersect returns the UIDs of the ascending list that the view has.
+// intersect returns those of the ascending UIDs that the view has.
 func (v view) intersect(uids []uint32) []uint32 {
 	out := make([]uint32, 0, len(uids))
 	for _, uid := range uids {
@@ -106,7 +107,7 @@ func (v view) intersect(uids []uint32) []uint32 {
 	return out
 }
 
-// without removes ascending UIDs from the view, in place.
+// without removes ascending UIDs from the view. It changes v.
 func (v view) without(gone []uint32) view {
 	return slices.DeleteFunc(v, func(uid uint32) bool {
 		for len(gone) > 0 && gone[0] < uid {
@@ -143,36 +144,38 @@ func seqSet(seqs []uint32) imap.SeqSet {
 	return set
 }
 
-// selected is the folder that a session has open.
+// selected is the state of the folder that a session has selected.
 type selected struct {
-	folder   uint32
+	folder   uint32 // its number
 	readOnly bool
 	view     view
-	// UIDs in view, ascending, that were expunged but not yet reported to the client.
-	gone    []uint32
-	uidNext uint32
-	modSeq  uint64
-	// Mod-sequence up to which every change has been reported to the client.
+	// Ascending UIDs in view that were expunged and are not reported to the client yet.
+	expunged []uint32
+	uidNext  uint32
+	modSeq   uint64 // of the folder when its changes were last read
+	// The mod-sequence up to which every change has been reported to the client.
 	reportedUpTo uint64
-	// Messages this session has changed since modSeq, and their new MODSEQ.
-	ownChanges  map[uint32]uint64
-	ownExpunged int      // how many messages it has expunged since modSeq
-	removed     bool     // the running command has expunged messages
-	keywords    []string // that the client knows
-	saved       []uint32 // the value of "$": the result of SEARCH RETURN (SAVE)
+	// New mod-sequences of the messages that this session has changed after modSeq, by UID.
+	ownChanges      map[uint32]uint64
+	ownExpunged     int      // how many messages this session has expunged after modSeq
+	commandExpunged bool     // the current command has expunged messages
+	keywords        []string // keywords that the client knows
+	saved           []uint32 // UIDs of "$", the result of SEARCH RETURN (SAVE)
 }
 
+// known returns what this session knows of the folder, to ask for later changes.
 func (sel *selected) known() inbox.KnownFolder {
 	return inbox.KnownFolder{
 		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, OwnChanges: len(sel.ownChanges) + sel.ownExpunged,
 	}
 }
 
-// recordOwnChanges records changes that this session has made, so that they are not reported to its
-// own client again.
+// recordOwnChanges records changes that this session has made, so that they are not reported to the
+// same client again.
 func (sel *selected) recordOwnChanges(rows []inbox.MessageRow) {
 	for _, row := range rows {
-		// A row with an earlier unreported change by another session must still be reported.
+		// A message that another session has changed before, after sel.modSeq, must still be
+		// reported.
 		if row.ModSeq != row.OldModSeq && row.OldModSeq <= sel.modSeq {
 			sel.ownChanges[row.UID] = row.ModSeq
 		}
