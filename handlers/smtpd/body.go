@@ -10,30 +10,33 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// maxLine is the longest accepted line of a message, in bytes; RFC 5321 section 4.5.3.1.6 requires
-// 1000.
+// maxLine is the length in bytes of the longest line that a message may have. RFC 5321 section
+// 4.5.3.1.6 requires at least 1000.
 const maxLine = 64 << 10
 
-// errLongLine is returned for a message with a line over maxLine.
-var errLongLine = errors.New("the message has a line that is too long")
+// errLongLine is returned for a message with a line of more than maxLine bytes.
+var errLongLine = errors.New("the message has a line of more than 64 KiB")
 
-// errTooMuchRefused is returned for a message that goes on long after it was refused.
-var errTooMuchRefused = errors.New("the client keeps sending after its message was refused")
+// errTooMuchRefused is returned if a client sends more than three times the maximum size of a
+// message, although its message was refused.
+var errTooMuchRefused = errors.New("the client keeps sending a message that was refused")
 
-// body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2. A
-// bare LF or CR does not end a line: a dot after it neither ends the message nor is removed.
+// A body reads the message after DATA up to CRLF.CRLF, and removes the dots that RFC 5321 section
+// 4.5.2 adds. Only CRLF ends a line. So a dot after a bare LF or CR does not end the message, and
+// is not removed.
 type body struct {
 	conn    *protocolConn
-	started bool
-	done    bool
-	midLine bool   // the next byte is not the first of a line
-	line    int    // bytes of the line so far
-	rest    []byte // bytes that fill has read and Read has not returned yet
-	read    int64
-	discard bool // the message was refused; the rest of it is skipped
+	started bool   // the first byte was asked for
+	done    bool   // the end of the message was read
+	midLine bool   // the next byte is not the first of its line
+	line    int    // bytes of the current line so far
+	rest    []byte // bytes that Read has not returned yet
+	read    int64  // bytes so far, with line ends and added dots
+	discard bool   // the message was refused; the rest of it is skipped
 }
 
-// message returns the reader of the message after DATA, the same one until finishBody.
+// message returns the reader of the message after DATA. It returns the same reader until finishBody
+// is called.
 func (w *protocolConn) message() *body {
 	if w.body == nil {
 		w.body = &body{conn: w}
@@ -41,7 +44,7 @@ func (w *protocolConn) message() *body {
 	return w.body
 }
 
-// finishBody reads the rest of a message, and passes only its end to go-smtp.
+// finishBody skips the rest of a message. go-smtp then gets only the end of the message.
 func (w *protocolConn) finishBody() error {
 	b := w.message()
 	b.discard = true
@@ -53,7 +56,7 @@ func (w *protocolConn) finishBody() error {
 	return nil
 }
 
-// Read returns the bytes of the message that are available; it waits only for the first.
+// Read returns the bytes of the message that are available. It waits only if there are none.
 func (b *body) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -73,8 +76,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads the complete lines in the buffer, or else one line, or the part of it that fits into
-// the buffer.
+// fill reads into rest what the buffer has: all complete lines, or else one line, or the part of a
+// line that fits into the buffer.
 func (b *body) fill() error {
 	if b.done {
 		return io.EOF
@@ -97,7 +100,7 @@ func (b *body) fill() error {
 		}
 	}
 	if err == io.EOF {
-		err = errTruncated // not EOF, which would be the end of the message
+		err = errTruncated // not EOF, which means the end of the message
 	}
 	if err != nil {
 		_ = b.conn.fail(err)
@@ -106,8 +109,8 @@ func (b *body) fill() error {
 	return b.takePiece(piece)
 }
 
-// lines returns the complete lines in the buffer up to one that begins with a dot. The buffer is
-// shorter than maxLine.
+// lines returns the complete lines in the buffer, up to the first that begins with a dot. None of
+// them is longer than maxLine, since the buffer is shorter.
 func (b *body) lines() []byte {
 	there, _ := b.conn.in.Peek(b.conn.in.Buffered())
 	if b.midLine || len(there) == 0 || there[0] == '.' {
@@ -123,6 +126,8 @@ func (b *body) lines() []byte {
 	return there[:end+2]
 }
 
+// takePiece handles a piece of the message: it looks for the end, checks the length of the line and
+// removes an added dot. The piece then is in rest.
 func (b *body) takePiece(piece []byte) error {
 	first := !b.midLine
 	if first && string(piece) == ".\r\n" {
@@ -153,16 +158,17 @@ func (b *body) takePiece(piece []byte) error {
 	return nil
 }
 
-// normalizer reads from r with CRLF as every line end and without NUL, so that all readers of the
-// stored message see the same lines.
+// A normalizer reads from r. It makes every line end CRLF and removes NULs, so that all programs
+// that read the stored message see the same lines.
 type normalizer struct {
-	r     io.Reader // nil after free
-	lines io.WriteCloser
+	r     io.Reader      // nil after free
+	lines io.WriteCloser // writes normalized lines to ready
 	ready bytes.Buffer
 	raw   [8 << 10]byte
 	err   error
 }
 
+// normalizers are unused normalizers, whose buffers are used again.
 var normalizers = sync.Pool{New: func() any { return new(normalizer) }}
 
 func newNormalizer(r io.Reader) *normalizer {

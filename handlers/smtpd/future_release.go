@@ -12,12 +12,15 @@ import (
 // 4865).
 type futureRelease struct {
 	at      time.Time // zero: send at once
-	invalid string    // why the parameters are invalid; "" if they are valid
+	invalid string    // what is wrong with the parameters; "" if they are valid
 }
 
-const longestHold = int64(core.MaxSchedule / time.Second)
+// maxHoldSeconds is the longest time, in seconds, for which the sending of a message can be
+// postponed.
+const maxHoldSeconds = int64(core.MaxSchedule / time.Second)
 
-// cutFutureRelease removes HOLDFOR and HOLDUNTIL from a MAIL command, since go-smtp knows neither.
+// cutFutureRelease removes the parameters HOLDFOR and HOLDUNTIL from a MAIL command, because
+// go-smtp does not know them.
 func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease) {
 	end := pathEnd(line)
 	given := 0
@@ -27,15 +30,15 @@ func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease)
 		switch strings.ToUpper(name) {
 		case "HOLDFOR":
 			seconds, err := strconv.ParseUint(value, 10, 32)
-			if given++; err != nil || len(value) > 9 || int64(seconds) > longestHold {
-				f.invalid = "HOLDFOR must be a number of seconds up to " + strconv.FormatInt(longestHold, 10)
+			if given++; err != nil || len(value) > 9 || int64(seconds) > maxHoldSeconds {
+				f.invalid = "HOLDFOR must be a number of seconds up to " + strconv.FormatInt(maxHoldSeconds, 10)
 				continue
 			}
 			f.at = now.Add(time.Duration(seconds) * time.Second)
 		case "HOLDUNTIL":
 			at, err := time.Parse(time.RFC3339, value)
 			if given++; err != nil || at.Sub(now) > core.MaxSchedule {
-				f.invalid = "HOLDUNTIL must be a date-time such as 2026-11-27T09:00:00Z, within " + strconv.FormatInt(longestHold, 10) + " seconds"
+				f.invalid = "HOLDUNTIL must be a date-time such as 2026-11-27T09:00:00Z, within " + strconv.FormatInt(maxHoldSeconds, 10) + " seconds"
 				continue
 			}
 			f.at = at
@@ -55,14 +58,14 @@ func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease)
 	return strings.Join(append([]string{line[:end]}, kept...), " "), f
 }
 
-// futureReleaseLine returns the line for the reply to EHLO: the longest hold time, and the latest
-// release time.
+// futureReleaseLine returns the line about FUTURERELEASE for the reply to EHLO. It has the longest
+// hold time in seconds and the latest release time.
 func futureReleaseLine(now time.Time) string {
-	return "250-FUTURERELEASE " + strconv.FormatInt(longestHold, 10) + " " + now.Add(core.MaxSchedule).UTC().Format(time.RFC3339) + "\r\n"
+	return "250-FUTURERELEASE " + strconv.FormatInt(maxHoldSeconds, 10) + " " + now.Add(core.MaxSchedule).UTC().Format(time.RFC3339) + "\r\n"
 }
 
-// cutRequireTLS removes REQUIRETLS from a MAIL command (RFC 8689): go-smtp refuses it, since it
-// does not see TLS.
+// cutRequireTLS removes the parameter REQUIRETLS from a MAIL command (RFC 8689). go-smtp would
+// refuse it, because it does not see TLS.
 func cutRequireTLS(line string) (rest string, given bool) {
 	end := pathEnd(line)
 	var kept []string

@@ -131,7 +131,7 @@ func FuzzSession(f *testing.F) {
 func FuzzData(f *testing.F) {
 	for _, text := range []string{
 		"x\r\n", "\n.\n", "\r.\r", "\n.\r\n", "\r\n.\n", "\r\n.\rx", "\r\n.\r\r\n", "\r\r\n.\r\n", "\r\n..\r\n", "..\r\n", ".", ".\r\nQUIT\r\n", "\x00.\r\n", "\r\n\x00.\r\n",
-		strings.Repeat("y", inBuffer-1) + "\r\n.\r\n", strings.Repeat("z", inBuffer-20) + "\r\n.\r\nRSET\r\n",
+		strings.Repeat("y", inBufferSize-1) + "\r\n.\r\n", strings.Repeat("z", inBufferSize-20) + "\r\n.\r\nRSET\r\n",
 	} {
 		f.Add([]byte(text), uint16(4096))
 		f.Add([]byte(text), uint16(0))

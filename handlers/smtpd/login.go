@@ -11,7 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// AuthMechanisms returns the mechanisms for the reply to EHLO, none if passwords must not be sent.
+// AuthMechanisms returns the mechanisms for the reply to EHLO. It returns none if passwords must
+// not be sent on this connection.
 func (s loginSession) AuthMechanisms() []string {
 	if !s.authAllowed() {
 		return nil
@@ -35,7 +36,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	}
 	l := &maillogin.Login{
 		Service: s.service.Mailboxes, Context: s.ctx, Protocol: core.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
-		Done:      s.loggedIn,
+		Done:      s.finishLogin,
 		Malformed: func(why error) error { return reply(535, "5.7.8", "Authentication failed: "+why.Error()) },
 	}
 	if mechanism == sasl.Login {
@@ -47,12 +48,13 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	return nil, smtp.ErrAuthUnknownMechanism
 }
 
-// loggedIn finishes a log-in: it returns nil, or the reply to a refused log-in.
-func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
+// finishLogin ends a log-in with its result, the user or an error. It returns nil if the client is
+// logged in, or else the reply.
+func (s loginSession) finishLogin(u core.MailboxUser, err error) error {
 	s.service.Core.Metrics.CountLogin("smtp", err)
 	if err == nil {
 		s.user = &u
-		s.conn.progress()
+		s.conn.resetIdleCommands()
 		s.conn.keepSlot()
 		s.closeWithLogin(u)
 		return nil
@@ -65,8 +67,8 @@ func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
 	return e
 }
 
-// closeWithLogin watches for the end of a log-in: when its mailbox or domain is disabled or its
-// password expires or is revoked, it ends the connection, but not within a message.
+// closeWithLogin ends the connection when its log-in ends: when the mailbox or its domain is
+// disabled, or the password expires or is revoked. It lets a message that is being received finish.
 func (s loginSession) closeWithLogin(u core.MailboxUser) {
 	changes, end := s.service.Inbox.Watch(s.ctx, u.Mailbox)
 	var expired <-chan time.Time
@@ -90,6 +92,7 @@ func (s loginSession) closeWithLogin(u core.MailboxUser) {
 	}()
 }
 
+// loginError returns the reply to a failed log-in.
 func loginError(err error) *smtp.SMTPError {
 	e, ok := core.AsError(err)
 	if !ok {
@@ -104,15 +107,15 @@ func loginError(err error) *smtp.SMTPError {
 	return reply(454, "4.7.0", "Temporary authentication failure")
 }
 
-// loginServer is the server side of LOGIN, which go-sasl lacks. It requests the user name, then the
-// password.
+// A loginServer is the server side of the mechanism LOGIN, which go-sasl does not have. It asks for
+// the user name and then for the password.
 type loginServer struct {
 	logIn    func(username, password string) error
 	username []byte
-	asked    int
+	asked    int // 1: for the user name; 2: for the password
 }
 
-// Next handles a response; with a nil response it returns the first challenge.
+// Next handles a response of the client. If the response is nil, it returns the first challenge.
 func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
 	if response == nil && l.asked == 0 {
 		l.asked = 1

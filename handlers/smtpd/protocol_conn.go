@@ -23,53 +23,53 @@ import (
 	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
-// A protocolConn stands between a connection and go-smtp, and passes on one command at a time. So
-// it knows whether a byte belongs to a command, the response of a log-in, a chunk or a message, and
-// does what the library does not:
+// A protocolConn is the connection that go-smtp reads from and writes to. It passes one command at
+// a time to the library. So it knows whether a byte belongs to a command, the response of a log-in,
+// a BDAT chunk or a message. It does what the library does not:
 //
-//   - only CRLF.CRLF ends a message, also after CR CR LF, where the library misses the end;
+//   - only CRLF.CRLF ends a message. The library misses that end after CR CR LF;
 //   - a truncated chunk is an error, not the end of the message;
-//   - after a chunk with an invalid size, and after any error in a message, nothing more is run as
-//     a command;
-//   - deadlines limit a whole command, and a minimum rate limits a message, instead of one deadline
-//     for each read;
-//   - STARTTLS begins a new session and discards everything before it (RFC 3207 section 4.2);
-//   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3);
-//   - on submission, a message may be scheduled for later (RFC 4865);
-//   - REQUIRETLS is offered under TLS, which the library does not see (RFC 8689).
+//   - after a chunk with an invalid size, or an error in a message, no later bytes are run as
+//     commands;
+//   - a deadline applies to a whole command and a minimum rate to a message. The library has one
+//     deadline for each read;
+//   - STARTTLS begins a new session and discards all that was sent before (RFC 3207 section 4.2);
+//   - the recipient <Postmaster> is accepted without a domain (RFC 5321 section 4.1.1.3);
+//   - a submitted message may be sent at a later time (RFC 4865);
+//   - REQUIRETLS is offered under TLS (RFC 8689). The library does not see TLS.
 //
-// Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may be
-// called from others.
+// Only the goroutine of go-smtp that serves the connection may read and write. Other goroutines may
+// call stop, closeNow and resetIdleCommands.
 type protocolConn struct {
-	net.Conn            // raw, or TLS over it
+	net.Conn            // the TCP connection, or TLS over it
 	raw        net.Conn // the TCP connection
 	limits     *Limits
 	host       string
 	log        smtp.Logger
 	slot       *connlimit.Slot
 	canTLS     bool             // STARTTLS is allowed
-	now        func() time.Time // the service's clock; nil: messages cannot be scheduled (MX)
-	release    futureRelease    // from the newest MAIL command
-	requireTLS bool             // the newest MAIL command has REQUIRETLS
-	started    time.Time
+	now        func() time.Time // the service's clock; nil: messages cannot be sent later (MX)
+	release    futureRelease    // of the last MAIL command
+	requireTLS bool             // the last MAIL command has REQUIRETLS
+	started    time.Time        // when the connection began
 
 	in       *bufio.Reader
-	pending  []byte // bytes of the line that go-smtp has not read yet
-	chunk    int64  // bytes of a BDAT chunk still to read
-	verb     string // of the newest command
-	sentEHLO bool   // the newest greeting was EHLO
-	slotKept bool   // the connection has logged in and always keeps its slot
-	wantTLS  bool   // STARTTLS was answered; the handshake is next
-	tls      string // version and cipher; "" without TLS
+	pending  []byte // the part of the current line that go-smtp has not read yet
+	chunk    int64  // bytes of the BDAT chunk that are not read yet
+	verb     string // of the last command
+	sentEHLO bool   // the last greeting was EHLO, not HELO
+	slotKept bool   // the connection has logged in, and keeps its slot until it ends
+	wantTLS  bool   // STARTTLS was answered, and the handshake is next
+	tls      string // TLS version and cipher suite; "" without TLS
 
-	out           []byte
-	code          int  // of the newest reply
-	inReply       bool // the reply's line has not ended yet
-	suppressReply bool // the next reply is not sent
+	out           []byte // replies that are not sent yet
+	code          int    // of the last reply
+	inReply       bool   // the line of the reply is not complete yet
+	suppressReply bool   // the next reply is dropped
 
-	err          error // the result of every further read
-	idleCommands atomic.Int32
-	lineDeadline time.Time // when the whole next command must have arrived
+	err          error        // returned by every later read
+	idleCommands atomic.Int32 // commands since the last one that had an effect
+	lineDeadline time.Time    // when the whole next command must have arrived
 
 	body *body // the message after DATA
 	rate transferRate
@@ -82,11 +82,11 @@ type protocolConn struct {
 // transferRate measures the rate at which a message arrives.
 type transferRate struct {
 	began    time.Time
-	received int64
+	received int64 // bytes
 }
 
-// closeReply is the last reply of a connection that the server ends. Its code is 421, except for an
-// invalid command after which the message may follow.
+// A closeReply is the last reply on a connection that the server ends. Its code is 421, or else the
+// code of an invalid command that the bytes of a message may follow.
 type closeReply struct {
 	code           int
 	enhanced, text string
@@ -103,15 +103,15 @@ var (
 	errLine      = &closeReply{421, "4.5.2", "Line too long"}
 	errChunk     = &closeReply{501, "5.5.4", "Invalid BDAT command"}
 	errBigChunk  = &closeReply{552, "5.3.4", "Message too large"}
-	errTruncated = errors.New("the connection ended within a message")
+	errTruncated = errors.New("the connection ended before the whole message arrived")
 	errPanic     = &closeReply{421, "4.3.0", "Internal error"}
 )
 
 const (
-	inBuffer    = 16 << 10 // also the longest command; RFC 4954 section 4 requires 12288 bytes
-	outBuffer   = 4 << 10
-	maxHello    = 255
-	invalidLine = "?\r\n" // go-smtp answers it with a syntax error
+	inBufferSize  = 16 << 10 // bytes; also the longest command, for which RFC 4954 section 4 requires 12288
+	outBufferSize = 4 << 10  // bytes of replies that are collected before they are sent
+	maxHello      = 255      // bytes of the name after EHLO or HELO
+	invalidLine   = "?\r\n"  // passed to go-smtp, which answers it with a syntax error
 )
 
 func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *protocolConn {
@@ -121,16 +121,16 @@ func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *proto
 // attach sets the connection's slot, and makes its read buffer.
 func (w *protocolConn) attach(slot *connlimit.Slot) {
 	w.slot = slot
-	w.in = bufio.NewReaderSize(connReader{w}, inBuffer)
+	w.in = bufio.NewReaderSize(connReader{w}, inBufferSize)
 }
 
-// keepSlot protects the connection from eviction for the rest of its life.
+// keepSlot protects the connection from eviction until it ends.
 func (w *protocolConn) keepSlot() {
 	w.slotKept = true
 	w.slot.Busy()
 }
 
-// Read returns the bytes that go-smtp waits for: of a command, a chunk or the end of a message.
+// Read returns bytes of a command, a chunk or the end of a message, whichever go-smtp waits for.
 func (w *protocolConn) Read(p []byte) (n int, err error) {
 	defer w.recoverPanic(&err)
 	if len(w.pending) == 0 && w.chunk > 0 {
@@ -146,8 +146,8 @@ func (w *protocolConn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// recoverPanic ends only this connection when this package panics; go-smtp does not recover from
-// that.
+// recoverPanic ends this connection after a panic in this package. go-smtp does not recover from
+// panics while it reads.
 func (w *protocolConn) recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		w.log.Printf("panic serving %v: %v\n%s", w.RemoteAddr(), v, debug.Stack())
@@ -155,7 +155,7 @@ func (w *protocolConn) recoverPanic(err *error) {
 	}
 }
 
-// fail makes err the result of every further read; if called again, it keeps the first error.
+// fail makes every later read return err. If it is called again, the first error stays.
 func (w *protocolConn) fail(err error) error {
 	if w.err == nil {
 		w.err = err
@@ -163,12 +163,13 @@ func (w *protocolConn) fail(err error) error {
 	return w.err
 }
 
-// closeAfterReply ends the connection after the reply that is being written.
+// closeAfterReply ends the connection after the current reply.
 func (w *protocolConn) closeAfterReply() { _ = w.fail(io.EOF) }
 
-// progress records that a command has had an effect.
-func (w *protocolConn) progress() { w.idleCommands.Store(0) }
+// resetIdleCommands records that a command has had an effect.
+func (w *protocolConn) resetIdleCommands() { w.idleCommands.Store(0) }
 
+// readChunk reads bytes of a BDAT chunk.
 func (w *protocolConn) readChunk(p []byte) (int, error) {
 	w.startBody()
 	n, err := w.in.Read(p[:min(int64(len(p)), w.chunk)])
@@ -177,7 +178,7 @@ func (w *protocolConn) readChunk(p []byte) (int, error) {
 		w.endBody()
 	}
 	if err == io.EOF {
-		err = errTruncated // not EOF: the library takes EOF for the end of the chunk
+		err = errTruncated // not EOF, which the library takes for the end of the chunk
 	}
 	return n, err
 }
@@ -196,7 +197,7 @@ func (w *protocolConn) nextCommand() error {
 	case err == bufio.ErrBufferFull:
 		return w.fail(errLine)
 	case err != nil:
-		return w.fail(err) // also if a part of a command has arrived
+		return w.fail(err) // the client may have sent a part of a command
 	}
 	if int(w.idleCommands.Add(1)) > w.limits.Commands {
 		return w.fail(errTooMany)
@@ -211,7 +212,7 @@ func (w *protocolConn) nextCommand() error {
 	return w.intercept(line)
 }
 
-// intercept inspects and changes a command before go-smtp reads it.
+// intercept checks a command, and may change it, before go-smtp reads it.
 func (w *protocolConn) intercept(line []byte) error {
 	text := strings.TrimRight(string(line), "\r\n")
 	verb, arg := text, ""
@@ -243,6 +244,7 @@ func (w *protocolConn) intercept(line []byte) error {
 	return nil
 }
 
+// isControl reports whether r is an ASCII control character other than tab.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // completePostmaster adds the domain in RCPT TO:<Postmaster>, which go-smtp cannot parse.
@@ -255,9 +257,9 @@ func completePostmaster(line, host string) string {
 	return line[:i] + "<postmaster@" + host + ">" + line[i+len(path):]
 }
 
-// limitSizeParameter lowers a SIZE parameter that is too large for go-smtp to the largest value
-// that it can parse. RFC 1870 section 5 allows 20 digits: the reply must be that the message is too
-// large (552 5.3.4, section 6.1), not that the syntax is wrong.
+// limitSizeParameter replaces a SIZE parameter that is too large for go-smtp by the largest value
+// that it can parse. RFC 1870 section 5 allows 20 digits. The reply must say that the message is
+// too large (552 5.3.4, section 6.1), not that the syntax is wrong.
 func limitSizeParameter(line string) string {
 	const name = " SIZE="
 	for at := pathEnd(line); at < len(line); at++ {
@@ -279,11 +281,11 @@ func limitSizeParameter(line string) string {
 	return line
 }
 
-// maxSizeDigits is the maximum length of a size-value (RFC 1870 section 5).
+// maxSizeDigits is the maximum number of digits of a SIZE parameter (RFC 1870 section 5).
 const maxSizeDigits = 20
 
-// pathEnd returns the index after the path of MAIL, where its parameters begin. The local part may
-// be quoted.
+// pathEnd returns the index after the path of a MAIL command, where its parameters begin. It knows
+// quoted local parts.
 func pathEnd(line string) int {
 	i := strings.IndexByte(line, '<')
 	if i < 0 {
@@ -302,14 +304,14 @@ func pathEnd(line string) int {
 	return min(i, len(line))
 }
 
-// startTLS answers STARTTLS and discards what the client has sent so far.
+// startTLS answers STARTTLS. It discards what the client has sent after the command.
 func (w *protocolConn) startTLS(text string) error {
 	if len(text) != len("STARTTLS") {
 		w.pending = []byte(invalidLine)
 		return nil
 	}
 	w.pending = nil
-	w.in.Discard(w.in.Buffered()) // bytes from before the handshake may come from an attacker
+	w.in.Discard(w.in.Buffered()) // bytes before the handshake may be an attacker's
 	w.out = append(w.out, "220 2.0.0 Ready to start TLS\r\n"...)
 	if err := w.flush(); err != nil {
 		return err
@@ -318,8 +320,8 @@ func (w *protocolConn) startTLS(text string) error {
 	return w.fail(io.EOF)
 }
 
-// beginChunk parses the size of a chunk exactly as go-smtp does. Without the size, the start of the
-// next command is unknown.
+// beginChunk parses the size of a BDAT chunk exactly as go-smtp does. If the size is invalid, it
+// ends the connection, because nobody knows where the next command begins.
 func (w *protocolConn) beginChunk(arg string) error {
 	args := strings.Fields(arg)
 	if len(args) == 0 || len(args) > 2 || len(args) == 2 && !strings.EqualFold(args[1], "LAST") || w.verb != "BDAT" {
@@ -328,7 +330,7 @@ func (w *protocolConn) beginChunk(arg string) error {
 	size, err := strconv.ParseUint(args[0], 10, 32)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && int64(size) > 2*w.limits.Size:
-		return w.fail(errBigChunk) // RFC 1870 section 6.3; too much to read and discard
+		return w.fail(errBigChunk) // RFC 1870 section 6.3; it is too large to be skipped
 	case err != nil:
 		return w.fail(errChunk)
 	}
@@ -336,7 +338,8 @@ func (w *protocolConn) beginChunk(arg string) error {
 	return nil
 }
 
-// Close sends the buffered replies and closes the connection, unless a TLS handshake is next.
+// Close sends the collected replies and closes the connection. If a TLS handshake is next, it does
+// nothing.
 func (w *protocolConn) Close() error {
 	if w.wantTLS {
 		return nil
@@ -345,7 +348,7 @@ func (w *protocolConn) Close() error {
 	return errors.Join(err, w.Conn.Close())
 }
 
-// stop ends the connection at once, or after the message that is being read.
+// stop ends the connection with the reply why: at once, or after the message that is being read.
 func (w *protocolConn) stop(why *closeReply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -355,10 +358,10 @@ func (w *protocolConn) stop(why *closeReply) {
 	}
 }
 
-// closeNow ends the connection at once.
+// closeNow closes the connection at once, without a reply.
 func (w *protocolConn) closeNow() { _ = w.raw.Close() }
 
-// handshake does the TLS handshake. It forgets the session before it (RFC 3207 section 4.2).
+// handshake makes the TLS handshake, and forgets the session before it (RFC 3207 section 4.2).
 func (w *protocolConn) handshake(c *tls.Config) error {
 	w.lineDeadline = time.Now().Add(w.limits.Handshake)
 	if err := w.setReadDeadline(); err != nil {
@@ -369,7 +372,7 @@ func (w *protocolConn) handshake(c *tls.Config) error {
 	}
 	conn := tls.Server(w.raw, c)
 	if err := conn.Handshake(); err != nil {
-		return fmt.Errorf("TLS handshake: %w", err)
+		return fmt.Errorf("make the TLS handshake with an SMTP client: %w", err)
 	}
 	state := conn.ConnectionState()
 	w.Conn, w.tls = conn, tls.VersionName(state.Version)+" "+tls.CipherSuiteName(state.CipherSuite)
@@ -379,7 +382,7 @@ func (w *protocolConn) handshake(c *tls.Config) error {
 	return nil
 }
 
-// tlsState returns the result of the TLS handshake, nil without TLS.
+// tlsState returns the state of TLS, nil without TLS.
 func (w *protocolConn) tlsState() *tls.ConnectionState {
 	c, ok := w.Conn.(*tls.Conn)
 	if !ok {
@@ -389,8 +392,8 @@ func (w *protocolConn) tlsState() *tls.ConnectionState {
 	return &state
 }
 
-// connReader reads from the connection for the buffer: it first sends pending replies and sets a
-// deadline.
+// A connReader reads from the connection into the buffer. Before each read it sends the collected
+// replies and sets a deadline.
 type connReader struct{ w *protocolConn }
 
 func (r connReader) Read(p []byte) (int, error) {
@@ -440,6 +443,7 @@ func (w *protocolConn) setReadDeadline() error {
 	return w.raw.SetReadDeadline(until)
 }
 
+// readError returns the error that ends the connection after err from a read.
 func (w *protocolConn) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -454,8 +458,7 @@ func (w *protocolConn) readError(err error) error {
 	return io.EOF
 }
 
-// startBody begins to measure the rate of a message; each chunk of a message is measured
-// separately.
+// startBody begins to measure the rate of a message, or of one chunk of it.
 func (w *protocolConn) startBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -465,6 +468,7 @@ func (w *protocolConn) startBody() {
 	}
 }
 
+// endBody ends what startBody began. If the connection is to stop, it stops now.
 func (w *protocolConn) endBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -485,7 +489,7 @@ func (w *protocolConn) Write(p []byte) (int, error) {
 	if w.suppressReply && !w.inReply {
 		w.suppressReply = false
 	}
-	if len(w.out) > outBuffer {
+	if len(w.out) > outBufferSize {
 		if err := w.flush(); err != nil {
 			return 0, err
 		}
@@ -493,7 +497,7 @@ func (w *protocolConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reply handles the beginning of a reply's line.
+// reply handles the first bytes of a line of a reply.
 func (w *protocolConn) reply(p []byte) {
 	if len(p) > 3 {
 		w.code, _ = strconv.Atoi(string(p[:3]))
@@ -503,8 +507,8 @@ func (w *protocolConn) reply(p []byte) {
 	}
 }
 
-// codePatches correct replies of go-smtp with a wrong code: it uses 502 for commands that it knows,
-// but 502 is for commands that are not implemented (RFC 5321 section 4.2.4).
+// codePatches replace wrong codes in replies of go-smtp. It uses 502 for commands that it knows,
+// but 502 means that a command is not implemented (RFC 5321 section 4.2.4).
 var codePatches = []struct{ verbs, reply, instead string }{
 	{"AUTH", "502 5.5.4", "501 5.5.4"}, // RFC 4954 section 4
 	{"AUTH MAIL RCPT DATA BDAT", "502 5.5.1", "503 5.5.1"},
@@ -512,7 +516,7 @@ var codePatches = []struct{ verbs, reply, instead string }{
 	{"", "454 4.7.0 Invalid base64", "501 5.5.2 Invalid base64"},
 }
 
-// patchCode corrects the code of a reply, see codePatches.
+// patchCode corrects the code of a reply by codePatches.
 func (w *protocolConn) patchCode(p []byte) []byte {
 	for _, c := range codePatches {
 		if rest, ok := bytes.CutPrefix(p, []byte(c.reply)); ok && (c.verbs == "" || w.verb != "" && slices.Contains(strings.Fields(c.verbs), w.verb)) {
@@ -522,8 +526,8 @@ func (w *protocolConn) patchCode(p []byte) []byte {
 	return p
 }
 
-// patchReply adds the host name to replies that must have it (RFC 5321 section 4.2.3), and the
-// reason to a reply that ends the connection.
+// patchReply adds the host name to replies that must have it (RFC 5321 section 4.2.3), extensions
+// to the reply to EHLO, and the reason to a reply that ends the connection.
 func (w *protocolConn) patchReply(p []byte) []byte {
 	var f *closeReply
 	switch {
@@ -548,6 +552,7 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	return w.patchCode(p)
 }
 
+// flush sends the collected replies.
 func (w *protocolConn) flush() error {
 	if len(w.out) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package smtpd receives mail over SMTP: as MX on port 25, and from users of mailboxes here on
-// ports 587 and 465 (RFC 5321, 6409). It does not know which mailboxes exist, whether to accept a
-// message, nor where a message goes: the service decides that.
+// Package smtpd receives mail over SMTP (RFC 5321): as MX on port 25, and as submission server for
+// users of local mailboxes on ports 587 and 465 (RFC 6409). It does not know which mailboxes exist,
+// whether to accept a message, nor where a message goes: the service decides that.
 package smtpd
 
 import (
@@ -27,15 +27,15 @@ type Mode int
 
 // The modes of Run.
 const (
-	MX          Mode = iota // mail from anyone to mailboxes here; no log-in
-	Submission              // mail from users of mailboxes here; STARTTLS
-	Submissions             // like Submission, but with TLS from the first byte
+	MX          Mode = iota // mail from anyone to local mailboxes; no log-in
+	Submission              // mail from users of local mailboxes; STARTTLS
+	Submissions             // the same as Submission, but with TLS from the first byte
 )
 
-// String returns the name of the service as in lists of ports.
+// String returns the name of the mode in the IANA list of services.
 func (m Mode) String() string { return [...]string{"smtp", "submission", "submissions"}[m] }
 
-// Server receives mail. Its fields are set before Run, which may be called for several listeners at
+// A Server receives mail. Set its fields before Run. Run may be called for several listeners at
 // once.
 type Server struct {
 	Log    *slog.Logger // nil: slog.Default
@@ -55,11 +55,11 @@ type run struct {
 	tls     *tls.Config
 	limits  Limits
 	mode    Mode
-	host    string
+	host    string // this host's name
 	rates   *clientRates
 	limiter *connlimit.Limiter
 
-	ctx       context.Context // for calls of the service
+	ctx       context.Context // for calls of the service; it ends after the ctx of Run
 	cancel    context.CancelFunc
 	receiving sync.WaitGroup // messages that are being received
 
@@ -68,11 +68,12 @@ type run struct {
 	stopping bool
 }
 
+// errNoTLS is returned by Run for the mode Submissions if Server.TLS is nil.
 var errNoTLS = errors.New("the server has no TLS certificate")
 
-// Run serves the connections of ln until ctx ends. Then it lets messages that are being received
-// finish, at most for Limits.Grace, and returns nil after its last goroutine has ended. It returns
-// an error if ln fails. It closes ln.
+// Run serves the connections of ln until ctx ends, and closes ln. When ctx ends, messages that are
+// being received may finish within Limits.Grace. Run then returns nil when its last goroutine has
+// ended. It returns an error if ln fails.
 func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	if mode == Submissions && s.TLS == nil {
 		return errors.Join(fmt.Errorf("serve SMTP over TLS on %s: %w", ln.Addr(), errNoTLS), ln.Close())
@@ -96,6 +97,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	return fmt.Errorf("accept SMTP connections on %s: %w", ln.Addr(), err)
 }
 
+// start makes the state of one call of Run.
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
 		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Core.Hostname(),
@@ -107,13 +109,13 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
 		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, Exempt: s.Limits.Exempt,
 	}, r.log)
-	// A message that is being received may be delivered after ctx has ended.
+	// A message that is being received when ctx ends may still be delivered.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
 
-// accept accepts connections until ln is closed. It retries after other errors, such as a lack of
-// file descriptors.
+// accept accepts connections until ln is closed. After other errors, such as a lack of file
+// descriptors, it tries again.
 func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup) error {
 	wait := 5 * time.Millisecond
 	for {
@@ -135,10 +137,11 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 	}
 }
 
-// admit serves a connection if there is a slot for it.
+// admit serves a connection in a new goroutine if there is a slot for it. Otherwise it refuses the
+// connection.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	if r.mode == MX {
-		r.service.Core.Clients.Record(addressOf(c))
+		r.service.Core.Clients.Record(clientAddress(c))
 	}
 	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
 	if r.mode != MX {
@@ -147,7 +150,7 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
 	if slot == nil {
 		if r.mode != Submissions {
-			// The line fits into the empty send buffer.
+			// This does not block, since the line fits into the empty send buffer.
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			fmt.Fprintf(c, "421 4.7.0 %s Too many connections, try again later\r\n", r.host)
 		}
@@ -155,30 +158,31 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 		return
 	}
 	w.attach(slot)
-	if !r.watch(w) {
+	if !r.register(w) {
 		slot.Release()
 		c.Close()
 		return
 	}
 	conns.Go(func() {
 		defer slot.Release()
-		defer r.forget(w)
-		r.serve(w, addressOf(c))
+		defer r.unregister(w)
+		r.serve(w, clientAddress(c))
 	})
 }
 
-func addressOf(c net.Conn) netip.Addr {
+// clientAddress returns the IP address of the client. The zero value means that it is not known.
+func clientAddress(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return netip.Addr{}
 }
 
-// serve serves a client until it leaves. STARTTLS begins a new session.
+// serve serves a client until its connection ends. After STARTTLS it begins a new session.
 func (r *run) serve(w *protocolConn, ip netip.Addr) {
 	defer w.closeNow()
 	defer func() {
-		// go-smtp recovers from panics in its own goroutines; this is for the handshake.
+		// go-smtp recovers from panics in its own goroutines, but does not make the handshake.
 		if v := recover(); v != nil {
 			w.log.Printf("panic serving %v: %v\n%s", ip, v, debug.Stack())
 		}
@@ -213,14 +217,15 @@ func (r *run) serveSession(w *protocolConn, ip netip.Addr) {
 	srv.MaxLineLength = maxLine
 	srv.EnableSMTPUTF8 = true
 	srv.EnableDSN = r.mode != MX
-	srv.AllowInsecureAuth = true // AuthMechanisms decides; the library does not see TLS
+	srv.AllowInsecureAuth = true // AuthMechanisms decides, because the library does not see TLS
 	if w.canTLS {
-		srv.TLSConfig = r.tls // only for the reply to EHLO: intercept answers STARTTLS
+		srv.TLSConfig = r.tls // only for the reply to EHLO; intercept answers STARTTLS
 	}
 	_ = srv.Serve(&singleListener{w})
 	_ = srv.Shutdown(context.Background())
 }
 
+// newSession makes the session that go-smtp calls.
 func (r *run) newSession(w *protocolConn, c *smtp.Conn, ip netip.Addr) smtp.Session {
 	s := &session{run: r, conn: w, smtpConn: c, ip: ip}
 	s.ctx, s.end = context.WithCancel(r.ctx)
@@ -230,9 +235,8 @@ func (r *run) newSession(w *protocolConn, c *smtp.Conn, ip netip.Addr) smtp.Sess
 	return loginSession{s}
 }
 
-// watch registers a connection so that it can be stopped; it returns false if the server is
-// stopping.
-func (r *run) watch(w *protocolConn) bool {
+// register adds a connection to those that stop ends. It returns false if the server is stopping.
+func (r *run) register(w *protocolConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopping {
@@ -241,13 +245,13 @@ func (r *run) watch(w *protocolConn) bool {
 	return !r.stopping
 }
 
-func (r *run) forget(w *protocolConn) {
+func (r *run) unregister(w *protocolConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, w)
 }
 
-// stop ends every connection, but lets messages that are being received finish first.
+// stop ends all connections. Messages that are being received may finish first.
 func (r *run) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,24 +271,25 @@ func (r *run) closeAll() {
 	}
 }
 
-// singleListener is a listener with one connection.
+// A singleListener is a net.Listener that returns one connection.
 type singleListener struct{ w *protocolConn }
 
-var errServed = errors.New("the listener has served its only connection")
+// errNoMoreConns is the error of the second call of singleListener.Accept.
+var errNoMoreConns = errors.New("the listener of one connection has no further connections")
 
 func (l *singleListener) Accept() (net.Conn, error) {
 	if w := l.w; w != nil {
 		l.w = nil
 		return w, nil
 	}
-	return nil, errServed
+	return nil, errNoMoreConns
 }
 
 func (l *singleListener) Close() error   { return nil }
 func (l *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// libraryLog receives go-smtp's log lines: a panic is logged as an error, the rest for debugging,
-// since peers cause it.
+// A libraryLog receives the log lines of go-smtp. It logs panics as errors, and other lines for
+// debugging, because clients cause them.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {
@@ -296,45 +301,46 @@ func (l libraryLog) Printf(format string, args ...any) {
 	l.log.Debug(text)
 }
 
-// isLateChunkPanic reports whether a panic is a known one of go-smtp itself: its goroutine for
-// chunks begins after the session has ended, and finds no session. Code of this package is not on
-// its stack.
+// isLateChunkPanic reports whether a panic is one that go-smtp is known to cause itself. Its
+// goroutine for chunks begins after the session has ended, and finds no session. The stack of that
+// panic has no code of this package.
 func isLateChunkPanic(text string) bool {
 	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
 }
 
 func (l libraryLog) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(args...)) }
 
-// Limits are the limits for one client and for all clients together. Times are of the real clock.
+// Limits are the limits for each client and for all clients together. Times are of the real clock,
+// which a sandbox cannot shift.
 type Limits struct {
-	Conns           int // at once
-	ConnsPerAddress int // of these, from one IPv4 address or IPv6 /64
-	ConnsPerNetwork int // of these, from one /24 or /48
+	Conns           int // connections at once
+	ConnsPerAddress int // connections at once from one IPv4 address or IPv6 /64
+	ConnsPerNetwork int // connections at once from one IPv4 /24 or IPv6 /48
 
-	MessagesPerMinute   int // of one address; a network may have four times as many
-	RecipientsPerMinute int
-	ErrorsPerMinute     int // unknown recipients and failed log-ins
+	MessagesPerMinute   int // from one address; a network may send four times as many
+	RecipientsPerMinute int // like MessagesPerMinute
+	ErrorsPerMinute     int // unknown recipients and failed log-ins, like MessagesPerMinute
 
 	Exempt []netip.Prefix // addresses to which only Conns applies
 
-	Messages int   // in one connection
-	Commands int   // in one connection, one after another without effect
-	Unknown  int   // refused recipients in one connection
-	Logins   int   // failed log-ins in one connection
+	Messages int   // of one connection
+	Commands int   // of one connection, one after another without effect
+	Unknown  int   // refused recipients of one connection
+	Logins   int   // failed log-ins of one connection
 	Rcpts    int   // of one message
-	Size     int64 // of one message, bytes
+	Size     int64 // of one message, in bytes
 
-	Idle      time.Duration // for a whole command to arrive
-	Session   time.Duration // of one connection; a message that is being received then may finish
+	Idle      time.Duration // until a whole command must have arrived
+	Session   time.Duration // of one connection; a message that is being received may finish
 	BodyIdle  time.Duration // between two reads of a message
-	BodyGrace time.Duration // before Rate applies to a message
-	Rate      int64         // bytes per second: the lowest average rate of a message
+	BodyGrace time.Duration // from the start of a message until Rate applies
+	Rate      int64         // the lowest average rate of a message, in bytes per second
 	Handshake time.Duration // for the TLS handshake
-	Write     time.Duration // for the peer to accept replies
-	Grace     time.Duration // for messages that are being received when Run is to stop
+	Write     time.Duration // for the client to receive replies
+	Grace     time.Duration // for messages that are being received when Run ends
 }
 
-// DefaultLimits returns limits for a public server.
+// DefaultLimits returns the limits of a public server.
 func DefaultLimits() Limits {
 	return Limits{
 		Conns: 2000, ConnsPerAddress: 50, ConnsPerNetwork: 200,
@@ -347,11 +353,11 @@ func DefaultLimits() Limits {
 
 const (
 	rateWindow    = time.Minute
-	networkFactor = 4 // the limit of a network is this multiple of the limit of an address
+	networkFactor = 4 // the limit of a network is this multiple of that of an address
 )
 
-// clientRates counts the events of every address and network per minute. Exempt addresses are
-// counted but not limited.
+// clientRates counts the events of each address and network per minute. It also counts exempt
+// addresses, but does not limit them.
 type clientRates struct {
 	limits Limits
 	now    func() time.Time
@@ -363,7 +369,7 @@ type rateKey struct {
 	what event
 }
 
-// An event is a kind of action of a client that is counted.
+// An event is a kind of action that is counted for each client.
 type event int
 
 const (
@@ -376,7 +382,7 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 	return &clientRates{limits: l, now: now, counts: limit.NewCounter[rateKey](rateWindow)}
 }
 
-// allow counts an event, and reports whether the client is within its limits.
+// allow counts an event. It reports whether the client is within its limits.
 func (c *clientRates) allow(ip netip.Addr, what event) bool {
 	most := map[event]int{
 		message: c.limits.MessagesPerMinute, recipient: c.limits.RecipientsPerMinute, failure: c.limits.ErrorsPerMinute,

@@ -24,9 +24,9 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// A session is the state of one SMTP session, which go-smtp begins at a greeting. It translates the
-// service's answers into SMTP replies. The only decision that it takes itself is when a client has
-// made too many errors.
+// A session is the state of one SMTP session, which go-smtp begins at a greeting. It turns results
+// of the service into SMTP replies. It decides only one thing itself: when a client has made too
+// many errors.
 type session struct {
 	*run
 	conn     *protocolConn
@@ -39,29 +39,30 @@ type session struct {
 	user                            *core.MailboxUser
 
 	mu       sync.Mutex
-	messages int
+	messages int // that were received or are being received
 	closed   bool
-	envelope *envelope
+	envelope *envelope // nil outside a mail transaction
 }
 
-// An envelope is the state of the message that is being received.
+// An envelope is the state of one mail transaction, from MAIL to the end of the message.
 type envelope struct {
 	from       string
 	opts       smtp.MailOptions
 	sendAt     time.Time // zero: send at once
 	requireTLS bool
-	accepted   []inbound.Recipient // recipients in MX mode
-	to         []outbound.Rcpt     // recipients in submission mode
+	accepted   []inbound.Recipient // recipients in the mode MX
+	to         []outbound.Rcpt     // recipients in the modes for submission
 	counts     reputation.Envelope
 	refused    *smtp.SMTPError // the reply to the last refused recipient; nil: none was refused
 
-	ctx  context.Context // the session's, with the span
+	ctx  context.Context // that of the session, with the trace span
 	span *otlp.Span      // of the whole transaction
 }
 
-// loginSession is a session in submission mode. go-smtp offers AUTH only for this type.
+// A loginSession is a session of a submission server. go-smtp offers AUTH only for this type.
 type loginSession struct{ *session }
 
+// Reset ends the mail transaction.
 func (s *session) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,8 @@ func (s *session) Reset() {
 	s.envelope = nil
 }
 
-// countRefused counts a message that was not sent because all of its recipients were refused.
+// countRefused records a mail transaction that ends without a message because all of its recipients
+// were refused.
 func (s *session) countRefused() {
 	if e := s.envelope; e != nil && e.refused != nil && len(e.accepted)+len(e.to) == 0 {
 		s.recordRefused(e, e.refused)
@@ -94,7 +96,7 @@ func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
 	}
 }
 
-// countReceived counts a message from another server, by the code of the reply.
+// countReceived counts a message from another server in the metrics, by the code of the reply.
 func (s *session) countReceived(code int) {
 	if s.mode != MX {
 		return
@@ -108,6 +110,7 @@ func (s *session) countReceived(code int) {
 	s.service.Core.Metrics.Received.Add(result)
 }
 
+// Logout ends the session.
 func (s *session) Logout() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,26 +120,28 @@ func (s *session) Logout() error {
 	return nil
 }
 
+// current returns the state of the mail transaction, nil outside one.
 func (s *session) current() *envelope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.envelope
 }
 
-func (s *session) sent() int {
+// messageCount returns how many messages the connection has sent.
+func (s *session) messageCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.messages
 }
 
-// Mail begins a message.
+// Mail begins a mail transaction.
 func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	switch {
 	case s.current() != nil:
 		return reply(503, "5.5.1", "Nested MAIL command")
 	case s.mode != MX && s.user == nil:
 		return reply(530, "5.7.0", "Authentication required")
-	case s.sent() >= s.limits.Messages:
+	case s.messageCount() >= s.limits.Messages:
 		return s.closeWith("4.7.0", "Too many messages in one connection")
 	case !s.rates.allow(s.ip, message):
 		return s.closeWith("4.7.0", "Too many messages from your address, try again in a minute")
@@ -146,7 +151,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return reply(553, "5.1.7", "Invalid sender address")
 	}
 	if s.conn.requireTLS && s.conn.tls == "" {
-		// RFC 8689 section 4.1.
+		// RFC 8689 section 4.1
 		return reply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS")
 	}
 	if s.conn.release.invalid != "" {
@@ -172,8 +177,9 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	return nil
 }
 
-// reversePath returns a sender with the quotes that go-smtp has removed; ok is false if it is not
-// valid. It is less strict than the check of a recipient, since the mailbox is on another server.
+// reversePath returns a sender address, with the quotes that go-smtp has removed. ok is false if
+// the address is invalid. It accepts more than the check of a recipient does, since the sender's
+// mailbox is on another server.
 func reversePath(from string) (string, bool) {
 	if from == "" {
 		return "", true
@@ -183,8 +189,8 @@ func reversePath(from string) (string, bool) {
 	return path, ok && len(path) <= 254 && utf8.ValidString(path) && !strings.ContainsFunc(path, bad)
 }
 
-// quoteAddress splits an address at its last @ and quotes its local part if necessary; ok is false
-// if there is no @.
+// quoteAddress returns an address with its local part quoted if necessary. ok is false if the
+// address has no @ or an invalid domain.
 func quoteAddress(address string) (string, bool) {
 	local, domain, ok := msg.SplitEmail(address)
 	if !ok || strings.ContainsAny(domain, " \t\"") {
@@ -207,19 +213,20 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 		return s.closeWith("4.7.0", "Too many recipients from your address, try again in a minute")
 	}
 	if s.mode != MX {
-		return s.rcptOut(e, address, o)
+		return s.addSubmissionRcpt(e, address, o)
 	}
 	r, err := s.service.Inbound.Accepts(s.ctx, inbound.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
 	if err != nil {
 		return s.rejectRecipient(err)
 	}
 	e.accepted = append(e.accepted, r)
-	s.conn.progress()
+	s.conn.resetIdleCommands()
 	return nil
 }
 
-// rcptOut accepts a recipient of a submitted message. Other checks are done on the whole message.
-func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
+// addSubmissionRcpt accepts a recipient of a submitted message. The service makes other checks when
+// it has the whole message.
+func (s *session) addSubmissionRcpt(e *envelope, address string, o *smtp.RcptOptions) error {
 	if err := s.service.Submit.MaySendTo(s.ctx, *s.user, &e.counts, address); err != nil {
 		return s.rejectRecipient(err)
 	}
@@ -233,12 +240,12 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 		r.ORCPT = strings.ToLower(string(o.OriginalRecipientType)) + ";" + o.OriginalRecipient
 	}
 	e.to = append(e.to, r)
-	s.conn.progress()
+	s.conn.resetIdleCommands()
 	return nil
 }
 
-// rejectRecipient counts a refused recipient. It ends the connection of a client that guesses
-// names.
+// rejectRecipient returns the reply to a refused recipient, and counts it. After too many unknown
+// recipients it ends the connection, since the client may be guessing addresses.
 func (s *session) rejectRecipient(err error) error {
 	e := s.smtpError(err)
 	if of := s.current(); of != nil {
@@ -254,7 +261,7 @@ func (s *session) rejectRecipient(err error) error {
 	return e
 }
 
-// closeIf421 ends the connection with this reply if its code is 421.
+// closeIf421 returns the reply e. If its code is 421, the connection ends after it.
 func (s *session) closeIf421(e *smtp.SMTPError) error {
 	if e.Code == 421 {
 		s.conn.closeAfterReply()
@@ -262,7 +269,7 @@ func (s *session) closeIf421(e *smtp.SMTPError) error {
 	return e
 }
 
-// closeWith ends the connection with this reply.
+// closeWith returns a reply with the code 421, after which the connection ends.
 func (s *session) closeWith(enhanced, text string) error {
 	s.conn.closeAfterReply()
 	return reply(421, enhanced, text)
@@ -277,7 +284,8 @@ func (s *session) Data(r io.Reader) error {
 	}
 	defer done()
 	if _, inChunks := r.(*io.PipeReader); !inChunks {
-		// The library's reader misses the end after CR CR LF; this reader leaves it only the end.
+		// The library's reader misses the end of a message after CR CR LF. Our reader passes only
+		// the end to it.
 		r = s.conn.message()
 	}
 	lines := newNormalizer(r)
@@ -300,7 +308,7 @@ func (s *session) Data(r io.Reader) error {
 	e.span.SetInt("size", int(spool.Size()))
 	e.span.SetInt("recipients", len(e.accepted)+len(e.to))
 	e.span.End()
-	s.conn.progress()
+	s.conn.resetIdleCommands()
 	return reply(250, "2.0.0", "OK: "+said)
 }
 
@@ -341,7 +349,7 @@ func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	return "queued as " + out.ID, nil
 }
 
-// bodyError returns the SMTP error for a message that could not be read completely.
+// bodyError returns the SMTP error for a message that could not be read to its end.
 func bodyError(err error) error {
 	var f *closeReply
 	switch {
@@ -355,6 +363,7 @@ func bodyError(err error) error {
 	return err
 }
 
+// reply makes an SMTP reply. enhanced is the enhanced status code, such as "5.7.1" (RFC 3463).
 func reply(code int, enhanced, text string) *smtp.SMTPError {
 	e := &smtp.SMTPError{Code: code, Message: text}
 	for i, part := range strings.SplitN(enhanced, ".", 3) {
@@ -363,8 +372,8 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 	return e
 }
 
-// smtpError returns the reply to an error. It logs internal errors, since the client's operator
-// only sees a temporary failure.
+// smtpError returns the reply to an error. It logs internal errors, because the client learns only
+// of a temporary failure.
 func (s *session) smtpError(err error) *smtp.SMTPError {
 	e := core.AsSMTPError(err)
 	cause := e.Unwrap()
@@ -373,7 +382,7 @@ func (s *session) smtpError(err error) *smtp.SMTPError {
 	}
 	switch {
 	case cause == nil, errors.Is(cause, context.Canceled):
-	case e.Code == 421, e.Enhanced == "4.3.0": // 4.3.1, a full disk, is logged once by the store
+	case e.Code == 421, e.Enhanced == "4.3.0": // not 4.3.1, a full disk, which the store logs
 		s.log.Error("smtp: an internal error deferred a message", "ip", s.ip, "answer", e.Error(), "error", cause)
 	}
 	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
