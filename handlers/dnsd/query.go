@@ -20,46 +20,48 @@ import (
 )
 
 const (
-	headerSize = 12
-	// The longest answer for a client without EDNS (RFC 1035 section 4.2.1).
+	headerSize = 12 // bytes of the header of a DNS message
+	// defaultUDPSize is the longest answer in bytes for a client without EDNS (RFC 1035 section
+	// 4.2.1).
 	defaultUDPSize = dns.MinMsgSize
-	// Passes everywhere without fragments: the smallest IPv6 MTU less its headers.
+	// ednsUDPSize is the longest answer in bytes over UDP. It passes everywhere without
+	// fragmentation: it is the smallest IPv6 MTU without the headers.
 	ednsUDPSize = 1232
 )
 
 // Bits of the header's flag word (RFC 1035 section 4.1.1).
 const (
-	flagQR    = 1 << 15
-	flagRD    = 1 << 8
-	opcodeAt  = 11
-	opcodeAll = 0xF
+	flagQR      = 1 << 15
+	flagRD      = 1 << 8
+	opcodeShift = 11
+	opcodeMask  = 0xF
 )
 
 // query is one received message.
 type query struct {
-	wire   []byte
+	wire   []byte // the message as received
 	from   netip.Addr
-	limit  int  // the longest answer in bytes, as far as known before the message is parsed
+	limit  int  // the longest answer in bytes, before the OPT record is known
 	stream bool // received over TCP
-	// Its network is over the rate limit: only a client with a valid cookie gets an answer.
+	// The client's network is over the rate limit, so the query needs a valid cookie.
 	overLimit bool
 }
 
-// request is a parsed query.
+// A request is a query that was parsed.
 type request struct {
 	query
 	msg    *dns.Msg
 	opt    *dns.OPT          // nil: the client does not know EDNS
-	cookie *dns.EDNS0_COOKIE // the cookie for the answer; nil: none
+	cookie *dns.EDNS0_COOKIE // for the answer; nil: none
 	sig    *signature        // nil: the query is not signed
 }
 
-// answer returns the wire form of the answer to q, in out if it fits. It returns nil if q gets no
-// answer: q is not a query, is too malformed to be answered, or its network is over the rate limit.
-// If it returns a transfer, the caller must serve that instead of an answer.
+// answer returns the answer to q in wire form, in the buffer out if it fits. It returns nil if q
+// gets no answer: q is not a query, is too malformed, or its network is over the rate limit. If it
+// returns a transfer, the caller must serve the transfer instead of an answer.
 func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	if len(q.wire) < headerSize || flags(q.wire)&flagQR != 0 {
-		return nil, nil // never answer an answer: two servers would do so for ever
+		return nil, nil // a server that answers an answer could get into a loop with another one
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,7 +94,7 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	return wire, nil
 }
 
-// read parses a query. If it returns nil, the status code says why.
+// read parses a query. If it returns nil, the second result is the status code of the answer.
 func read(q query) (*request, int) {
 	if rcode := checkHeader(q.wire); rcode != dns.RcodeSuccess {
 		return nil, rcode
@@ -111,32 +113,33 @@ func read(q query) (*request, int) {
 	return &request{query: q, msg: msg, opt: opt}, dns.RcodeSuccess
 }
 
+// flags returns the flag word of a message's header.
 func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
-// checkHeader checks a query by its header alone, which limits the work for the rest: one question,
-// and besides it at most the SOA of an IXFR, an OPT and a TSIG.
+// checkHeader checks a query by its header alone, which limits the work for the rest. Besides one
+// question, a query may have at most the SOA record of an IXFR, an OPT record and a TSIG record.
 func checkHeader(wire []byte) int {
-	if flags(wire)>>opcodeAt&opcodeAll != dns.OpcodeQuery {
+	if flags(wire)>>opcodeShift&opcodeMask != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
 	}
 	count := func(at int) uint16 { return binary.BigEndian.Uint16(wire[at:]) }
 	if count(4) != 1 || count(6) != 0 || count(8) > 1 || count(10) > 2 {
-		return dns.RcodeFormatError // more than one question has no meaning (RFC 9619)
+		return dns.RcodeFormatError // more than one question is an error (RFC 9619)
 	}
 	return dns.RcodeSuccess
 }
 
-// headerOnly returns an answer that is only a header.
+// headerOnly returns an answer that has only a header with the status code.
 func headerOnly(wire []byte, rcode int) []byte {
 	out := make([]byte, headerSize)
 	copy(out, wire[:2])
-	keep := flags(wire) & (flagRD | opcodeAll<<opcodeAt)
+	keep := flags(wire) & (flagRD | opcodeMask<<opcodeShift)
 	binary.BigEndian.PutUint16(out[2:], flagQR|keep|uint16(rcode))
 	return out
 }
 
-// onlyOPT returns a query's OPT record, nil if there is none; false if there are several (RFC 6891
-// section 6.1.1).
+// onlyOPT returns the OPT record of a query, nil if there is none. ok is false if the query has
+// several (RFC 6891 section 6.1.1).
 func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	var found *dns.OPT
 	for _, rr := range msg.Extra {
@@ -152,8 +155,8 @@ func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	return found, true
 }
 
-// answerOPT returns the OPT record for the answer: our UDP size and EDNS version, the client's DO
-// bit (RFC 3225 section 3), and cookie if it is not nil.
+// answerOPT returns the OPT record of an answer. It has our UDP size and EDNS version, the client's
+// DO bit (RFC 3225 section 3), and the cookie unless that is nil.
 func answerOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
 	opt.SetUDPSize(ednsUDPSize)
@@ -166,8 +169,8 @@ func answerOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	return opt
 }
 
-// reply checks the client's cookie, rate and signature, and then answers the question. The reply
-// has no OPT record yet. It is nil for no answer, and for a transfer.
+// reply checks the cookie, the rate and the signature of a query, and then answers the question.
+// The reply has no OPT record yet. It is nil if the query gets no answer or a transfer.
 func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	spoken := req.opt == nil || req.opt.Version() == 0
 	proof := noCookie
@@ -175,7 +178,7 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 		proof, req.cookie = r.cookies.read(req.opt, req.from, r.Now())
 	}
 	if req.overLimit {
-		if refused, ok := r.overRate(req, proof); !ok {
+		if refused, ok := r.checkOverLimit(req, proof); !ok {
 			return refused, nil
 		}
 	}
@@ -196,17 +199,18 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 			return refusal(req.msg, rcode), nil
 		}
 	}
-	return r.find(req)
+	return r.answerQuestion(req)
 }
 
-// overRate decides about a query from a network over the rate limit. A client with a valid cookie
-// has not forged its address, and gets a higher limit. Some of the others get an empty answer that
-// tells them to retry over TCP, or with the cookie in it (RFC 7873 section 5.2.3); most get none.
-func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
+// checkOverLimit decides about a query from a network over the rate limit; ok means that it is
+// answered. A valid cookie proves that the address is not forged, so such a client has a higher
+// limit. Of the other queries, most get no answer. Some get an empty one, after which the client
+// repeats the query over TCP or with the cookie in the answer (RFC 7873 section 5.2.3).
+func (r *run) checkOverLimit(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == proven:
 		return nil, r.trusted.allow(req.from, r.Now())
-	case !r.limits.slips():
+	case !r.limits.sendsEmptyAnswer():
 		return nil, false
 	case proof == unproven:
 		return refusal(req.msg, dns.RcodeBadCookie), false
@@ -216,8 +220,9 @@ func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	return refused, false
 }
 
-// find returns the answer of the zone that the question belongs to, or starts a transfer.
-func (r *run) find(req *request) (*dns.Msg, *transfer) {
+// answerQuestion returns the answer of the zone that the question belongs to. For AXFR and IXFR it
+// starts a transfer.
+func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 	asked := req.msg.Question[0]
 	if rcode := checkQuestion(asked); rcode != dns.RcodeSuccess {
 		return refusal(req.msg, rcode), nil
@@ -241,8 +246,9 @@ func (r *run) find(req *request) (*dns.Msg, *transfer) {
 	return reply, nil
 }
 
-// zone returns the zone that answers a question: the closest enclosing one. The DS of a delegation
-// is in the zone above it, so that zone answers if it is here too (RFC 4035 section 3.1.4.1).
+// zone returns the zone that answers a question: the one that encloses the name most closely. A
+// question for the DS record of a zone goes to the parent zone if that is served here too (RFC 4035
+// section 3.1.4.1).
 func (r *run) zone(asked dns.Question) (Answerer, bool) {
 	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
 	if asked.Qtype == dns.TypeDS {
@@ -255,21 +261,23 @@ func (r *run) zone(asked dns.Question) (Answerer, bool) {
 	return r.Zones.Zone(name)
 }
 
-// checkQuestion returns the status code for questions that no zone can answer, success for others.
+// checkQuestion returns the status code of a question that no zone can answer, and NOERROR for
+// others.
 func checkQuestion(asked dns.Question) int {
 	switch asked.Qtype {
 	case dns.TypeOPT, dns.TypeTSIG, dns.TypeTKEY, dns.TypeMAILA, dns.TypeMAILB, dns.TypeNone:
-		return dns.RcodeFormatError // names cannot have records of these types
+		return dns.RcodeFormatError // no name has records of these types
 	}
 	switch asked.Qclass {
 	case dns.ClassINET:
 		return dns.RcodeSuccess
-	case 0: // class 0 does not exist: the question was truncated
+	case 0: // class 0 does not exist, so the question was cut off
 		return dns.RcodeFormatError
 	}
 	return dns.RcodeRefused
 }
 
+// refusal returns an empty answer with the status code.
 func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetRcode(msg, rcode)
@@ -277,32 +285,33 @@ func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	return m
 }
 
-// authoritative returns an authoritative answer with the records.
+// authoritative returns an authoritative answer that has the records.
 func (req *request) authoritative(records ...dns.RR) *dns.Msg {
 	m := refusal(req.msg, dns.RcodeSuccess)
 	m.Authoritative, m.Compress, m.Answer = true, true, records
 	return m
 }
 
-// pack returns a reply in wire form, signed if the query was signed.
+// pack returns a reply in wire form, signed if the query was.
 func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
 	if req.opt != nil {
 		reply.Extra = append(slices.Clip(reply.Extra), answerOPT(req.opt, req.cookie))
 	}
 	if req.sig == nil {
-		return fit(reply, req.limit, out)
+		return packWithin(reply, req.limit, out)
 	}
 	now := r.Now()
-	if _, err := fit(reply, req.limit-req.sig.room(reply.Id, now), out); err != nil {
+	if _, err := packWithin(reply, req.limit-req.sig.maxSize(reply.Id, now), out); err != nil {
 		return nil, err
 	}
 	return req.sig.sign(reply, now)
 }
 
-// fit shortens a reply to at most limit bytes in wire form. It first removes glue. If that is not
-// enough, it returns an empty, truncated answer, which tells the client to retry over TCP and
-// cannot be mistaken for a complete one (RFC 2181 section 9).
-func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
+// packWithin returns a reply in wire form with at most limit bytes. If the reply is too long, it
+// first removes the additional records. If that is not enough, it returns an empty answer with the
+// TC bit, after which the client repeats the query over TCP. An empty answer cannot be taken for a
+// complete one (RFC 2181 section 9).
+func packWithin(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 	answer, err := reply.PackBuffer(out)
 	if err == nil && len(answer) <= limit {
 		return answer, nil
@@ -321,24 +330,24 @@ func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 }
 
 const (
-	clientCookie   = 8  // bytes (RFC 7873 section 4)
-	serverCookie   = 16 // bytes of a cookie of this server (RFC 9018 section 4)
+	clientCookie   = 8  // bytes of a client cookie (RFC 7873 section 4)
+	serverCookie   = 16 // bytes of a server cookie of this server (RFC 9018 section 4)
 	cookieVersion  = 1
-	maxCookieAge   = time.Hour // maximum age of a cookie (RFC 9018 section 4.3)
-	maxCookieAhead = 5 * time.Minute
-	// secretLifetime is how long one secret makes cookies. Cookies of the previous secret are
-	// accepted until the next change, which is far longer than a cookie is valid.
+	maxCookieAge   = time.Hour       // (RFC 9018 section 4.3)
+	maxCookieAhead = 5 * time.Minute // how far in the future a cookie's time may be
+	// secretLifetime is how long a secret is used to make cookies. Cookies of the previous secret
+	// stay valid until the next change, which is far longer than maxCookieAge.
 	secretLifetime = 24 * time.Hour
 )
 
-// proof says what a query's cookie proves about its source address.
+// A proof says whether the cookie of a query proves its source address.
 type proof int
 
 const (
 	noCookie proof = iota
 	badCookie
-	unproven // the client supports cookies, but has no valid one of this server
-	proven   // the cookie is valid: this server has sent it to this address
+	unproven // the client supports cookies, but has no valid server cookie
+	proven   // the server cookie is valid: this server sent it to this address
 )
 
 // secret is the key of the hash in server cookies.
@@ -349,13 +358,13 @@ func newSecret() (s secret) {
 	return s
 }
 
-// secrets are the secrets whose cookies are accepted; the first one makes new cookies.
+// secrets are the secrets whose cookies are valid. The first one makes new cookies.
 type secrets struct {
 	accepted []secret
-	made     time.Time
+	made     time.Time // when the first one was made
 }
 
-// cookies makes and checks the server cookies of RFC 7873 and 9018.
+// cookies makes and checks server cookies (RFC 7873, RFC 9018).
 type cookies struct {
 	rotating sync.Mutex
 	current  atomic.Pointer[secrets]
@@ -367,7 +376,7 @@ func newCookies(now time.Time) *cookies {
 	return c
 }
 
-// secrets returns the current secrets, after adding a new one if it is time.
+// secrets returns the current secrets. If the first one is too old, it makes a new one.
 func (c *cookies) secrets(now time.Time) *secrets {
 	s := c.current.Load()
 	if now.Sub(s.made) < secretLifetime {
@@ -408,6 +417,7 @@ func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dn
 	return have, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: hex.EncodeToString(fresh)}
 }
 
+// cookieOf returns the first cookie option of an OPT record, nil if there is none.
 func cookieOf(opt *dns.OPT) *dns.EDNS0_COOKIE {
 	if opt == nil {
 		return nil
@@ -420,16 +430,16 @@ func cookieOf(opt *dns.OPT) *dns.EDNS0_COOKIE {
 	return nil
 }
 
-// cookie returns a whole cookie, the client's and the server's part, for a client at an address.
+// cookie returns a new cookie for a client at an address: the client's part and ours.
 func (s secret) cookie(client []byte, from netip.Addr, now time.Time) []byte {
 	out := append(make([]byte, 0, clientCookie+serverCookie), client...)
 	out = append(out, cookieVersion, 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(now.Unix()))
-	return s.hash(out, from)
+	return s.appendHash(out, from)
 }
 
-// hash appends the hash over the address and the cookie so far.
-func (s secret) hash(cookie []byte, from netip.Addr) []byte {
+// appendHash appends to a cookie the hash over the cookie and the address.
+func (s secret) appendHash(cookie []byte, from netip.Addr) []byte {
 	in := append(make([]byte, 0, clientCookie+serverCookie+8), cookie...)
 	from = from.Unmap()
 	if from.Is4() {
@@ -443,45 +453,47 @@ func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	return binary.LittleEndian.AppendUint64(cookie, sum)
 }
 
-// valid reports whether a cookie of full length was made with s for this address, and recently. The
-// reserved bytes are hashed as received, since another server of the same operator may set them
-// (RFC 9018 section 4.2).
+// valid reports whether a cookie of full length was made with s for this address, not too long ago.
+// The hash covers the reserved bytes as they were received, because another server of the same
+// operator may set them (RFC 9018 section 4.2).
 func (s secret) valid(cookie []byte, from netip.Addr, now time.Time) bool {
 	if cookie[clientCookie] != cookieVersion {
 		return false
 	}
 	made := binary.BigEndian.Uint32(cookie[clientCookie+4:])
-	// Serial arithmetic (RFC 1982).
+	// The difference is in serial number arithmetic (RFC 1982).
 	age := time.Duration(int32(uint32(now.Unix())-made)) * time.Second
 	if age > maxCookieAge || age < -maxCookieAhead {
 		return false
 	}
 	unhashed := len(cookie) - 8
-	want := s.hash(append(make([]byte, 0, len(cookie)), cookie[:unhashed]...), from)
+	want := s.appendHash(append(make([]byte, 0, len(cookie)), cookie[:unhashed]...), from)
 	return subtle.ConstantTimeCompare(want, cookie) == 1
 }
 
-// limiterSlots is the number of slots of a limiter (512 KiB). Networks with the same slot share a
-// rate; which ones do is random.
+// limiterSlots is the number of slots of a limiter, which take 512 KiB. Networks with the same slot
+// share a rate. The seed of the limiter decides at random which ones do.
 const limiterSlots = 1 << 16
 
-// slipEvery is how many refused queries there are per query that gets an empty answer, which tells
-// the client to retry over TCP or with its cookie. So a client whose address an attacker forges
-// still gets an answer.
+// slipEvery is how many refused queries there are for each one that gets an empty answer ("slip" in
+// response rate limiting). After an empty answer the client repeats the query over TCP or with its
+// cookie. So a client still gets answers while an attacker forges its address.
 const slipEvery = 2
 
-// limiter limits the UDP answers to one network, since a query over UDP may have a forged address
-// (response-rate limiting). Each slot is a leaky bucket in one word: the time at which it is empty,
-// in nanoseconds.
+// A limiter limits the UDP answers to each network, because a query over UDP may have a forged
+// address (response rate limiting). Each slot is a leaky bucket in one word: the time at which it
+// will be empty, in Unix nanoseconds.
 type limiter struct {
 	seed    maphash.Seed
 	every   int64 // nanoseconds that one answer adds to a slot
-	burst   int64 // nanoseconds that a slot may be ahead of now
+	burst   int64 // nanoseconds that a slot may be ahead of the current time
 	exempt  []netip.Prefix
 	slots   []atomic.Int64
-	refused atomic.Uint64
+	refused atomic.Uint64 // queries over the limit
 }
 
+// newLimiter returns a limiter for a number of answers per second, without limits for the exempt
+// networks.
 func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	return &limiter{
 		exempt: exempt,
@@ -490,7 +502,7 @@ func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	}
 }
 
-// allow counts one answer to a client, and reports whether it is within the limit.
+// allow counts one answer to a client. It returns false if the client's network is over the limit.
 func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	if limit.Within(l.exempt, from) {
 		return true
@@ -509,9 +521,10 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	}
 }
 
-// slips reports whether a refused query gets an empty answer; the others get no answer.
-func (l *limiter) slips() bool { return l.refused.Add(1)%slipEvery == 0 }
+// sendsEmptyAnswer counts a refused query. It reports whether the query gets an empty answer
+// instead of none.
+func (l *limiter) sendsEmptyAnswer() bool { return l.refused.Add(1)%slipEvery == 0 }
 
-// network returns the network that counts as one client: a /24, or a /56, which is what one
-// household gets.
+// network returns the network that counts as one client: an IPv4 /24, or an IPv6 /56, which is what
+// one household gets.
 func network(ip netip.Addr) netip.Prefix { return limit.Prefix(ip, 24, 56) }

@@ -490,8 +490,8 @@ func TestCookiesOpenTheRateLimit(t *testing.T) {
 				full++
 			}
 		}
-		if full != 10*trustedShare {
-			t.Errorf("%d answers to a good cookie, want %d", full, 10*trustedShare)
+		if full != 10*cookieRateFactor {
+			t.Errorf("%d answers to a good cookie, want %d", full, 10*cookieRateFactor)
 		}
 		time.Sleep(500 * time.Millisecond)
 		from = netip.MustParseAddr("192.0.2.2") // has another cookie, and a neighbour who has used the rate up again

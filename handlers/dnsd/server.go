@@ -21,23 +21,23 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Answerer answers queries about one zone. It must be safe for concurrent use. A nil answer is
-// served as SERVFAIL. Secondaries can copy a zone that also has Transfer() iter.Seq[dns.RR], which
-// yields each record of the zone with the SOA first and last. A zone whose Hidden() returns true
-// answers only secondaries.
+// An Answerer is one zone. It must be safe for concurrent use. A nil answer becomes SERVFAIL. If it
+// also has the method Transfer() iter.Seq[dns.RR], secondaries can copy the zone; Transfer yields
+// all records of the zone, with the SOA record first and last. If it has the method Hidden() bool
+// and that returns true, the zone answers only secondaries.
 type Answerer interface {
 	Answer(q *dns.Msg) *dns.Msg
 }
 
 // Zones finds zones.
 type Zones interface {
-	// Zone returns the zone that encloses name most closely. The name is lower-case, without the
-	// trailing dot, in the notation of the dns package: a dot inside a label is \. and a byte
-	// outside of ASCII is \DDD.
+	// Zone returns the zone that encloses name most closely. name is in lower case, without the dot
+	// at the end, in the notation of the dns package: a dot inside a label is \. and a byte beyond
+	// ASCII is \DDD.
 	Zone(name string) (Answerer, bool)
 }
 
-// The values that replace zero fields of Server.
+// Defaults of the fields of Server.
 const (
 	defaultRate            = 200
 	defaultConns           = 512
@@ -48,27 +48,28 @@ const (
 	defaultTransferFor     = 5 * time.Minute
 )
 
-// trustedShare is by how much the rate limit over UDP is higher for a client whose cookie proves
-// its address.
-const trustedShare = 10
+// cookieRateFactor is the factor by which the rate limit over UDP is higher for a client whose
+// cookie proves its address.
+const cookieRateFactor = 10
 
-// Server is an authoritative name server. Set the fields before Run; only Zones has to be set.
+// A Server is an authoritative name server. Set its fields before Run. Only Zones is required;
+// other zero fields have defaults.
 type Server struct {
 	Zones Zones
 	Log   *slog.Logger // nil: slog.Default
 
-	Rate            int // UDP answers per second to one client network; also the burst
+	Rate            int // UDP answers per second to one client network, and the burst
 	Conns           int // TCP connections at once
-	ConnsPerNetwork int // of these, from one /24 (IPv4) or /48 (IPv6)
-	// How long a TCP connection may take for its next query, and to accept an answer.
+	ConnsPerNetwork int // TCP connections at once from one IPv4 /24 or IPv6 /48
+	// Idle is how long a TCP client may take to send its next query, and to receive an answer.
 	Idle     time.Duration
 	Grace    time.Duration // how long running answers may take after ctx has ended
 	Now      func() time.Time
-	Answered func(rcode string) // called with the status of each answer; may be nil
+	Answered func(rcode string) // called with the status of each answer, such as NOERROR; may be nil
 	Exempt   []netip.Prefix     // addresses to which Rate and ConnsPerNetwork do not apply
 
-	Secondaries []builtin.Secondary // the only clients that may copy zones
-	// Zones that are copied at the same time; further transfers wait for up to Idle.
+	Secondaries []builtin.Secondary // clients that may copy zones
+	// Transfers is how many transfers may run at once. Further ones wait for up to Idle.
 	Transfers   int
 	TransferFor time.Duration // how long one transfer may take
 }
@@ -76,7 +77,7 @@ type Server struct {
 // run is the state of one call of Run.
 type run struct {
 	Server
-	limits      *limiter
+	limits      *limiter // for all clients
 	trusted     *limiter // for clients over limits that have a valid cookie
 	cookies     *cookies
 	conns       *connTable
@@ -85,9 +86,9 @@ type run struct {
 	transfers   *limit.Semaphore[*builtin.Secondary]
 }
 
-// Run answers queries on both sockets until ctx ends. Then it stops reading, lets running answers
-// finish, and returns nil after its last goroutine has ended. It returns an error if a socket
-// fails. It closes both sockets.
+// Run answers queries on both sockets until ctx ends, and closes both. When ctx ends, it reads no
+// more queries, lets running answers finish, and returns nil when its last goroutine has ended. It
+// returns an error if a socket fails.
 func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) error {
 	r := s.start()
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
@@ -117,7 +118,7 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	return context.Cause(stop)
 }
 
-// start returns a run with defaults in place of zero fields.
+// start returns a run in which the zero fields of s have their defaults.
 func (s *Server) start() *run {
 	r := &run{Server: *s}
 	if r.Log == nil {
@@ -133,7 +134,7 @@ func (s *Server) start() *run {
 	setDefault(&r.Grace, defaultGrace)
 	setDefault(&r.Transfers, defaultTransfers)
 	setDefault(&r.TransferFor, defaultTransferFor)
-	r.limits, r.trusted = newLimiter(r.Rate, r.Exempt), newLimiter(r.Rate*trustedShare, r.Exempt)
+	r.limits, r.trusted = newLimiter(r.Rate, r.Exempt), newLimiter(r.Rate*cookieRateFactor, r.Exempt)
 	r.cookies = newCookies(r.Now())
 	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersPerSecondary)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
@@ -147,8 +148,8 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// shutDown stops in two steps: it ends the reading of queries, and after Grace closes the
-// connections that are still open.
+// shutDown stops in two steps. It first ends the reading of queries. After the time Grace it closes
+// the connections that are still open.
 func (r *run) shutDown(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	tcp.Close()
 	udp.SetReadDeadline(time.Unix(1, 0))
@@ -172,5 +173,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fatal reports whether err means that the socket cannot be used any more.
-func fatal(err error) bool { return errors.Is(err, net.ErrClosed) }
+// isFatal reports whether err means that a socket cannot be used any more.
+func isFatal(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -341,7 +341,7 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := source(control[:n])
+	src := replySource(control[:n])
 	if len(src) == 0 {
 		t.Fatalf("no source from control message %x", control[:n])
 	}
@@ -354,12 +354,12 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	if string(src) != string(want) {
 		t.Errorf("source control message %x, want %x", src, want)
 	}
-	if source(nil) != nil || source([]byte("nonsense")) != nil {
+	if replySource(nil) != nil || replySource([]byte("nonsense")) != nil {
 		t.Error("a source out of nothing")
 	}
 	six := (&ipv6.ControlMessage{Src: net.ParseIP("2001:db8::1")}).Marshal() // the same layout both ways
-	if string(source(six)) != string(six) {
-		t.Errorf("IPv6: %x, want %x", source(six), six)
+	if string(replySource(six)) != string(six) {
+		t.Errorf("IPv6: %x, want %x", replySource(six), six)
 	}
 }
 

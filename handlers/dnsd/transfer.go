@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// transferMessageSize is about how many bytes of records one message of a transfer holds: name
+	// transferMessageSize is about how many bytes of records one message of a transfer has. Name
 	// compression cannot point further than that (RFC 1035 section 4.1.4).
 	transferMessageSize = 16 << 10
-	// transfersPerSecondary is how many transfers one secondary may have at once; further ones
+	// transfersPerSecondary is how many transfers one secondary may have at once. Further ones
 	// wait.
 	transfersPerSecondary = 8
 )
 
-// secondaries finds the secondary that sent a query.
+// secondaries finds the secondary that sent a query, by the key of its signature or by its address.
 type secondaries struct {
 	keys   map[string]*builtin.TSIGKey // by canonical name
 	byKey  map[*builtin.TSIGKey]*builtin.Secondary
@@ -45,8 +45,8 @@ func newSecondaries(all []builtin.Secondary) *secondaries {
 	return s
 }
 
-// find returns the secondary that sent a query, nil if it is not one of ours. The signature must
-// have been verified.
+// find returns the secondary that sent a query, nil if none of them did. The signature must have
+// been verified before.
 func (s *secondaries) find(req *request) *builtin.Secondary {
 	if req.sig != nil {
 		return s.byKey[req.sig.key]
@@ -54,14 +54,14 @@ func (s *secondaries) find(req *request) *builtin.Secondary {
 	return s.byAddr[req.from.Unmap()]
 }
 
-// transferable is a zone that secondaries can copy: Transfer yields every record, with the SOA
-// first and last (RFC 5936 section 2.2).
+// transferable is implemented by zones that secondaries can copy. Transfer yields all records, with
+// the SOA record first and last (RFC 5936 section 2.2).
 type transferable interface {
 	Transfer() iter.Seq[dns.RR]
 }
 
-// hidden is a zone that answers only secondaries, because it reveals more than the public should
-// know.
+// hidden is implemented by zones that may be for secondaries only, because they reveal more than
+// the public should know.
 type hidden interface {
 	Hidden() bool
 }
@@ -74,15 +74,15 @@ type transfer struct {
 	origin  string
 	zone    transferable
 	message *dns.Msg // the message that is being filled
-	size    int      // bytes of its answers, uncompressed
+	size    int      // bytes of the records in message, uncompressed
 	conn    net.Conn
-	until   time.Time
-	records int
+	until   time.Time // when the transfer must have ended
+	records int       // added so far
 }
 
-// startTransfer answers AXFR and IXFR: with a transfer, or with a reply if there is nothing to
-// transfer. Differences between versions are not stored, so IXFR gets the whole zone (RFC 1995
-// section 4).
+// startTransfer answers AXFR and IXFR. It returns a transfer, or a reply if there is nothing to
+// transfer. Differences between versions of a zone are not stored, so IXFR gets the whole zone (RFC
+// 1995 section 4).
 func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	to := r.secondaries.find(req)
 	if to == nil {
@@ -109,8 +109,8 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 		if !ok {
 			return refusal(req.msg, dns.RcodeFormatError), nil
 		}
-		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial arithmetic (RFC 1982)
-			// The client has this version already, or must retry over TCP.
+		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial number arithmetic (RFC 1982)
+			// The client has this version already, or must repeat the query over TCP.
 			return req.authoritative(soa), nil
 		}
 	case !req.stream:
@@ -119,6 +119,7 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	return nil, &transfer{run: r, to: to, req: req, origin: origin, zone: zone}
 }
 
+// firstSOA returns the SOA record of a zone, nil if the zone does not begin with one.
 func firstSOA(zone transferable) *dns.SOA {
 	for rr := range zone.Transfer() {
 		soa, _ := rr.(*dns.SOA)
@@ -127,7 +128,8 @@ func firstSOA(zone transferable) *dns.SOA {
 	return nil
 }
 
-// clientSOA returns the SOA of the version that an IXFR client has; false if there is none.
+// clientSOA returns the SOA record of the version that the client of an IXFR has. ok is false if
+// the query has none.
 func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
 	if len(msg.Ns) != 1 {
 		return nil, false
@@ -138,12 +140,14 @@ func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
 
 // The reasons why a transfer ends early.
 var (
-	errBusy = errors.New("too many zone transfers at once") // it waited too long for its turn
-	// For example because a signature could not be made.
-	errIncompleteZone = errors.New("the zone's records end without an SOA")
+	// errBusy means that the transfer waited longer than Idle for a slot.
+	errBusy = errors.New("too many zone transfers run at once")
+	// errIncompleteZone means that the zone could not be read to its end, for example because a
+	// signature could not be made.
+	errIncompleteZone = errors.New("the zone's records do not end with an SOA record")
 )
 
-// serve waits for its turn and sends the zone. After an error the connection must be closed.
+// serve waits for a slot and sends the zone. After an error the caller must close the connection.
 func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -151,7 +155,7 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 		}
 	}()
 	t.conn = conn
-	// The semaphore is per secondary, so one with many transfers does not take the slots of others.
+	// The semaphore also limits each secondary, so one with many transfers does not take all slots.
 	waiting, cancel := context.WithTimeout(ctx, t.run.Idle)
 	release, err := t.run.transfers.Acquire(waiting, t.to)
 	cancel()
@@ -162,7 +166,7 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	start := time.Now()
 	t.until = start.Add(t.run.TransferFor)
 	t.message = t.req.authoritative()
-	if t.req.opt != nil { // in the first message (RFC 5936 section 2.2.5)
+	if t.req.opt != nil { // RFC 5936 section 2.2.5: in the first message
 		t.message.Extra = []dns.RR{answerOPT(t.req.opt, t.req.cookie)}
 	}
 	var last dns.RR
@@ -182,9 +186,9 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	return nil
 }
 
-// add adds a record to the message, after sending the message if it is full. The first message
-// never has the SOA alone: a client that requested IXFR would take it for the whole answer (RFC
-// 1995 section 4).
+// add adds a record to the message. If the message is full, it sends the message first. The first
+// message always has more than the SOA record: a client that asked for IXFR would take the SOA
+// record alone for the whole answer (RFC 1995 section 4).
 func (t *transfer) add(rr dns.RR) error {
 	size, least := dns.Len(rr), 1
 	if t.records == len(t.message.Answer) { // this is the first message
@@ -221,6 +225,7 @@ func (t *transfer) flush() error {
 	return nil
 }
 
+// pack returns the message in wire form, signed if the query was.
 func (t *transfer) pack() ([]byte, error) {
 	if t.req.sig != nil {
 		return t.req.sig.sign(t.message, t.run.Now())
@@ -231,27 +236,27 @@ func (t *transfer) pack() ([]byte, error) {
 // tsigFudge is by how many seconds the clocks of two servers may differ (RFC 8945 section 10).
 const tsigFudge = 300
 
-// maxMAC is the length of the longest message authentication code, in bytes.
+// maxMAC is the length in bytes of the longest message authentication code.
 const maxMAC = sha512.Size
 
 // signature is the state for signing the answers to a signed query.
 type signature struct {
 	key    *builtin.TSIGKey
 	query  *dns.TSIG
-	mac    string // MAC of the query, then of the previous answer; the next MAC covers it
-	timers bool   // an answer was signed: the next MAC covers less (RFC 8945 section 5.3.1)
-	code   uint16 // the error code in the answers' TSIG records
+	mac    string // MAC of the query, later of the last answer; the next MAC covers it
+	timers bool   // an answer was signed, so the next MAC covers less (RFC 8945 section 5.3.1)
+	code   uint16 // the error code in the TSIG records of answers
 }
 
-// tsigOf returns a query's TSIG record, nil if there is none. ok is false unless it is the last
-// record and the only TSIG (RFC 8945 section 5.1).
+// tsigOf returns the TSIG record of a query, nil if there is none. ok is false if there are
+// several, or if it is not the last record (RFC 8945 section 5.1).
 func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	for i, rr := range msg.Extra {
 		t, isTSIG := rr.(*dns.TSIG)
 		if !isTSIG {
 			continue
 		}
-		// An empty algorithm means a record without data.
+		// A record without data has an empty algorithm.
 		if i != len(msg.Extra)-1 || t.Hdr.Class != dns.ClassANY || t.Algorithm == "" {
 			return nil, false
 		}
@@ -260,29 +265,30 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	return tsig, true
 }
 
-// verify checks a query's signature (RFC 8945 section 5.2). The answer is signed with the returned
-// signature, also if the status code refuses the query.
+// verify checks the signature of a query (RFC 8945 section 5.2). The answer must be signed with the
+// returned signature, also if the status code is an error.
 func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
 	s := &signature{key: key, query: tsig, mac: tsig.MAC}
 	if key == nil || dns.CanonicalName(tsig.Algorithm) != key.Algorithm {
-		return s.failed(dns.RcodeBadKey)
+		return s.refuse(dns.RcodeBadKey)
 	}
 	err := dns.TsigVerifyWithProvider(bytes.Clone(wire), key, "", false)
 	switch {
 	case errors.Is(err, dns.ErrSig):
-		return s.failed(dns.RcodeBadSig)
+		return s.refuse(dns.RcodeBadSig)
 	case errors.Is(err, dns.ErrTime):
-		return s.failed(dns.RcodeBadTime)
+		return s.refuse(dns.RcodeBadTime)
 	case err != nil:
 		return nil, dns.RcodeFormatError
-	case int(tsig.MACSize) < key.MACSize(): // truncated MACs are not accepted
-		return s.failed(dns.RcodeBadTrunc)
+	case int(tsig.MACSize) < key.MACSize(): // truncated MACs are refused
+		return s.refuse(dns.RcodeBadTrunc)
 	}
 	return s, dns.RcodeSuccess
 }
 
-func (s *signature) failed(code uint16) (*signature, int) {
+// refuse sets the error code of the TSIG record, and returns the status code of the answer.
+func (s *signature) refuse(code uint16) (*signature, int) {
 	s.code = code
 	return s, dns.RcodeNotAuth
 }
@@ -293,18 +299,18 @@ func (s *signature) record(id uint16, now time.Time) *dns.TSIG {
 		Hdr:       dns.RR_Header{Name: s.query.Hdr.Name, Rrtype: dns.TypeTSIG, Class: dns.ClassANY},
 		Algorithm: s.query.Algorithm, TimeSigned: uint64(now.Unix()), Fudge: tsigFudge, OrigId: id, Error: s.code,
 	}
-	if s.code == dns.RcodeBadTime { // the record has our time (section 5.2.3)
+	if s.code == dns.RcodeBadTime { // the answer has our time (section 5.2.3)
 		t.TimeSigned, t.Fudge = s.query.TimeSigned, s.query.Fudge
 		t.OtherLen, t.OtherData = 6, fmt.Sprintf("%012x", uint64(now.Unix())&(1<<48-1))
 	}
 	return t
 }
 
-// room returns the maximum size of a signature, in bytes.
-func (s *signature) room(id uint16, now time.Time) int { return dns.Len(s.record(id, now)) + maxMAC }
+// maxSize returns the maximum size of a TSIG record of an answer, in bytes.
+func (s *signature) maxSize(id uint16, now time.Time) int { return dns.Len(s.record(id, now)) + maxMAC }
 
-// sign returns an answer in wire form with its signature. Answers to errors about key or MAC have
-// no MAC (section 5.3.2).
+// sign returns an answer in wire form with its TSIG record. Answers with an error of the key or the
+// MAC have no MAC (section 5.3.2).
 func (s *signature) sign(m *dns.Msg, now time.Time) ([]byte, error) {
 	m.Extra = append(m.Extra, s.record(m.Id, now))
 	wire, mac, err := dns.TsigGenerateWithProvider(m, s.key, s.mac, s.timers)

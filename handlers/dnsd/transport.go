@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// udpReadSize is the size of the read buffer, enough for every valid query. A longer datagram
-	// is cut and then refused as malformed.
+	// udpReadSize is the size of the read buffer in bytes, which is enough for every valid query. A
+	// longer datagram is cut off, and then refused as malformed.
 	udpReadSize = 4096
-	// controlReadSize is enough for the control message with the destination address of a datagram.
+	// controlReadSize is the size in bytes of the buffer for control messages. It is enough for one
+	// with the destination address of a datagram.
 	controlReadSize = 128
-	// udpBuffer is the size of the system's receive buffer in bytes: room for some thousand
+	// udpBuffer is the size in bytes of the system's receive buffer. It has room for some thousand
 	// queries.
 	udpBuffer      = 4 << 20
-	readRetryDelay = 10 * time.Millisecond
+	readRetryDelay = 10 * time.Millisecond // before reading again after an error
 )
 
 // replyFromQueriedAddress makes a socket that listens on all addresses report the destination
 // address of each query. The answer must come from that address, or the client ignores it. A socket
-// on one address needs nothing. If the system does not support it, it chooses the address of the
-// answer.
+// that listens on one address needs no report. If the system does not support such reports, it
+// chooses the source address of answers itself.
 func replyFromQueriedAddress(conn *net.UDPConn) {
 	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok && !local.IP.IsUnspecified() {
 		return
@@ -38,17 +39,17 @@ func replyFromQueriedAddress(conn *net.UDPConn) {
 	reportDestination(conn)
 }
 
-// reportDestination requests the control messages that source reads. A socket has one address
-// family or both; it reports whether one works.
+// reportDestination requests the control messages that replySource reads. A socket can have IPv4,
+// IPv6 or both. It reports whether the request worked for one of them.
 func reportDestination(conn *net.UDPConn) bool {
 	err6 := ipv6.NewPacketConn(conn).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(conn).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
 	return err6 == nil || err4 == nil
 }
 
-// source returns the control message for the answer to a query with the given control message; nil
-// lets the system choose the source address.
-func source(control []byte) []byte {
+// replySource returns the control message for the answer to a query. control is the control message
+// of the query. nil lets the system choose the source address.
+func replySource(control []byte) []byte {
 	if len(control) == 0 {
 		return nil
 	}
@@ -81,27 +82,28 @@ func (r *run) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			return nil
 		}
 		if err != nil {
-			if fatal(err) {
+			if isFatal(err) {
 				return err
 			}
 			pause(ctx, readRetryDelay) // for example if the system is short of memory
 			continue
 		}
 		if answer := r.answerUDP(in[:n], from.Addr(), out); answer != nil {
-			// It does not matter if the client has left or cannot be reached.
-			_, _, _ = conn.WriteMsgUDPAddrPort(answer, source(control[:cn]), from)
+			// An error does not matter: the client has left or cannot be reached.
+			_, _, _ = conn.WriteMsgUDPAddrPort(answer, replySource(control[:cn]), from)
 		}
 	}
 }
 
-// answerUDP returns the answer to a datagram, nil if it gets none.
+// answerUDP returns the answer to a datagram. It returns nil if the datagram gets no answer.
 func (r *run) answerUDP(in []byte, from netip.Addr, out []byte) []byte {
 	over := !r.limits.allow(from, r.Now())
 	answer, _ := r.answer(query{wire: in, from: from, limit: defaultUDPSize, overLimit: over}, out)
 	return answer
 }
 
-// serveTCP accepts connections until ctx ends or the listener fails; it serves each of them on wg.
+// serveTCP accepts connections until ctx ends or the listener fails. It serves each connection in a
+// goroutine of wg.
 func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) error {
 	for wait := readRetryDelay; ; {
 		conn, err := l.Accept()
@@ -111,7 +113,7 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 				conn.Close()
 			}
 			return nil
-		case err != nil && fatal(err):
+		case err != nil && isFatal(err):
 			return err
 		case err != nil: // for example if there are no file descriptors left
 			pause(ctx, wait)
@@ -121,7 +123,7 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 		wait = readRetryDelay
 		slot := r.connLimiter.Acquire(conn.RemoteAddr(), func() { conn.Close() })
 		if slot == nil {
-			conn.Close() // DNS has no message for it (RFC 7766 section 6.2.2)
+			conn.Close() // DNS has no message for this (RFC 7766 section 6.2.2)
 			continue
 		}
 		wg.Go(func() {
@@ -135,13 +137,13 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 	}
 }
 
-// serveConn answers the queries of one connection, one after the other, so that pipelined queries
-// wait in the system's buffer, not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
+// serveConn answers the queries of one connection, one after another. So pipelined queries wait in
+// the system's buffer, not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
 func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot) {
-	from := remote(conn)
+	from := clientAddress(conn)
 	var in []byte
 	out := make([]byte, udpReadSize)
-	for r.conns.await(conn, r.Idle) {
+	for r.conns.setQueryDeadline(conn, r.Idle) {
 		var prefix [2]byte
 		if _, err := io.ReadFull(conn, prefix[:]); err != nil {
 			return
@@ -163,7 +165,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot
 				return
 			}
 		case answer == nil:
-			return // not a query: the client does not speak DNS
+			return // the client does not speak DNS
 		case writeFrame(conn, answer, time.Now().Add(r.Idle)) != nil:
 			return
 		}
@@ -182,8 +184,8 @@ func writeFrame(conn net.Conn, message []byte, deadline time.Time) error {
 	return err
 }
 
-// remote returns the client's address; the zero address if the connection has none.
-func remote(conn net.Conn) netip.Addr {
+// clientAddress returns the client's IP address, the zero address if it is not known.
+func clientAddress(conn net.Conn) netip.Addr {
 	addr, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}
@@ -191,14 +193,14 @@ func remote(conn net.Conn) netip.Addr {
 	return addr.Addr().Unmap()
 }
 
-// connTable holds the open connections, so that they can be closed.
+// A connTable has the open connections, so that they can be closed.
 type connTable struct {
 	mu       sync.Mutex
 	open     map[net.Conn]struct{}
 	stopping bool
 }
 
-// add registers a connection; it returns false if the server is stopping.
+// add adds a connection. It returns false if the server is stopping.
 func (t *connTable) add(conn net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,14 +216,15 @@ func (t *connTable) remove(conn net.Conn) {
 	delete(t.open, conn)
 }
 
-// await sets the read deadline for the next query; it returns false if the connection must end.
-func (t *connTable) await(conn net.Conn, idle time.Duration) bool {
+// setQueryDeadline sets the read deadline for the next query. It returns false if the connection
+// must end.
+func (t *connTable) setQueryDeadline(conn net.Conn, idle time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.stopping && conn.SetReadDeadline(time.Now().Add(idle)) == nil
 }
 
-// stop ends the wait for queries on every connection. Answers can still be written.
+// stop ends the wait for queries on all connections. Answers can still be written.
 func (t *connTable) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,6 +234,7 @@ func (t *connTable) stop() {
 	}
 }
 
+// closeAll closes all connections.
 func (t *connTable) closeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
