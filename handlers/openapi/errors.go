@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// An errorStatus is an error status that an operation may return, with its possible codes.
+// An errorStatus is an error status of an operation, with its possible error codes.
 type errorStatus struct {
 	status int
 	codes  []string
 }
 
-// errorsOf returns the error statuses of an operation in ascending order: those that follow from
-// the row, and those that the row lists.
+// errorsOf returns the error statuses of an operation in ascending order. They have the error codes
+// that follow from the row of the operation, and those that the row lists.
 func errorsOf(o *api.Operation) []errorStatus {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down", "storage_unavailable"}
 	if o.Scope != "read" {
@@ -76,8 +76,8 @@ func byStatus(codes []string) (out []errorStatus) {
 	return out
 }
 
-// errorRef returns a reference to the response with this status and these codes, which operations
-// share.
+// errorRef returns a reference to the response with this status and these codes. Operations share
+// such a response.
 func (d *describer) errorRef(status int, codes []string) *response {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	for _, m := range d.doc.Components.Responses {
@@ -93,6 +93,7 @@ func (d *describer) errorRef(status int, codes []string) *response {
 	return &response{Ref: "#/components/responses/" + name, codes: codes}
 }
 
+// errorResponse returns the response with this status and these error codes.
 func (d *describer) errorResponse(status int, codes []string) *response {
 	r := &response{codes: codes, Headers: headerRefs("X-Request-Id")}
 	var text []string
@@ -116,6 +117,8 @@ func (d *describer) errorResponse(status int, codes []string) *response {
 	return r
 }
 
+// errorExamples returns examples of an error body in both forms, see API.Errors. name is the error
+// code.
 func (d *describer) errorExamples(status int, name string) (own, rfc9457 any) {
 	message := ""
 	for _, c := range code.Documented {
@@ -126,14 +129,15 @@ func (d *describer) errorExamples(status int, name string) (own, rfc9457 any) {
 	return d.api.Errors(status, name, message, exampleRequestID)
 }
 
-// errorSchemas makes the schemas of errors first, so that they get their names.
+// errorSchemas makes the schemas of errors. It runs first, so that no other schema takes their
+// names.
 func (d *describer) errorSchemas() {
 	own, rfc9457 := d.errorExamples(code.Documented[0].Status, code.Documented[0].Code)
 	d.schemaOf(reflect.TypeOf(own), false)
 	d.schemaOf(reflect.TypeOf(rfc9457), false)
 }
 
-// checkCodes finds operations that list undocumented codes.
+// checkCodes notes a problem for each undocumented error code that an operation lists.
 func (d *describer) checkCodes() {
 	for _, o := range d.api.Operations {
 		for _, one := range o.Errors {

@@ -8,9 +8,9 @@ import (
 // A nameExample is the example of fields with a name, and the format of its text.
 type nameExample struct{ name, example, format string }
 
-// exampleOf returns the example of a field in the schema owner, and the format of its text: from
-// the table by "owner.name", from the field's tags, or from the table by name. The first is for
-// embedded fields that need another example in one schema.
+// exampleOf returns the example of a field in the schema owner, and the format of its text. It
+// comes from the table under "owner.name", or from the field's tags, or from the table under the
+// name. An entry "owner.name" is for an embedded field that needs another example in one schema.
 func exampleOf(owner string, f *Field, name string) (example, format string) {
 	if e, ok := namedExample(owner + "." + name); ok {
 		return e.example, e.format
@@ -22,6 +22,7 @@ func exampleOf(owner string, f *Field, name string) (example, format string) {
 	return e.example, e.format
 }
 
+// namedExample finds an entry of the table of examples.
 func namedExample(name string) (e nameExample, ok bool) {
 	at, ok := slices.BinarySearchFunc(examples, name, func(e nameExample, name string) int { return strings.Compare(e.name, name) })
 	if ok {
@@ -30,7 +31,7 @@ func namedExample(name string) (e nameExample, ok bool) {
 	return e, ok
 }
 
-// examples is sorted by name. Values other than texts are in JSON.
+// examples is the table of examples, sorted by name. Values that are not texts are in JSON.
 var examples = []nameExample{
 	{"DelayedData.response", "451 4.7.1 Try again later", ""},
 

@@ -9,10 +9,13 @@ import (
 
 //go:generate go run ./generate
 
+// fieldsFile has one line for each commented field of the API: its name, a tab and its comment.
+//
 //go:embed fields.txt
 var fieldsFile string
 
-// fieldTexts returns the comments of the fields in the API, by the names of the fields.
+// fieldTexts returns the comments of the API's fields by field name, such as
+// service/inbox.InboxMessage.Subject.
 var fieldTexts = sync.OnceValue(func() map[string]string {
 	texts := map[string]string{}
 	for line := range strings.Lines(fieldsFile) {
@@ -22,18 +25,19 @@ var fieldTexts = sync.OnceValue(func() map[string]string {
 	return texts
 })
 
-// A Field is a field of a struct, or of one that it embeds.
+// A Field is a field of a struct, or of a struct that it embeds.
 type Field struct {
 	reflect.StructField
-	Of reflect.Type // the struct type that declares it
+	Of reflect.Type // the struct type that declares the field
 }
 
-// modulePath is the beginning of every package path of the program.
+// modulePath is the prefix of all package paths of this module.
 var modulePath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "handlers/openapi")
 
-// source returns the field's folder, type and name: service/inbox.InboxMessage.Subject.
-func (f *Field) source() string {
-	generic, _, _ := strings.Cut(f.Of.Name(), "[") // without the arguments of a generic type
+// qualifiedName returns the folder, type and name of the field, such as
+// service/inbox.InboxMessage.Subject.
+func (f *Field) qualifiedName() string {
+	generic, _, _ := strings.Cut(f.Of.Name(), "[") // without type arguments
 	return strings.TrimPrefix(f.Of.PkgPath(), modulePath) + "." + generic + "." + f.Name
 }
 
@@ -55,14 +59,14 @@ func Fields(t reflect.Type) (out []Field) {
 	return out
 }
 
-// Optional returns a field with the tags that it has if its struct is embedded with the tag
-// `required:"no"`: the field may be left out or empty.
+// Optional returns a field of a struct that is embedded with the tag `required:"no"`. Its own tags
+// are changed so that it may be left out or empty.
 func Optional(f reflect.StructField) reflect.StructField {
 	f.Tag = reflect.StructTag(strings.NewReplacer(`required:"true"`, "", `min:"1"`, "").Replace(string(f.Tag)))
 	return f
 }
 
-// JSONName returns the name of a field in JSON; "" if it has none.
+// JSONName returns the name of a field in JSON, "" if it is not in JSON.
 func JSONName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if name == "-" {
@@ -71,9 +75,9 @@ func JSONName(f reflect.StructField) string {
 	return name
 }
 
-// text returns the comment of a field, and records the field in the document.
-func (d *describer) text(f *Field) string {
-	name := f.source()
+// comment returns the comment of a field, and adds the field to Document.Fields.
+func (d *describer) comment(f *Field) string {
+	name := f.qualifiedName()
 	d.doc.Fields = append(d.doc.Fields, name)
 	return fieldTexts()[name]
 }

@@ -1,7 +1,7 @@
-// Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a page for
-// people, and as the arguments of tools for assistants. It makes all of them from the table of
-// operations and the Go types of requests and responses, with the comments of their fields, and
-// adds general texts. It does not know HTTP: handlers decodes, permits and answers requests.
+// Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a reference
+// page in HTML, and as the arguments of tools for assistants. It makes them from the table of
+// operations and from the Go types of requests and responses with the comments of their fields, and
+// adds general texts. It does not handle requests: package handlers does.
 package openapi
 
 import (
@@ -19,10 +19,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An API is the input of a description.
+// An API is what Describe describes.
 type API struct {
 	Operations []api.Operation
-	URL        string // of this installation; "": unknown
+	URL        string // the URL of this installation; "": unknown
 
 	// Errors returns examples of the two forms of an error body: our own, and that of RFC 9457.
 	Errors func(status int, code, message, requestID string) (own, rfc9457 any)
@@ -40,9 +40,9 @@ type Document struct {
 	Webhooks   Dict[Dict[*operationObject]] `json:"webhooks"`
 	Components components                   `json:"components"`
 
-	// Parts that could not be described; empty in a build that passes its tests.
+	// Problems says what could not be described. It is empty in a build that passes its tests.
 	Problems []string `json:"-"`
-	Fields   []string `json:"-"` // the described fields, as folder.Type.Name; may have duplicates
+	Fields   []string `json:"-"` // names of the described fields, see Field.qualifiedName; may have duplicates
 }
 
 type documentInfo struct {
@@ -85,6 +85,7 @@ type operationObject struct {
 	Responses   Dict[*response] `json:"responses"`
 }
 
+// A Parameter is a parameter object of OpenAPI.
 type Parameter struct {
 	Ref         string  `json:"$ref,omitempty"`
 	Name        string  `json:"name,omitempty"`
@@ -122,9 +123,10 @@ type mediaType struct {
 	Example any     `json:"example,omitempty"`
 }
 
-// A Dict is a JSON object whose members keep their order.
+// A Dict is a JSON object whose members have an order.
 type Dict[T any] []Member[T]
 
+// A Member is a member of a Dict.
 type Member[T any] struct {
 	Name  string
 	Value T
@@ -144,7 +146,7 @@ func (d Dict[T]) MarshalJSON() ([]byte, error) {
 		}
 		value, err := json.Marshal(m.Value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Name, err)
+			return nil, fmt.Errorf("encode the member %s as JSON: %w", m.Name, err)
 		}
 		out.Write(append(append(name, ':'), value...))
 	}
@@ -152,6 +154,7 @@ func (d Dict[T]) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// Get returns the value of a member, the zero value if there is none.
 func (d Dict[T]) Get(name string) (value T) {
 	for _, m := range d {
 		if m.Name == name {
@@ -161,7 +164,7 @@ func (d Dict[T]) Get(name string) (value T) {
 	return value
 }
 
-// Set adds a member, or replaces the one with the same name.
+// Set adds a member, or replaces the value of the member with the same name.
 func (d *Dict[T]) Set(name string, value T) {
 	for i := range *d {
 		if (*d)[i].Name == name {
@@ -177,7 +180,7 @@ const (
 	problemMedia = "application/problem+json"
 )
 
-// Describe returns the description of an API.
+// Describe returns the OpenAPI document of an API.
 func Describe(api API) *Document {
 	d := &describer{api: api, used: map[typeUse]string{}, doc: &Document{
 		OpenAPI:  "3.1.0",
@@ -210,12 +213,12 @@ func Describe(api API) *Document {
 	}
 	schemas := d.doc.Components.Schemas
 	sort.Slice(schemas, func(i, j int) bool { return schemas[i].Name < schemas[j].Name })
-	d.examples()
+	d.addExamples()
 	d.checkCodes()
 	return d.doc
 }
 
-// operation returns the description of one row of the table.
+// operation returns the operation object of one operation.
 func (d *describer) operation(o *api.Operation) *operationObject {
 	if o.Group == "" || o.Summary == "" {
 		d.addProblem("operation %s has no text", o.Name)
@@ -224,7 +227,7 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}
-	out.Description = strings.TrimSpace(o.Text + " " + needsOf(o))
+	out.Description = strings.TrimSpace(o.Text + " " + permissionText(o))
 	out.Parameters = d.parameters(o)
 	if body := d.request(o); body != nil {
 		out.RequestBody = body
@@ -236,8 +239,8 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	return out
 }
 
-// needsOf returns the sentence about who may call an operation.
-func needsOf(o *api.Operation) string {
+// permissionText returns the sentence that says who may call an operation.
+func permissionText(o *api.Operation) string {
 	text := fmt.Sprintf("Needs the `%s` permission", o.Scope)
 	if o.Restricted() {
 		text += "; for the roles " + strings.Join(o.Roles, " and ")
@@ -248,7 +251,7 @@ func needsOf(o *api.Operation) string {
 	return text + "."
 }
 
-// success returns the successful response of an operation.
+// success returns the response object for the success of an operation.
 func (d *describer) success(o *api.Operation) *response {
 	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
 	if o.Status == http.StatusAccepted {
@@ -257,12 +260,13 @@ func (d *describer) success(o *api.Operation) *response {
 	if o.Method == http.MethodPost {
 		r.Headers = append(r.Headers, headerRefs("Idempotent-Replayed")...)
 	}
-	d.content(r, o)
+	d.addContent(r, o)
 	return r
 }
 
-// content adds the media types of a response. Most have one; an export may be JSON or a file.
-func (d *describer) content(r *response, o *api.Operation) {
+// addContent adds the media types of a response. Most responses have one; an export may be JSON or
+// a file.
+func (d *describer) addContent(r *response, o *api.Operation) {
 	var forms []*Schema
 	for _, t := range FormsOf(o.Call.Out) {
 		if t == fileType {
@@ -284,6 +288,7 @@ func (d *describer) content(r *response, o *api.Operation) {
 	}
 }
 
+// headerRefs returns references to the headers with the names.
 func headerRefs(names ...string) (out Dict[*header]) {
 	for _, n := range names {
 		out.Set(n, &header{Ref: "#/components/headers/" + n})
@@ -291,7 +296,7 @@ func headerRefs(names ...string) (out Dict[*header]) {
 	return out
 }
 
-// event returns the description of the request that a webhook endpoint gets for an event.
+// event returns the operation object for the request that a webhook endpoint gets for an event.
 func (d *describer) event(e events.EventType) *operationObject {
 	typed := &Schema{Type: "object", Properties: Dict[*Schema]{{"type", &Schema{Const: e.Name}}}}
 	if e.Data != nil {
@@ -318,7 +323,7 @@ func (d *describer) event(e events.EventType) *operationObject {
 func (doc *Document) JSON() ([]byte, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("write OpenAPI document: %w", err)
+		return nil, fmt.Errorf("encode the OpenAPI document as JSON: %w", err)
 	}
 	return text, nil
 }
@@ -331,20 +336,20 @@ func (doc *Document) YAML() ([]byte, error) {
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil { // JSON is valid YAML
-		return nil, fmt.Errorf("read OpenAPI document: %w", err)
+		return nil, fmt.Errorf("parse the OpenAPI document as YAML: %w", err)
 	}
 	useBlockStyle(&root)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(&root); err != nil {
-		return nil, fmt.Errorf("write OpenAPI document: %w", err)
+		return nil, fmt.Errorf("encode the OpenAPI document as YAML: %w", err)
 	}
 	return out.Bytes(), enc.Close()
 }
 
-// useBlockStyle removes the JSON style: braces, brackets, and quotes around names that do not need
-// them. Other texts stay quoted, so that no parser takes one for a number or a date.
+// useBlockStyle removes what is left of JSON: braces, brackets, and the quotes around names. Other
+// texts stay quoted, so that no parser takes them for numbers or dates.
 func useBlockStyle(n *yaml.Node) {
 	n.Style &^= yaml.FlowStyle
 	for i, child := range n.Content {

@@ -34,7 +34,7 @@ func TestExamplesAreSorted(t *testing.T) {
 func TestFieldsHaveTheTextOfTheirOwnStruct(t *testing.T) {
 	var got []string
 	for _, f := range Fields(reflect.TypeFor[inbox.InboxPage]()) {
-		got = append(got, f.source())
+		got = append(got, f.qualifiedName())
 	}
 	if want := []string{"service/core/page.Page.Data", "service/core/page.Page.Pagination", "service/inbox.InboxPage.SyncedAt"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -20,7 +20,7 @@ var ReferenceCSS []byte
 // Reference returns the description as an HTML page for people.
 func (doc *Document) Reference() ([]byte, error) {
 	page := &referencePage{doc: doc}
-	page.put(`<!doctype html>
+	page.write(`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -33,17 +33,17 @@ func (doc *Document) Reference() ([]byte, error) {
 <nav aria-label="Operations">
 <p><a href="#top"><strong>%[1]s</strong></a></p>`, doc.Info.Title)
 	for _, group := range doc.Tags {
-		page.put("\n<details open><summary>%s</summary>\n<ul>", group.Name)
+		page.write("\n<details open><summary>%s</summary>\n<ul>", group.Name)
 		for _, o := range doc.InGroup(group.Name) {
 			shown := o.Path
 			if o.Security == nil {
 				shown = o.OperationID
 			}
-			page.put("\n"+`<li><a href="#%s">%s</a></li>`, o.OperationID, shown)
+			page.write("\n"+`<li><a href="#%s">%s</a></li>`, o.OperationID, shown)
 		}
-		page.put("\n</ul></details>")
+		page.write("\n</ul></details>")
 	}
-	page.put(`
+	page.write(`
 <p><a href="#errors">Errors</a></p>
 <p><a href="#schemas">Schemas</a></p>
 </nav>
@@ -52,16 +52,16 @@ func (doc *Document) Reference() ([]byte, error) {
 <p class="lead">%s For programs: <a href="/v1/openapi.json">openapi.json</a>, <a href="/v1/openapi.yaml">openapi.yaml</a>.</p>
 `, doc.Info.Title, doc.Info.Summary)
 	for paragraph := range strings.SplitSeq(doc.Info.Description, "\n\n") {
-		page.put("<p>%s</p>\n", formatText(paragraph))
+		page.write("<p>%s</p>\n", formatText(paragraph))
 	}
 	for _, group := range doc.Tags {
-		page.put("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, formatText(group.Description))
+		page.write("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, formatText(group.Description))
 		for _, o := range doc.InGroup(group.Name) {
 			page.operation(o)
 		}
-		page.put("\n</section>")
+		page.write("\n</section>")
 	}
-	page.put(`
+	page.write(`
 <section id="errors">
 <h2>Errors</h2>
 <p>Every error has the form of <a href="#schema-Error">Error</a>.</p>
@@ -69,48 +69,50 @@ func (doc *Document) Reference() ([]byte, error) {
 <thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 	for _, e := range code.Documented {
-		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, formatText(e.Means))
+		page.write("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, formatText(e.Means))
 	}
-	page.put(`
+	page.write(`
 </tbody></table></div>
 </section>
 <section id="schemas">
 <h2>Schemas</h2>`)
 	for _, s := range doc.Components.Schemas {
-		page.put("\n"+`<article id="schema-%[1]s">
+		page.write("\n"+`<article id="schema-%[1]s">
 <h3><a href="#schema-%[1]s">%[1]s</a></h3>
 `, s.Name)
 		page.fields(s.Value)
-		page.put("\n</article>")
+		page.write("\n</article>")
 	}
-	page.put("\n</section>\n</main>\n</body>\n</html>\n")
+	page.write("\n</section>\n</main>\n</body>\n</html>\n")
 	if page.err != nil {
-		return nil, fmt.Errorf("write reference page: %w", page.err)
+		return nil, fmt.Errorf("write the API reference page: %w", page.err)
 	}
 	return page.out.Bytes(), nil
 }
 
-// A referencePage is a page that is being written.
+// A referencePage is the HTML page while it is being written.
 type referencePage struct {
 	doc *Document
 	out bytes.Buffer
-	err error // the first error
+	err error // the first error, or nil
 }
 
-func (page *referencePage) put(form markup.Form, args ...any) {
+// write formats HTML, in which it escapes args, and appends it to the page.
+func (page *referencePage) write(form markup.Form, args ...any) {
 	page.out.WriteString(string(markup.Format(form, args...)))
 }
 
+// operation writes the description of one operation or event.
 func (page *referencePage) operation(o pathOperation) {
-	page.put("\n"+`<article id="%[1]s">
+	page.write("\n"+`<article id="%[1]s">
 <h3><a href="#%[1]s">%[2]s</a></h3>
 <p class="route"><span class="method %[3]s">%[4]s</span> <code>%[5]s</code> <span class="id">%[1]s</span></p>
 `, o.OperationID, o.Summary, strings.ToLower(o.Method), o.Method, o.Path)
 	if o.Description != "" {
-		page.put("<p>%s</p>", formatText(o.Description))
+		page.write("<p>%s</p>", formatText(o.Description))
 	}
 	if len(o.Parameters) > 0 {
-		page.put("\n" + `<div class="wide"><table><caption>Parameters</caption>
+		page.write("\n" + `<div class="wide"><table><caption>Parameters</caption>
 <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 		for _, p := range o.Parameters {
@@ -119,64 +121,64 @@ func (page *referencePage) operation(o pathOperation) {
 			if p.Required {
 				where += ", required"
 			}
-			page.put("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), formatText(p.Description))
+			page.write("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), formatText(p.Description))
 		}
-		page.put("\n</tbody></table></div>")
+		page.write("\n</tbody></table></div>")
 	}
 	if body := o.RequestBody; body != nil {
 		optional := ""
 		if !body.Required {
 			optional = " (optional)"
 		}
-		page.put("\n<h4>Body%s</h4>\n", optional)
+		page.write("\n<h4>Body%s</h4>\n", optional)
 		page.content(body.Content)
 	}
-	page.put("\n<h4>Answers</h4>")
+	page.write("\n<h4>Answers</h4>")
 	for _, r := range o.Responses {
 		if len(r.Value.codes) == 0 {
-			page.put("\n<p><code>%s</code> %s</p>\n", r.Name, formatText(r.Value.Description))
+			page.write("\n<p><code>%s</code> %s</p>\n", r.Name, formatText(r.Value.Description))
 			page.content(r.Value.Content)
 		}
 	}
-	page.put("\n" + `<ul class="codes">`)
+	page.write("\n" + `<ul class="codes">`)
 	for _, r := range o.Responses {
 		if len(r.Value.codes) > 0 {
-			page.put("\n<li><code>%s</code>", r.Name)
+			page.write("\n<li><code>%s</code>", r.Name)
 			for _, code := range r.Value.codes {
-				page.put(` <a href="#error-%[1]s">%[1]s</a>`, code)
+				page.write(` <a href="#error-%[1]s">%[1]s</a>`, code)
 			}
-			page.put("</li>")
+			page.write("</li>")
 		}
 	}
-	page.put("\n</ul>\n</article>")
+	page.write("\n</ul>\n</article>")
 }
 
-// content writes the media types of a body, with their fields and examples.
+// content writes the media types of a body, with its fields and example.
 func (page *referencePage) content(media Dict[*mediaType]) {
 	for _, m := range media {
 		if m.Name == problemMedia {
 			continue
 		}
-		page.put("\n<p><small>%s</small> %s</p>", m.Name, typeOf(m.Value.Schema))
+		page.write("\n<p><small>%s</small> %s</p>", m.Name, typeOf(m.Value.Schema))
 		for _, part := range m.Value.Schema.AllOf {
 			page.fields(page.doc.Resolve(part))
 		}
 		if m.Value.Example != nil {
-			example, err := pretty(m.Value.Example)
+			example, err := indentedJSON(m.Value.Example)
 			if err != nil && page.err == nil {
 				page.err = err
 			}
-			page.put("\n"+`<pre tabindex="0">%s</pre>`, example)
+			page.write("\n"+`<pre tabindex="0">%s</pre>`, example)
 		}
 	}
 }
 
-// fields writes a table of an object's properties.
+// fields writes the table of an object's properties.
 func (page *referencePage) fields(s *Schema) {
 	if len(s.Properties) == 0 {
 		return
 	}
-	page.put("\n" + `<div class="wide"><table>
+	page.write("\n" + `<div class="wide"><table>
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 	for _, p := range s.Properties {
@@ -184,12 +186,12 @@ func (page *referencePage) fields(s *Schema) {
 		if !slices.Contains(s.Required, p.Name) {
 			optional = " <small>optional</small>"
 		}
-		page.put("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), formatText(p.Value.Description))
+		page.write("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), formatText(p.Value.Description))
 	}
-	page.put("\n</tbody></table></div>")
+	page.write("\n</tbody></table></div>")
 }
 
-// typeOf returns the type of a schema as HTML, with links to other schemas.
+// typeOf returns the type that a schema describes, as HTML with links to other schemas.
 func typeOf(s *Schema) (out markup.HTML) {
 	joined := func(all []*Schema, by markup.HTML) {
 		for i, part := range all {
@@ -213,13 +215,13 @@ func typeOf(s *Schema) (out markup.HTML) {
 	default:
 		out = markup.Format("%s", typeNames(s))
 	}
-	if bounds := limits(s); bounds != "" {
+	if bounds := limitsText(s); bounds != "" {
 		out += markup.Format(" <small>%s</small>", bounds)
 	}
 	return out
 }
 
-// formatText formats a text, with the parts between backticks as code.
+// formatText formats a text as HTML. Parts between backticks become code.
 func formatText(text string) (out markup.HTML) {
 	for i, piece := range strings.Split(text, "`") {
 		switch {
@@ -233,14 +235,14 @@ func formatText(text string) (out markup.HTML) {
 	return out
 }
 
-// A pathOperation is an operation with its method and path. For an event, the path is the event's
-// type.
+// A pathOperation is an operation with its method and path. For an event, Path is the type of the
+// event.
 type pathOperation struct {
 	Method, Path string
 	*operationObject
 }
 
-// InGroup returns the operations and events of a group, which is a tag.
+// InGroup returns the operations and events that have the group as their tag.
 func (doc *Document) InGroup(group string) (out []pathOperation) {
 	for _, paths := range []Dict[Dict[*operationObject]]{doc.Paths, doc.Webhooks} {
 		for _, path := range paths {
@@ -254,6 +256,7 @@ func (doc *Document) InGroup(group string) (out []pathOperation) {
 	return out
 }
 
+// paramOf returns p, or the shared parameter that p refers to.
 func paramOf(doc *Document, p *Parameter) *Parameter {
 	if p.Ref != "" {
 		return doc.Components.Parameters.Get(RefName(p.Ref))
@@ -264,7 +267,8 @@ func paramOf(doc *Document, p *Parameter) *Parameter {
 // RefName returns the name of the schema or parameter that a reference points to.
 func RefName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
-func pretty(v any) (string, error) {
+// indentedJSON returns v as JSON with indentation.
+func indentedJSON(v any) (string, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -273,7 +277,7 @@ func pretty(v any) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// typeNames returns the type names of a schema without sub-schemas.
+// typeNames returns the types that a schema without sub-schemas allows, such as "string or null".
 func typeNames(s *Schema) string {
 	if s.Const != "" {
 		return fmt.Sprintf("%q", s.Const)
@@ -287,8 +291,8 @@ func typeNames(s *Schema) string {
 	return "any"
 }
 
-// limits returns the limits of a value as text.
-func limits(s *Schema) string {
+// limitsText returns the format, the values and the limits of a schema as text, "" if it has none.
+func limitsText(s *Schema) string {
 	var out []string
 	if s.Format != "" && s.Format != "int64" {
 		out = append(out, s.Format)
@@ -303,23 +307,24 @@ func limits(s *Schema) string {
 		out = append(out, strings.Join(values, " | "))
 	}
 	if s.Items != nil && s.Items.Enum != nil {
-		out = append(out, limits(s.Items))
+		out = append(out, limitsText(s.Items))
 	}
 	for _, r := range []struct {
 		low, high *int
 		of        string
 	}{{s.MinLength, s.MaxLength, " characters"}, {s.MinItems, s.MaxItems, " items"}} {
-		if text := between(r.low, r.high); text != "" {
+		if text := rangeText(r.low, r.high); text != "" {
 			out = append(out, text+r.of)
 		}
 	}
-	if text := between(s.Minimum, s.Maximum); text != "" {
+	if text := rangeText(s.Minimum, s.Maximum); text != "" {
 		out = append(out, text)
 	}
 	return strings.Join(out, ", ")
 }
 
-func between[T any](low, high *T) string {
+// rangeText returns a range as text, such as "1 to 5". nil means no limit.
+func rangeText[T any](low, high *T) string {
 	switch {
 	case low != nil && high != nil:
 		return fmt.Sprintf("%v to %v", *low, *high)

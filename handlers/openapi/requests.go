@@ -32,10 +32,10 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 }
 
 // Keyed reports whether an operation with this method and scope accepts an Idempotency-Key.
-// Operations that only read do not: they can be repeated without one.
+// Operations that only read do not, since they can be repeated anyway.
 func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
 
-// request returns the body of an operation; nil if it has none.
+// request returns the request body of an operation, nil if it has none.
 func (d *describer) request(o *api.Operation) *requestBody {
 	if o.Method == http.MethodGet || !hasBody(o.Call.In) {
 		return nil
@@ -55,11 +55,12 @@ func (d *describer) request(o *api.Operation) *requestBody {
 		}
 		example.Set(name, d.doc.Example(p))
 	}
-	// A PATCH with {} would change nothing.
+	// A PATCH needs a body, since without fields it changes nothing.
 	required := len(s.Required) > 0 || o.Method == http.MethodPatch
 	return &requestBody{Required: required, Content: Dict[*mediaType]{{jsonMedia, &mediaType{Schema: ref, Example: example}}}}
 }
 
+// hasBody reports whether a request type has fields in the body.
 func hasBody(in reflect.Type) bool {
 	for _, f := range Fields(in) {
 		if JSONName(f.StructField) != "" {
@@ -69,7 +70,7 @@ func hasBody(in reflect.Type) bool {
 	return false
 }
 
-// Resolve returns the schema that s refers to, or s itself.
+// Resolve returns the schema that s refers to, or s itself if it is no reference.
 func (doc *Document) Resolve(s *Schema) *Schema {
 	if s.Ref == "" {
 		return s
@@ -77,18 +78,19 @@ func (doc *Document) Resolve(s *Schema) *Schema {
 	return doc.Components.Schemas.Get(strings.TrimPrefix(s.Ref, "#/components/schemas/"))
 }
 
-// examples adds the examples of responses and events, once all schemas exist.
-func (d *describer) examples() {
+// addExamples adds the examples of responses and events. It runs when all schemas exist.
+func (d *describer) addExamples() {
 	for _, paths := range []Dict[Dict[*operationObject]]{d.doc.Paths, d.doc.Webhooks} {
 		for _, path := range paths {
 			for _, m := range path.Value {
-				d.exampleOf(m.Value)
+				d.addExamplesTo(m.Value)
 			}
 		}
 	}
 }
 
-func (d *describer) exampleOf(o *operationObject) {
+// addExamplesTo adds an example to each JSON body of an operation that has none.
+func (d *describer) addExamplesTo(o *operationObject) {
 	var media []Member[*mediaType]
 	if o.RequestBody != nil {
 		media = append(media, o.RequestBody.Content...)
@@ -103,7 +105,7 @@ func (d *describer) exampleOf(o *operationObject) {
 	}
 }
 
-// Example returns a value that fits a schema, made from the examples of its parts.
+// Example returns a value that a schema allows, made from the examples of its properties.
 func (doc *Document) Example(s *Schema) any {
 	s = doc.Resolve(s)
 	switch {
@@ -118,20 +120,21 @@ func (doc *Document) Example(s *Schema) any {
 	case len(s.OneOf) > 0:
 		return doc.Example(s.OneOf[0])
 	case len(s.AllOf) > 0:
-		return doc.merged(s.AllOf)
+		return doc.mergedExample(s.AllOf)
 	case s.Is("null"):
 		return nil
 	case s.AdditionalProperties != nil:
 		return Dict[any]{{"X-Campaign", "spring"}}
 	case s.Is("object"):
-		return doc.members(s)
+		return doc.objectExample(s)
 	case s.Is("array"):
 		return []any{doc.Example(s.Items)}
 	}
-	return plainExample(s)
+	return scalarExample(s)
 }
 
-func (doc *Document) members(s *Schema) Dict[any] {
+// objectExample returns the example of an object.
+func (doc *Document) objectExample(s *Schema) Dict[any] {
 	out := Dict[any]{}
 	for _, p := range s.Properties {
 		if p.Value.rare && p.Value.AllowsNull() {
@@ -144,8 +147,8 @@ func (doc *Document) members(s *Schema) Dict[any] {
 	return out
 }
 
-// fixPageCounts makes the example of a list consistent: its count is the number of rows, and
-// has_more is set, because it has a cursor.
+// fixPageCounts makes the example of a list consistent. Its count becomes the number of its rows.
+// has_more becomes true, because the example has a cursor.
 func fixPageCounts(list Dict[any]) {
 	rows, ok := list.Get("data").([]any)
 	if !ok {
@@ -160,21 +163,24 @@ func fixPageCounts(list Dict[any]) {
 	}
 }
 
+// AllowsNull reports whether a schema allows null.
 func (s *Schema) AllowsNull() bool {
 	return s.Is("null") || slices.ContainsFunc(s.AnyOf, (*Schema).AllowsNull) || slices.ContainsFunc(s.OneOf, (*Schema).AllowsNull)
 }
 
-func (doc *Document) merged(parts []*Schema) Dict[any] {
+// mergedExample returns one object with the examples of all parts.
+func (doc *Document) mergedExample(parts []*Schema) Dict[any] {
 	var out Dict[any]
 	for _, part := range parts {
-		for _, m := range doc.members(doc.Resolve(part)) {
+		for _, m := range doc.objectExample(doc.Resolve(part)) {
 			out.Set(m.Name, m.Value)
 		}
 	}
 	return out
 }
 
-func plainExample(s *Schema) any {
+// scalarExample returns the example of a text, number or boolean that has no example of its own.
+func scalarExample(s *Schema) any {
 	switch s.Type {
 	case "string":
 		if s.Format == "date-time" {
@@ -192,8 +198,9 @@ func plainExample(s *Schema) any {
 	return nil
 }
 
-// Arguments returns, for each operation, the schema of one object with its path, query and body
-// parameters, without references. It leaves out the field that the operation's tool hides.
+// Arguments returns a schema without references for each operation: one object with the path
+// parameters, query parameters and body fields. It leaves out the field that the operation's tool
+// hides.
 func Arguments(operations []api.Operation) []*Schema {
 	d := &describer{used: map[typeUse]string{}, doc: &Document{}}
 	var out []*Schema
@@ -224,7 +231,7 @@ func (d *describer) arguments(o *api.Operation) *Schema {
 	return in
 }
 
-// Add adds a property to an object.
+// Add adds a property to the schema of an object.
 func (s *Schema) Add(name string, p *Schema, required bool) {
 	s.Properties.Set(name, p)
 	if required {
@@ -232,8 +239,8 @@ func (s *Schema) Add(name string, p *Schema, required bool) {
 	}
 }
 
-// inline returns a copy of a schema with its references resolved, and without examples, which cost
-// assistants tokens without need.
+// inline returns a copy of a schema with its references resolved. The copy has no examples, which
+// would cost assistants tokens without need.
 func (d *describer) inline(s *Schema) *Schema {
 	out := *d.doc.Resolve(s)
 	out.Examples = nil

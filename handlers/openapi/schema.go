@@ -14,15 +14,15 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 )
 
-// A Schema is the part of JSON Schema 2020-12 that the description uses.
+// A Schema has those keywords of JSON Schema 2020-12 that the document uses.
 type Schema struct {
 	Ref         string `json:"$ref,omitempty"`
-	Type        any    `json:"type,omitempty"` // a name, or a list with "null"
+	Type        any    `json:"type,omitempty"` // a type name, or a list of a type name and "null"
 	Format      string `json:"format,omitempty"`
 	Description string `json:"description,omitempty"`
 	Const       string `json:"const,omitempty"`
 	Enum        []any  `json:"enum,omitempty"`
-	// Names of the values for code generators.
+	// EnumNames are the names that code generators give to the values of Enum.
 	EnumNames            []string      `json:"x-enum-varnames,omitempty"`
 	Minimum              *float64      `json:"minimum,omitempty"`
 	Maximum              *float64      `json:"maximum,omitempty"`
@@ -39,7 +39,7 @@ type Schema struct {
 	AllOf                []*Schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
 
-	rare bool // null in examples, if null is allowed
+	rare bool // in examples the value is null, if null is allowed
 }
 
 var (
@@ -47,11 +47,11 @@ var (
 	envelopeType = reflect.TypeFor[events.EventEnvelope]()
 )
 
-// manyForms is implemented by types whose JSON differs from their fields. Forms returns a value of
-// each form.
+// manyForms is implemented by types whose JSON is not that of their fields. Forms returns one value
+// of each type that the JSON may have.
 type manyForms interface{ Forms() []any }
 
-// FormsOf returns the types that JSON of a value of type t can have.
+// FormsOf returns the types that the JSON of a value of type t may have.
 func FormsOf(t reflect.Type) []reflect.Type {
 	bare := t
 	for bare != fileType && bare.Kind() == reflect.Pointer {
@@ -71,25 +71,27 @@ func FormsOf(t reflect.Type) []reflect.Type {
 	return out
 }
 
-// A describer makes schemas from Go types, which match how handlers decode requests and encode
+// A describer makes a Document. Its schemas match how package handlers decodes requests and encodes
 // responses.
 type describer struct {
 	api  API
 	doc  *Document
-	used map[typeUse]string
+	used map[typeUse]string // names of the schemas made so far
 }
 
+// A typeUse is a type in requests or in responses.
 type typeUse struct {
 	t       reflect.Type
 	request bool
 }
 
+// addProblem adds a text to Document.Problems.
 func (d *describer) addProblem(format string, args ...any) {
 	d.doc.Problems = append(d.doc.Problems, fmt.Sprintf(format, args...))
 }
 
-// schemaOf returns the schema of a type. Whether null is allowed depends on the field and is added
-// there.
+// schemaOf returns the schema of a type in requests or responses. The schema does not allow null;
+// field adds that.
 func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -129,6 +131,7 @@ func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
 	return &Schema{}
 }
 
+// anyOf returns a schema that allows each of the types.
 func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
 	out := &Schema{}
 	for _, t := range forms {
@@ -137,7 +140,7 @@ func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
 	return out
 }
 
-// nullable returns s with null allowed too.
+// nullable returns a schema that allows what s allows, and null.
 func nullable(s *Schema) *Schema {
 	switch t := s.Type.(type) {
 	case string:
@@ -153,8 +156,8 @@ func nullable(s *Schema) *Schema {
 	return s
 }
 
-// structRef returns a reference to the schema of a struct, after making the schema at its first
-// use.
+// structRef returns a reference to the schema of a struct. It makes the schema when it is first
+// used.
 func (d *describer) structRef(t reflect.Type, request bool) *Schema {
 	use := typeUse{t, request}
 	name, ok := d.used[use]
@@ -169,13 +172,13 @@ func (d *describer) structRef(t reflect.Type, request bool) *Schema {
 		d.used[use] = name
 		s := &Schema{Type: "object"}
 		d.doc.Components.Schemas.Set(name, s)
-		d.object(name, s, t, request)
+		d.addProperties(name, s, t, request)
 	}
 	return &Schema{Ref: "#/components/schemas/" + name}
 }
 
-// schemaName returns the name of a type's schema: Page[service.Token] becomes TokenPage,
-// CreateTokenIn becomes CreateTokenRequest.
+// schemaName returns the name of a type's schema. For example, Page[service.Token] has the schema
+// TokenPage, and CreateTokenIn has CreateTokenRequest.
 func schemaName(t reflect.Type, request bool) string {
 	name, args, _ := strings.Cut(t.Name(), "[")
 	if arg := strings.TrimSuffix(args, "]"); arg != "" {
@@ -199,8 +202,8 @@ func schemaName(t reflect.Type, request bool) string {
 	return string(r)
 }
 
-// object adds the properties of a struct.
-func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool) {
+// addProperties adds the properties of the struct t to its schema s.
+func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, request bool) {
 	for _, f := range Fields(t) {
 		name := JSONName(f.StructField)
 		if name == "" || !f.IsExported() {
@@ -214,17 +217,17 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 	}
 }
 
-// field returns the schema of a field, from its type, its tags and its comment. In responses,
-// pointers, unset times and fields with the tag `null` may be null. In requests, a field may be
-// null if that differs from leaving it out; the tag `null:"absent"` means that it does not. The tag
-// `rare` makes it null in examples.
+// field returns the schema of a field, from its type, tags and comment. In responses, these may be
+// null: pointers, times that are not set, and fields with the tag `null`. In requests, a field may
+// be null if null has another meaning than leaving the field out; the tag `null:"absent"` says that
+// it has not. The tag `rare` makes the field null in examples.
 func (d *describer) field(owner string, f *Field, name string, request bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
 		typ = reflect.TypeOf(o.OptOf())
 	}
 	p := d.schemaOf(typ, request)
-	p.limit(f.Tag)
+	p.addLimits(f.Tag)
 	example, format := exampleOf(owner, f, name)
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
 		p.Format = format
@@ -234,7 +237,7 @@ func (d *describer) field(owner string, f *Field, name string, request bool) *Sc
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
-	p.Description, p.rare = d.text(f), f.Tag.Get("rare") != ""
+	p.Description, p.rare = d.comment(f), f.Tag.Get("rare") != ""
 	if alias := f.Tag.Get("alias"); alias != "" {
 		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}
@@ -242,15 +245,15 @@ func (d *describer) field(owner string, f *Field, name string, request bool) *Sc
 		if e := p.parseExample(example); e != nil {
 			p.Examples = []any{e}
 		} else if f.Tag.Get("example") != "" {
-			d.addProblem("the example of %s is of another kind than the field", f.source())
+			d.addProblem("the example of %s is of another kind than the field", f.qualifiedName())
 		}
 	}
 	p.nameEnum()
 	return p
 }
 
-// nameEnum names values that are not identifiers in programming languages, and moves null out of
-// the values, because code generators make a constant of each value.
+// nameEnum helps code generators, which make a constant of each value of an enum. It names values
+// that are not identifiers, and moves null out of the values.
 func (s *Schema) nameEnum() {
 	if s.Items != nil {
 		s.Items.nameEnum()
@@ -281,7 +284,8 @@ func (s *Schema) nameEnum() {
 	s.OneOf = []*Schema{values, {Type: "null"}}
 }
 
-// enumName returns the name of a value: first.last becomes FirstDotLast, mta-sts becomes MtaSts.
+// enumName returns the name of a value of an enum. For example, first.last becomes FirstDotLast,
+// and mta-sts becomes MtaSts.
 func enumName(value string) string {
 	var name strings.Builder
 	for _, word := range strings.FieldsFunc(strings.ReplaceAll(value, ".", "-dot-"), func(r rune) bool { return r == '-' || r == '_' }) {
@@ -290,11 +294,12 @@ func enumName(value string) string {
 	return name.String()
 }
 
-// limit adds the limits of the tags, which handlers enforce when they decode.
-func (s *Schema) limit(tags reflect.StructTag) {
+// addLimits adds the limits from the tags of a field. Package handlers enforces them when it
+// decodes requests.
+func (s *Schema) addLimits(tags reflect.StructTag) {
 	for _, form := range s.AnyOf {
 		if form.Items != nil {
-			form.limit(tags)
+			form.addLimits(tags)
 		}
 	}
 	low, high := tags.Get("min"), tags.Get("max")
@@ -323,6 +328,7 @@ func (s *Schema) limit(tags reflect.StructTag) {
 	}
 }
 
+// parseInt returns the number in text, nil if there is none.
 func parseInt(text string) *int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -331,6 +337,7 @@ func parseInt(text string) *int {
 	return &n
 }
 
+// parseFloat returns the number in text, nil if there is none.
 func parseFloat(text string) *float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -339,7 +346,7 @@ func parseFloat(text string) *float64 {
 	return &n
 }
 
-// Is reports whether the schema allows the type.
+// Is reports whether the schema allows the JSON type with the name.
 func (s *Schema) Is(name string) bool {
 	switch t := s.Type.(type) {
 	case string:
@@ -350,8 +357,9 @@ func (s *Schema) Is(name string) bool {
 	return false
 }
 
-// parseExample parses the text of an example as a value of the schema; nil if it does not fit.
-// Texts are plain, other values are JSON; a list of one text may be only the text.
+// parseExample parses an example as a value of the schema. It returns nil if the example is none. A
+// text stands for itself, and other values are in JSON. A list with one text may be given as that
+// text.
 func (s *Schema) parseExample(text string) any {
 	switch {
 	case s.Enum != nil || text == "":
@@ -380,6 +388,7 @@ func (s *Schema) parseExample(text string) any {
 	return nil
 }
 
+// readJSON decodes a JSON text. It returns nil if the text is no T.
 func readJSON[T any](text string) any {
 	var v T
 	if json.Unmarshal([]byte(text), &v) != nil {

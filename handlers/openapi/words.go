@@ -1,9 +1,11 @@
 package openapi
 
+// idempotencyText describes the Idempotency-Key in the document.
 const idempotencyText = "Up to 255 characters of your choice. A second POST with the same key within 24 hours does nothing and gets the answer of the first; where that has more than 256 KiB it is not kept, and the second gets 409 `answer_not_kept`. Operations that only read take no key."
 
 const exampleRequestID = "req_01k9a2b3c4d5e6f7g8h9j0k1m2"
 
+// apiInfo is the beginning of the document: its title and description.
 var apiInfo = documentInfo{
 	Title: "Mailstead API", Version: "1.0.0", Summary: "Domains, mailboxes, mail and webhooks of a Mailstead installation.",
 	Description: "Send `Authorization: Bearer mst_…` with every request, and bodies as JSON.\n\n" +
@@ -15,6 +17,7 @@ var apiInfo = documentInfo{
 		"Times are RFC 3339 in UTC with milliseconds. New fields, codes and event types may be added; existing ones stay.",
 }
 
+// groups are the tags of operations, in the order of the reference.
 var groups = []tag{
 	{"Account", "The account, its limits and its use of them."},
 	{"Team", "The people who share the account."},
@@ -38,6 +41,7 @@ var groups = []tag{
 	{"Events", "What endpoints are sent."},
 }
 
+// apiHeaders are the response headers that operations refer to.
 var apiHeaders = Dict[*header]{
 	{"X-Request-Id", &header{Description: "The request's id: your own if you sent one, of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &Schema{Type: "string", Examples: []any{exampleRequestID}}}},
 	{"X-RateLimit-Limit", &header{Description: "Requests a minute of the account's plan.", Schema: &Schema{Type: "integer"}}},
@@ -62,7 +66,8 @@ var deliveryHeaders = []Member[string]{
 	{"webhook-signature", "`v1,` and the base64 signature (Standard Webhooks)."},
 }
 
-// neverNull are the fields with times that are never null.
+// neverNull has the names of fields with times that are never null in responses. A name may have
+// the schema before it.
 var neverNull = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 	"Alert.since", "Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at",

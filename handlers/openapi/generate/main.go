@@ -1,5 +1,5 @@
-// Command generate writes the comments of the fields in the API to fields.txt; `go generate
-// ./handlers/openapi` runs it. It does not know how they are shown.
+// Command generate writes the comments of the API's fields to fields.txt. `go generate
+// ./handlers/openapi` runs it. It does not know how the comments are shown.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 	}
 }
 
-// fieldTexts returns a line for each API field with a comment in the sources below root: its name,
-// a tab, and the comment.
+// fieldTexts returns a line for each field of the API that has a comment in the sources below root:
+// the field's name, a tab and the comment.
 func fieldTexts(root string) (string, error) {
 	var out strings.Builder
 	folders := map[string]map[string]string{}
@@ -45,7 +45,7 @@ func fieldTexts(root string) (string, error) {
 		}
 		text, ok := folders[folder][field]
 		if !ok {
-			return "", fmt.Errorf("the API has the field %s, but the sources do not", name)
+			return "", fmt.Errorf("the API has the field %s, which is not in the sources", name)
 		}
 		if text != "" {
 			out.WriteString(name + "\t" + text + "\n")
@@ -54,8 +54,8 @@ func fieldTexts(root string) (string, error) {
 	return out.String(), nil
 }
 
-// commentsIn returns the comments of all struct fields in a folder, each on one line, by
-// Type.Field.
+// commentsIn returns the comments of all struct fields in the Go files of a folder, by Type.Field.
+// Each comment is on one line.
 func commentsIn(folder string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
@@ -82,7 +82,8 @@ func commentsIn(folder string) (map[string]string, error) {
 	return comments, nil
 }
 
-// addComments adds the comments above the fields, or else the comments after them.
+// addComments adds the comments of a struct's fields: the comment above a field, or else the one
+// after it.
 func addComments(comments map[string]string, of string, s *ast.StructType) {
 	for _, f := range s.Fields.List {
 		text := strings.Join(strings.Fields(cmp.Or(f.Doc, f.Comment).Text()), " ")
