@@ -6,7 +6,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// All returns the table: every operation of the API, in the order of the reference.
+// All returns all operations of the API, in the order of the reference.
 func All(s *service.Service) []Operation {
 	return slices.Concat(
 		account(s), me(s), team(s), allDomains(s), dns(s), webhooks(s), jobs(s), emailUsers(s), credentials(s), mailRules(s), groups(s),

@@ -1,7 +1,7 @@
-// Package api has the operations of the HTTP API, one row each. A row has everything about an
-// operation: its route, who may call it, the service method, its text in the reference, and the
-// differences of its tool for assistants. It does not know how requests are decoded, counted,
-// logged and answered.
+// Package api has the table of the operations of the HTTP API. The row of an operation has its
+// route, who may call it, the service method, its text in the reference, and how its tool for AI
+// assistants differs. The package does not know how requests are decoded, counted, logged and
+// answered.
 package api
 
 import (
@@ -13,36 +13,36 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// An Operation is one row of the table. The server takes the route, the checks, the request type,
-// the description and the tool from it.
+// An Operation is one row of the table. Package handlers takes from it the route, the checks, the
+// request type, the description and the tool.
 type Operation struct {
-	Name   string // operationId, MCP tool, `mailstead call`
-	Action string // name in the audit log; "": Name
+	Name   string // its name as operationId, as MCP tool and for `mailstead call`
+	Action string // its name in the audit log; "": the same as Name
 	Route
-	Status int  // after success
-	Alias  bool // another route of the operation in the row before
+	Status int  // HTTP status of a success
+	Alias  bool // another route of the operation in the previous row
 	May
 	Call Caller
 
 	Body   int64     // maximum bytes of the request body; 0: 1 MiB
-	Upload *Uploader // accepts a file instead of a JSON body; nil: files are not accepted
-	CSV    bool      // accepts a CSV file instead of a JSON body, as the body's field csv
-	Waits  bool      // waits for an event, so long that the token may expire during the call
-	// Refuses unknown body fields, because the operation spends money or sends mail.
+	Upload *Uploader // if not nil, a file is accepted instead of a JSON body
+	CSV    bool      // a CSV file is accepted instead of a JSON body; it becomes the field csv
+	Waits  bool      // may wait so long for an event that the token can expire during the call
+	// Unknown body fields are errors, because the operation spends money or sends mail.
 	Strict bool
 
-	// The text in the reference.
-	Group   string // one of openapi.groups
-	Summary string
-	Text    string
-	Errors  []string // error codes besides those that follow from the row
-	Show    string   // fields of the example body; "": the required ones
+	// These fields are the text in the reference.
+	Group   string   // the heading; one of openapi.groups
+	Summary string   // one line
+	Text    string   // more about it; may be ""
+	Errors  []string // error codes in addition to those that follow from other fields
+	Show    string   // names of the fields in the example body; "": the required fields
 	Media   string   // media type of a response that is a file
 
 	Tool Tool
 }
 
-// A Route is a method and a path, with {name} for each parameter.
+// A Route is a method and a path. The path has {name} for each parameter.
 type Route struct{ Method, Path string }
 
 func GET(path string) Route    { return Route{"GET", path} }
@@ -51,52 +51,53 @@ func PUT(path string) Route    { return Route{"PUT", path} }
 func PATCH(path string) Route  { return Route{"PATCH", path} }
 func DELETE(path string) Route { return Route{"DELETE", path} }
 
-// The permissions of tokens.
+// The scopes of tokens.
 const (
 	Read  = "read"
 	Write = "write"
 	Admin = "admin"
 )
 
-// The roles for which operations are.
+// Lists of the roles that may call an operation.
 var (
 	Everyone = []string{"owner", "admin", "member"}
 	Managers = []string{"owner", "admin"}
 	Owners   = []string{"owner"}
 
-	// Lists that include the person of a mailbox, who sees only that mailbox.
+	// These lists include the user of a single mailbox, who sees only that mailbox.
 	People      = []string{"owner", "admin", "member", "mailbox"}
 	Holders     = []string{"owner", "admin", "mailbox"}
 	MailboxOnly = []string{"mailbox"}
 )
 
-// May says who may call an operation. Scope and Roles are the coarse permission: what the token and
-// the role of the caller must allow, whatever object the call is about. Permit checks it once,
-// before the body is read. The service checks the rest, because it has the object: whether this
-// caller may do it to this object (for example a token of another user, the owner of the account,
-// or a field that costs money).
+// May says who may call an operation. Scope and Roles are the first check: what the token and the
+// role of the caller must allow, whatever object the call is about. Permit makes that check once,
+// before the body is read. The service makes the other checks, for which it needs the object:
+// whether this caller may do it to this object. Examples are a token of another user, the owner of
+// the account, or a field that costs money.
 type May struct {
 	Scope string
 	Roles []string
-	// The person of a mailbox may call it in a session, but not with a token of the mailbox.
+	// The user of a mailbox may call it only in a session, not with a token of the mailbox.
 	Own bool
 	// It is about the whole account, so callers that see only some mailboxes may not call it.
 	Whole bool
 
-	// The permissions of tokens whose holder may be a program that obeys the text it reads, see
+	// The rules for bound tokens, which belong to programs that may obey texts that they read, see
 	// core.Actor.Bound.
 	Bound       BoundUse // whether a bound token may call it
-	BoundFields string   // the body fields that a bound token may set; "": all, but none in a PATCH
-	// The query parameter, as name=value, without which a tainted token is refused.
+	BoundFields string   // body fields that a bound token may set; "": all, or none in a PATCH
+	// A tainted token must send this query parameter, given as name=value.
 	WhileTainted string
-	Taints       bool // the response may contain text of strangers from any message
-	// A token limited to mailboxes may call it, although the people of the mailboxes may not.
+	Taints       bool // the response may have text of strangers from any message
+	// A token that is limited to mailboxes may call it, although the users of these mailboxes may
+	// not.
 	Limited bool
-	Person  bool // only team users who are signed in to the dashboard may call it, no tokens
+	Person  bool // only for team users in a dashboard session, not for tokens
 }
 
-// A BoundUse says whether a bound token may call an operation; the zero value means never. Bound
-// tokens may read without secrets, mark, move, draft, send and wait.
+// A BoundUse says when a bound token may call an operation. The zero value means never. Bound
+// tokens may read (but no secrets), mark, move, draft, send and wait.
 type BoundUse int
 
 const (
@@ -107,19 +108,19 @@ const (
 // OpenToBound reports whether a bound token may call the operation.
 func (m *May) OpenToBound() bool { return m.Bound == Clean || m.Bound == Always }
 
-// Taintable reports whether a bound token loses the operation, or a form of it, once it is tainted.
+// Taintable reports whether a taint forbids the operation, or some calls of it, to a bound token.
 func (m *May) Taintable() bool { return m.Bound == Clean || m.WhileTainted != "" }
 
-// Restricted reports whether some roles may not call the operation although their token has its
-// scope.
+// Restricted reports whether some roles may not call the operation even with its scope.
 func (m *May) Restricted() bool { return m.Own || !slices.Equal(m.Roles, People) }
 
-// Permit checks the coarse permission of a row, see May. Nothing else checks it.
+// Permit makes the first check of the caller, see May. It returns an error if the caller may not
+// call the operation. Nothing else makes this check.
 func (o *Operation) Permit(who core.Actor) error {
 	wrongRole := func() error {
 		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.Name)
 	}
-	// The person of a mailbox is refused whatever the session may do.
+	// For the user of a mailbox, the role is checked first, so that the error is about the role.
 	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {
 		return wrongRole()
 	}
@@ -148,31 +149,32 @@ func (o *Operation) Permit(who core.Actor) error {
 	return nil
 }
 
-// The maximum sizes in bytes of requests that may be larger than others.
+// Maximum sizes in bytes of requests that may be larger than the default.
 const (
 	LargestSend     = core.MaxRequest // of a request that sends a message
 	LargestList     = 16 << 20        // of a request with a long list
 	LargestTemplate = 4 << 20         // of a request with a message template
 )
 
-// An Uploader receives a file in two steps: May reports, before the file is read, whether the
-// caller may send it; Plan takes over the received file and returns the job for it.
+// An Uploader receives a file in two steps. May runs before the file is read, and returns an error
+// if the caller may not send it. Plan takes the received file and returns the job that processes
+// it.
 type Uploader struct {
 	May  func(ctx context.Context, who core.Actor, userID string) error
 	Plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
 }
 
-// codes splits a text into error codes.
+// codes splits a text with spaces into error codes.
 func codes(text string) []string { return strings.Fields(text) }
 
-// A Caller calls a service method without static types.
+// A Caller calls a service method whose types are known only at run time.
 type Caller struct {
-	In  reflect.Type
-	Out reflect.Type
+	In  reflect.Type // of the request
+	Out reflect.Type // of the response
 	Do  func(ctx context.Context, who core.Actor, decode func(in any) error) (any, error)
 }
 
-// With returns a Caller for a method with a request.
+// With returns a Caller of a method that has a request.
 func With[In, Out any](method func(context.Context, core.Actor, In) (Out, error)) Caller {
 	return callerOf(method)
 }
@@ -180,13 +182,13 @@ func With[In, Out any](method func(context.Context, core.Actor, In) (Out, error)
 // noInput is the request type of an operation without a request.
 type noInput struct{}
 
-// Plain returns a Caller for a method without a request.
+// Plain returns a Caller of a method that has no request.
 func Plain[Out any](method func(context.Context, core.Actor) (Out, error)) Caller {
 	return callerOf(method)
 }
 
-// callerOf returns a Caller for a method of the type of With or Plain. It calls the method by
-// reflection, because generic code for each method would make the program much larger.
+// callerOf returns a Caller of a method with the signature of With or Plain. It uses reflection,
+// because generic code for each method would make the program much larger.
 func callerOf(method any) Caller {
 	call := reflect.ValueOf(method)
 	c := Caller{In: reflect.TypeFor[noInput](), Out: call.Type().Out(0)}

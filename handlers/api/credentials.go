@@ -87,7 +87,7 @@ func (i intents) createCredential(ctx context.Context, who core.Actor, in mailbo
 	if err != nil {
 		return nil, err
 	}
-	return would("make a password with which a program reads and sends all mail of %s", mb.Email)
+	return newIntent("make a password with which a program reads and sends all mail of %s", mb.Email)
 }
 
 func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*Intent, error) {
@@ -95,5 +95,5 @@ func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in ma
 	if err != nil {
 		return nil, err
 	}
-	return would("make a password with which a program sends as any address of %s", d.Domain)
+	return newIntent("make a password with which a program sends as any address of %s", d.Domain)
 }

@@ -109,7 +109,7 @@ func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetF
 	if err != nil {
 		return nil, err
 	}
-	return would("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
+	return newIntent("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
 }
 
 // Error codes that several operations share.
@@ -118,6 +118,6 @@ const (
 	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
 )
 
-// reportsText is the text that both kinds of reports share.
+// reportsText is part of the texts about DMARC reports and TLS reports.
 const reportsText = "Newest first; kept for 90 days. They come from mail about the domain to any address of the account. Anyone can send one: " +
 	"`authenticated` says whether its message really came from `received_from`. The dates are those that a report covers; `org` filters by a part of `org_name`."

@@ -156,7 +156,7 @@ func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.Up
 	if err != nil {
 		return nil, err
 	}
-	return would("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
+	return newIntent("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
 }
 
 func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*Intent, error) {
@@ -164,5 +164,5 @@ func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.Do
 	if err != nil {
 		return nil, err
 	}
-	return would("delete %s for good, with its %s and all mail in them", d.Domain, plural(d.EmailUsersCount, "mailbox", "mailboxes"))
+	return newIntent("delete %s for good, with its %s and all mail in them", d.Domain, plural(d.EmailUsersCount, "mailbox", "mailboxes"))
 }

@@ -55,11 +55,12 @@ func groups(s *service.Service) []Operation {
 	}
 }
 
-// createGroup and updateGroup require agreement if mail would go to external addresses.
+// createGroup asks for agreement if mail would go to external addresses.
 func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*Intent, error) {
-	return i.groupElsewhere(in.Email, in.Members)
+	return i.externalMembersIntent(in.Email, in.Members)
 }
 
+// updateGroup asks for agreement if mail would go to external addresses.
 func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.UpdateGroupIn) (*Intent, error) {
 	if in.Members == nil {
 		return nil, nil
@@ -68,10 +69,10 @@ func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.U
 	if err != nil {
 		return nil, err
 	}
-	return i.groupElsewhere(g.Email, *in.Members)
+	return i.externalMembersIntent(g.Email, *in.Members)
 }
 
-func (i intents) groupElsewhere(email string, members []mailboxes.NewMember) (*Intent, error) {
+func (i intents) externalMembersIntent(email string, members []mailboxes.NewMember) (*Intent, error) {
 	var elsewhere []string
 	for _, m := range members {
 		if m.Email != "" && core.DomainOfAddress(m.Email) != core.DomainOfAddress(email) {
@@ -81,5 +82,5 @@ func (i intents) groupElsewhere(email string, members []mailboxes.NewMember) (*I
 	if elsewhere == nil {
 		return nil, nil
 	}
-	return would("send all mail to %s on to %s", email, strings.Join(elsewhere, ", "))
+	return newIntent("send all mail to %s on to %s", email, strings.Join(elsewhere, ", "))
 }

@@ -145,7 +145,7 @@ func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.C
 	if address == "" {
 		address = in.Username + "@" + in.Domain
 	}
-	return would("create the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
+	return newIntent("create the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
 }
 
 func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*Intent, error) {
@@ -156,12 +156,12 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 	if err != nil {
 		return nil, err
 	}
-	return giveAccess(mb.Email, in.ForwardTo.Value, in.RecoveryEmail.Value, in.Password != nil), nil
+	return accessIntent(mb.Email, in.ForwardTo.Value, in.RecoveryEmail.Value, in.Password != nil), nil
 }
 
-// giveAccess returns the Intent of a change that lets others read the mail of a mailbox; nil if it
-// does not.
-func giveAccess(email, forwardTo, recovery string, password bool) *Intent {
+// accessIntent returns the Intent of a change that lets others read the mail of a mailbox. It
+// returns nil if the change does not.
+func accessIntent(email, forwardTo, recovery string, password bool) *Intent {
 	var actions []string
 	if forwardTo != "" {
 		actions = append(actions, fmt.Sprintf("send a copy of all mail to %s to %s", email, forwardTo))
@@ -183,7 +183,7 @@ func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core
 	if err != nil {
 		return nil, err
 	}
-	return would("make a link with which anybody who has it sets the password of %s", mb.Email)
+	return newIntent("make a link with which anybody who has it sets the password of %s", mb.Email)
 }
 
 func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailboxes.BulkDeleteIn) (*Intent, error) {
@@ -199,7 +199,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 			names = append(names, id)
 		}
 	}
-	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
+	return newIntent("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
 func (i intents) releaseHeld(ctx context.Context, who core.Actor, in outbound.ReleaseIn) (*Intent, error) {
@@ -208,9 +208,9 @@ func (i intents) releaseHeld(ctx context.Context, who core.Actor, in outbound.Re
 		name = mb.Email
 	}
 	if in.Action == "discard" {
-		return would("discard for good all messages of %s that are held", name)
+		return newIntent("discard for good all messages of %s that are held", name)
 	}
-	return would("send all messages of %s that are held", name)
+	return newIntent("send all messages of %s that are held", name)
 }
 
 const passwordText = "The password is in the file behind create_export's link, and in the dashboard."

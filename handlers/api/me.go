@@ -41,5 +41,5 @@ func me(s *service.Service) []Operation {
 }
 
 func (i intents) updateMe(_ context.Context, who core.Actor, in accounts.UpdateMeIn) (*Intent, error) {
-	return giveAccess(who.Email, in.ForwardTo.Value, in.Recovery.Value, false), nil
+	return accessIntent(who.Email, in.ForwardTo.Value, in.Recovery.Value, false), nil
 }

@@ -81,18 +81,18 @@ func mailRules(s *service.Service) []Operation {
 }
 
 func (i intents) createRule(ctx context.Context, who core.Actor, in rules.CreateRuleIn) (*Intent, error) {
-	return i.ruleForwards(ctx, who, in.UserID, in.Actions)
+	return i.forwardIntent(ctx, who, in.UserID, in.Actions)
 }
 
 func (i intents) updateRule(ctx context.Context, who core.Actor, in rules.UpdateRuleIn) (*Intent, error) {
 	if in.Actions == nil {
 		return nil, nil
 	}
-	return i.ruleForwards(ctx, who, in.UserID, *in.Actions)
+	return i.forwardIntent(ctx, who, in.UserID, *in.Actions)
 }
 
-// ruleForwards requires agreement if a rule sends mail to another address.
-func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string, actions []rules.Action) (*Intent, error) {
+// forwardIntent asks for agreement if a rule would send mail to another address.
+func (i intents) forwardIntent(ctx context.Context, who core.Actor, userID string, actions []rules.Action) (*Intent, error) {
 	for _, a := range actions {
 		if a.Value == nil || a.Type != "forward" && a.Type != "reply" {
 			continue
@@ -102,9 +102,9 @@ func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string
 			return nil, err
 		}
 		if a.Type == "reply" {
-			return would("answer mail that comes to %s automatically", mb.Email)
+			return newIntent("answer mail that comes to %s automatically", mb.Email)
 		}
-		return would("forward mail that comes to %s to %s", mb.Email, *a.Value)
+		return newIntent("forward mail that comes to %s to %s", mb.Email, *a.Value)
 	}
 	return nil, nil
 }

@@ -147,6 +147,6 @@ func (i intents) sendBatch(ctx context.Context, who core.Actor, in submit.SendBa
 	if len(to) > len(shown) {
 		more = ", and others"
 	}
-	return would("send %s from %s, to %s: %s%s", plural(max(len(in.Messages), len(in.Recipients)), "message", "messages"), mb.Email,
+	return newIntent("send %s from %s, to %s: %s%s", plural(max(len(in.Messages), len(in.Recipients)), "message", "messages"), mb.Email,
 		plural(len(to), "recipient", "recipients"), strings.Join(shown, ", "), more)
 }

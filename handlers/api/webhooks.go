@@ -113,7 +113,7 @@ func webhooks(s *service.Service) []Operation {
 }
 
 func (i intents) createWebhook(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*Intent, error) {
-	return would("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
+	return newIntent("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
 }
 
 func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*Intent, error) {
@@ -130,5 +130,5 @@ func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.Up
 	if in.Status != nil {
 		w.Status = *in.Status
 	}
-	return would("change the webhook endpoint %s to receive events (%s) at %s, with status %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
+	return newIntent("change the webhook endpoint %s to receive events (%s) at %s, with status %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
 }
