@@ -12,7 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// localCommand returns a handler that calls a service method.
+// localCommand returns a handler that calls a method of the service. Its request and response are
+// JSON.
 func localCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -35,8 +36,8 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 // every error, also of internal ones.
 func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// With a stopped server there is no connection, so setting deadlines fails, which does no
-		// harm.
+		// If no server runs, the command has no connection. Then setting the deadlines fails, which
+		// does not matter.
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Time{})
@@ -64,7 +65,8 @@ func answerOperator(w http.ResponseWriter, out any, err error) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// withoutCode returns only the message of a service error; other errors it returns unchanged.
+// withoutCode returns an error with only the message of a service error. It returns other errors
+// unchanged.
 func withoutCode(err error) error {
 	if e, ok := core.AsError(err); ok {
 		return errors.New(e.Message)

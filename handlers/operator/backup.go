@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// S3Access is a command's access to buckets. It includes the key, because a running server may not
-// be able to read the key file, and does not have the command's environment.
+// S3Access is how a command reaches S3 buckets. It has the key itself, because a running server may
+// not be able to read the key file, and does not have the environment of the command.
 type S3Access struct {
 	Endpoint  string `json:"endpoint"`
 	Region    string `json:"region"`
@@ -24,7 +24,8 @@ type S3Access struct {
 	PathStyle *bool  `json:"path_style"`
 }
 
-// Place returns the place of backups at an address. Access data in a override the settings.
+// Place returns the place of backups (see objects.Place) at an address, which is a path or the URL
+// of a bucket. Access data in a override those in the settings.
 func Place(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
 	roots, err := config.RootCAs(caFile)
 	if err != nil {
@@ -36,7 +37,7 @@ func Place(address string, a S3Access, settings config.S3, caFile string) (objec
 	})
 }
 
-// IsArchive reports whether a backup at the address is a single file.
+// IsArchive reports whether a backup at the address is a single file, not a directory or bucket.
 func IsArchive(address string) bool {
 	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
 		return false
@@ -47,23 +48,24 @@ func IsArchive(address string) bool {
 
 // BackupIn is the operator's request for a backup.
 type BackupIn struct {
-	To         string   `json:"to"` // absolute, if it is a path
+	To         string   `json:"to"` // an absolute path, or the URL of a bucket
 	Full       bool     `json:"full"`
 	NoVerify   bool     `json:"no_verify"`
-	Recipients []string `json:"recipients"` // age public keys; empty: those of the settings
+	Recipients []string `json:"recipients"` // age public keys; empty: those in the settings
 	S3         S3Access `json:"s3"`
 }
 
-// BackupFiles are the files that a backup has besides the store. The next key comes before the key
-// that it will replace: if a rotation renames it during the backup, one of the two files still has
-// it.
+// BackupFiles are the names of the files in the data directory that a backup has in addition to the
+// store. The next master key comes before the current one: if a key rotation renames it during the
+// backup, one of the two files still has it.
 var BackupFiles = []string{keyfile.NextName, keyfile.Name, "mailstead.toml"}
 
+// backupSource returns what is backed up: the store and BackupFiles.
 func (o *Operator) backupSource() backup.Source {
 	return backup.Source{Store: o.Store, Files: BackupFiles, Program: o.Version, Log: o.Log}
 }
 
-// NewSchedule returns the scheduled backups of the settings; nil if there are none.
+// NewSchedule returns the scheduled backups that the settings ask for, nil if there are none.
 func (o *Operator) NewSchedule() (*backup.Schedule, error) {
 	b := o.Settings.Backups()
 	if b.To == "" {
@@ -71,7 +73,7 @@ func (o *Operator) NewSchedule() (*backup.Schedule, error) {
 	}
 	to, err := Place(b.To, S3Access{}, b.S3, o.Settings.CAFile)
 	if err != nil {
-		return nil, config.Mistake(fmt.Errorf("[backup] to: %w", err))
+		return nil, config.Mistake(fmt.Errorf("[backup] to in the settings: %w", err))
 	}
 	return &backup.Schedule{
 		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: o.Store.Dir(), Program: o.Version}, Source: o.backupSource(),
@@ -93,8 +95,8 @@ func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, er
 		}
 		recipients = append(recipients, r)
 	}
-	// The backup contains its own audit row. A server whose store accepts no writes can be backed
-	// up too.
+	// The audit row is written before the backup, which contains it. If the store accepts no
+	// writes, the backup is made without it.
 	if err := o.audit("backup", core.MailboxUser{}); err != nil {
 		o.Log.Warn("record a backup in the audit log", "error", err)
 	}

@@ -8,15 +8,15 @@ import (
 
 // CopyIn is the request for a copy of a running server's store.
 type CopyIn struct {
-	To string `json:"to"` // absolute, in the data directory
+	To string `json:"to"` // an absolute path in the data directory
 }
 
-// CopyOut describes the copy.
+// CopyOut describes a copy.
 type CopyOut struct {
-	Version string `json:"version"` // of the server
+	Version string `json:"version"` // of the server that made it
 }
 
-// copyStore copies the store for a rehearsal.
+// copyStore makes a copy of the store for the rehearsal of an upgrade.
 func (o *Operator) copyStore(ctx context.Context, ask CopyIn) (CopyOut, error) {
 	return CopyOut{o.Version}, backup.CopyRunning(ctx, o.backupSource(), ask.To)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// SocketName is the name of a running server's socket in the data directory.
+// SocketName is the name of the socket of a running server, in the data directory.
 const SocketName = "mailstead.sock"
 
-// FindStore returns an error if the directory has no store, unless mayMake allows a new one: a
-// server that began a new store by mistake would accept mail that nobody finds. A directory with
-// messages but without a database is never used for a new store.
+// FindStore returns an error if the directory has no store, unless mayMake allows to make one. A
+// server that made a new store by mistake would accept mail that nobody finds. FindStore never
+// allows a new store in a directory that has messages but no database.
 func FindStore(dir string, s *config.Settings, mayMake bool) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func FindStore(dir string, s *config.Settings, mayMake bool) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return config.Mistake(fmt.Errorf("open data directory: %w", err))
+		return config.Mistake(fmt.Errorf("open the data directory: %w", err))
 	}
 	unfinished, _ := os.Stat(filepath.Join(path, backup.WorkDir)) // nil if it does not exist
 	segments, err := filepath.Glob(filepath.Join(path, store.SegmentDir, "*"))
@@ -46,7 +46,8 @@ func FindStore(dir string, s *config.Settings, mayMake bool) error {
 	return nil
 }
 
-// FirstCommand returns the command that makes the store of a data directory and its owner.
+// FirstCommand returns the command that makes the store in a data directory, and the account of its
+// owner.
 func FirstCommand(dir string, s *config.Settings) string {
 	if s.Sandbox() {
 		return "mailstead init --data " + health.ShellWord(dir) + " --owner-email YOU@example.com"

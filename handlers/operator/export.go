@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const exportPageSize = 4 << 20 // bytes
+// exportPageSize is the size in bytes at which a page of exported messages ends.
+const exportPageSize = 4 << 20
 
-// ExportHeader precedes each message of a page, as one line of JSON. A header without a UID ends
+// An ExportHeader is one line of JSON before each message of a page. A header without a UID ends
 // the page.
 type ExportHeader struct {
 	UID    uint32    `json:"uid,omitempty"`
@@ -24,8 +25,8 @@ type ExportHeader struct {
 	More   bool      `json:"more,omitempty"`
 }
 
-// exportMessages sends the folders of a mailbox, a page of messages of a folder, or the password
-// hash.
+// exportMessages answers a request of `mailstead export`: for the folders of a mailbox, for a page
+// of messages of a folder, or for the password hash.
 func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := func() error {
@@ -84,8 +85,8 @@ func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// passwordHash returns the password hash of a mailbox, "" if it has none, and records that in the
-// audit log.
+// passwordHash returns the password hash of a mailbox, "" if it has none. It records in the audit
+// log that the hash was exported.
 func (o *Operator) passwordHash(u core.MailboxUser) (hash string, err error) {
 	err = o.Store.Update(func(tx *store.Tx) error {
 		mb, err := store.Mailboxes.Get(tx, u.MailboxID)

@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/service/transfer"
 )
 
-// ImportHeader precedes each message of a batch, as one line of JSON.
+// An ImportHeader is one line of JSON before each message of a batch.
 type ImportHeader struct {
 	transfer.ImportHeader
-	Size int `json:"size"`
+	Size int `json:"size"` // bytes of the message
 }
 
-// importMessages imports a batch of messages into a folder. The first batch of a source has no
-// messages: it checks that the mailbox exists, and records the import in the audit log.
+// importMessages imports a batch of messages into a folder. The first batch of an import has no
+// messages. It checks that the mailbox exists, and records the import in the audit log.
 func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]transfer.ImportResult, error) {
 		u, err := o.Service.Transfer.FindMailbox(r.URL.Query().Get("mailbox"), "")
@@ -60,13 +60,15 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	answerOperator(w, results, err)
 }
 
-// ImportKnown asks which messages were imported before, so that they are not fetched again.
+// ImportKnown is the question which of some messages were imported before. They need not be read
+// again.
 type ImportKnown struct {
 	Mailbox string   `json:"mailbox"`
 	Folder  string   `json:"folder"`
 	Keys    []string `json:"keys"`
 }
 
+// knownImports answers for each key whether its message was imported before.
 func (o *Operator) knownImports(ctx context.Context, ask ImportKnown) ([]bool, error) {
 	u, err := o.Service.Transfer.FindMailbox(ask.Mailbox, "")
 	if err != nil {

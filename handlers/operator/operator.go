@@ -1,8 +1,9 @@
-// Package operator answers the operator's commands: over the Unix socket in the data directory of a
-// running server, or within the process of a command if no server runs. It also has what both sides
-// share: paths, requests and responses, and the files of the data directory.
+// Package operator answers the commands of the operator: over the Unix socket in the data directory
+// of a running server, or within the process of a command if no server runs. It also has what the
+// server and the command line share: paths, requests and responses, and the files of the data
+// directory.
 //
-// It does not know the command line, nor its output for people.
+// It does not know the options of commands, nor what they print.
 package operator
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// The paths of the operator's commands. A command sends a request over the socket, or handles it in
-// its own process if no server runs.
+// Paths of the operator's commands. A command sends a request to the path over the socket. If no
+// server runs, it handles the request in its own process.
 const (
 	AccountPath  = "/local/account"
 	TokenPath    = "/local/token"
@@ -40,32 +41,32 @@ const (
 	DoctorPath         = "/local/doctor"
 	CopyPath           = "/local/copy"
 	StopPath           = "/local/stop"
-	AdvancePath        = "/local/advance-clock" // only in the sandbox
+	AdvancePath        = "/local/advance-clock" // only in a sandbox
 	ProfilePath        = "/local/profile"
 
-	// Messages arrive in batches, because only the command may read the operator's files.
+	// Messages to import are sent in batches, because the server may not read the operator's files.
 	ImportPath         = "/local/import"
 	ImportKnownPath    = "/local/import-known"
 	ImportAccountsPath = "/local/import-accounts"
 	ExportPath         = "/local/export" // messages are sent in pages
 )
 
-// An Operator answers the operator's commands, over the socket of a running server or within the
-// process of a command.
+// An Operator answers the operator's commands, in a running server or within the process of a
+// command.
 type Operator struct {
 	Store    *store.Store
 	Service  *service.Service
 	Settings *config.Settings
 	Log      *slog.Logger
-	Schedule *backup.Schedule // of backups; nil if the settings have none
+	Schedule *backup.Schedule // scheduled backups; nil if the settings ask for none
 	Version  string           // of the program
-	Stop     func()           // stops the server; nil if none runs
+	Stop     func()           // stops the server; nil in the process of a command
 
-	backingUp sync.Mutex // held during a backup that the operator requested
+	backingUp sync.Mutex // held during a backup that a command requested
 }
 
-// Handler returns the handler for the command line: the API as the owner, and the operator's
-// commands.
+// Handler returns the handler for requests of the command line: the API as the owner of an account,
+// and the operator's commands.
 func (o *Operator) Handler(api *handlers.Server) http.Handler {
 	svc := o.Service
 	mux := http.NewServeMux()
@@ -97,8 +98,8 @@ func (o *Operator) Handler(api *handlers.Server) http.Handler {
 	return mux
 }
 
-// audit records a command that has no transaction of its own in the audit log. about is its
-// mailbox, or the zero value.
+// audit records in the audit log a command that has no transaction of its own. about is the mailbox
+// that the command is about, or the zero value.
 func (o *Operator) audit(command string, about core.MailboxUser) error {
 	var target store.AuditTarget
 	if about.MailboxID != "" {
@@ -110,7 +111,7 @@ func (o *Operator) audit(command string, about core.MailboxUser) error {
 // stopServer stops the running server.
 func (o *Operator) stopServer(context.Context, struct{}) (struct{}, error) {
 	if o.Stop == nil {
-		return struct{}{}, errors.New("no server runs")
+		return struct{}{}, errors.New("there is no running server to stop")
 	}
 	o.Stop()
 	return struct{}{}, nil

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// PreviousDir is the directory, in the data directory, of stores from before an upgrade. Each is in
-// a directory named after the version that wrote it.
+// PreviousDir is the name of the directory in the data directory that has the stores from before
+// upgrades. Each is in a directory named after the version of the program that wrote it.
 const PreviousDir = "previous"
 
+// previousKept is how long a store from before an upgrade is kept.
 const previousKept = 14 * 24 * time.Hour
 
-// RemovePrevious deletes stores that are older than previousKept.
+// RemovePrevious deletes the stores from before upgrades that are older than previousKept.
 func RemovePrevious(dir string, now time.Time, log *slog.Logger) {
 	list, err := os.ReadDir(filepath.Join(dir, PreviousDir))
 	if err != nil {

@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// LongestProfile is the longest time that a processor profile or a trace may take.
+// LongestProfile is the longest time for which a CPU profile or a trace may be recorded.
 const LongestProfile = time.Hour
 
-// ProfileIn is the operator's request for a profile.
+// ProfileIn is the request for a profile of the running server.
 type ProfileIn struct {
-	Kind    string `json:"kind"`
-	Seconds int    `json:"seconds"` // for cpu and trace
+	Kind    string `json:"kind"`    // cpu, trace, heap or goroutine
+	Seconds int    `json:"seconds"` // how long to record, for cpu and trace
 }
 
-// serveProfile sends a profile of this process, in the format of go tool pprof or go tool trace.
+// serveProfile sends a profile of this process in the format of go tool pprof, or a trace in that
+// of go tool trace.
 func serveProfile(w http.ResponseWriter, r *http.Request) {
-	// It may take longer than other responses.
+	// A profile may take longer than the write timeout of other responses.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	var in ProfileIn
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -36,8 +37,8 @@ func serveProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeProfile writes a profile. After an error nothing was written, because another profile is
-// running.
+// writeProfile writes a profile. If it returns an error, it has written nothing; another profile is
+// running, or the kind is unknown.
 func writeProfile(ctx context.Context, w io.Writer, in ProfileIn) error {
 	switch in.Kind {
 	case "cpu":
@@ -56,7 +57,7 @@ func writeProfile(ctx context.Context, w io.Writer, in ProfileIn) error {
 	case "goroutine":
 		return pprof.Lookup("goroutine").WriteTo(w, 0)
 	default:
-		return fmt.Errorf("there is no profile %q", in.Kind)
+		return fmt.Errorf("there is no profile of the kind %q", in.Kind)
 	}
 	select {
 	case <-ctx.Done():

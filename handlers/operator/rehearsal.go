@@ -15,9 +15,10 @@ import (
 // rehearsedFile is the file in the data directory that records the last rehearsal that passed.
 const rehearsedFile = "rehearsed.json"
 
-// A RehearsalRecord is the record of a rehearsal of an upgrade that passed.
+// A RehearsalRecord says that the rehearsal of an upgrade has passed. In a rehearsal, the new
+// program migrates a copy of the store.
 type RehearsalRecord struct {
-	Version      string    `json:"version"` // of the program that rehearsed
+	Version      string    `json:"version"` // of the program that made the rehearsal
 	At           time.Time `json:"at"`
 	DigestsEqual bool      `json:"digests_equal"`
 
@@ -26,8 +27,8 @@ type RehearsalRecord struct {
 	ToFormat   uint32 `json:"to_format,omitempty"`
 }
 
-// Save replaces the record in the data directory. A record that a power cut has damaged counts as
-// missing.
+// Save writes the record into the data directory, in place of an older one. If a power cut damages
+// it, the record counts as missing.
 func (p RehearsalRecord) Save(dir string) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -40,7 +41,7 @@ func (p RehearsalRecord) Save(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// ForgetRehearsal removes the record of a passed rehearsal.
+// ForgetRehearsal removes the record from the data directory.
 func ForgetRehearsal(dir string) error {
 	if err := os.Remove(filepath.Join(dir, rehearsedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -48,9 +49,9 @@ func ForgetRehearsal(dir string) error {
 	return nil
 }
 
-// MayMigrate returns the function that the store in dir calls before a migration; nil allows every
-// migration. In production, an older store is migrated only after a rehearsal by this version of
-// the program has passed, so that an unattended upgrade does not migrate the store.
+// MayMigrate returns the function that the store in dir calls before it migrates; nil allows every
+// migration. In production, the function returns an error unless a rehearsal by this version of the
+// program has passed. So an unattended upgrade does not migrate the store.
 func MayMigrate(dir string, s *config.Settings, version string) func(from, to uint32) error {
 	if s.Sandbox() || bool(s.Migrate) {
 		return nil
@@ -61,7 +62,7 @@ func MayMigrate(dir string, s *config.Settings, version string) func(from, to ui
 		if err == nil {
 			err = json.Unmarshal(text, &p)
 		}
-		// After an interrupted migration, the store is at a later format than at the rehearsal.
+		// After an interrupted migration, the store has a later format than at the rehearsal.
 		if err == nil && p.DigestsEqual && p.Version == version && p.ToFormat == to && p.FromFormat > 0 && p.FromFormat <= from {
 			return nil
 		}

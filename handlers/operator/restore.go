@@ -17,13 +17,13 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// RestoreMailboxIn is the operator's request to restore a mailbox.
+// RestoreMailboxIn is the request to restore a mailbox from a backup.
 type RestoreMailboxIn struct {
-	Mailbox  string    `json:"mailbox"`
-	Into     string    `json:"into"`
-	At       time.Time `json:"at"`   // zero: the newest
-	From     string    `json:"from"` // absolute; "": the target of the settings
-	Identity string    `json:"identity"`
+	Mailbox  string    `json:"mailbox"`  // address
+	Into     string    `json:"into"`     // folder
+	At       time.Time `json:"at"`       // the time to restore; zero: the newest
+	From     string    `json:"from"`     // absolute path or URL of the backup; "": the target in the settings
+	Identity string    `json:"identity"` // age secret keys; "": the backup is not encrypted
 	S3       S3Access  `json:"s3"`
 }
 
@@ -34,12 +34,12 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 	if ask.Identity != "" {
 		ids, err = age.ParseIdentities(strings.NewReader(ask.Identity))
 		if err != nil {
-			return out, fmt.Errorf("read age identity: %w", err)
+			return out, fmt.Errorf("read the age identity of the backup: %w", err)
 		}
 	}
 	from := cmp.Or(ask.From, settings.To)
 	if from == "" {
-		return out, errors.New("there is no [backup] in the settings: say with --from where the backups are")
+		return out, errors.New("the settings have no [backup]: give the place of the backups with --from")
 	}
 	dir, err := os.MkdirTemp(o.Store.Dir(), "restore-")
 	if err != nil {
@@ -54,7 +54,8 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 			return out, placeErr
 		}
 		if o.Schedule != nil && ask.From == "" {
-			// So that messages that were just deleted are in the backup.
+			// The target may lack the newest changes, so that messages that were just deleted would
+			// be missing.
 			if err := o.Schedule.Target.Send(ctx, o.Store); err != nil {
 				return out, err
 			}
