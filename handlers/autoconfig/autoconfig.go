@@ -1,7 +1,7 @@
-// Package autoconfig serves documents that mail servers and mail clients fetch by host name and
-// path, without a token: the MTA-STS policy of a domain (RFC 8461), and the settings for mail
-// clients in the formats of Thunderbird, Outlook and Apple. It does not identify clients, and does
-// not reveal whether a mailbox exists.
+// Package autoconfig serves documents that mail servers and mail clients fetch without a token: the
+// MTA-STS policy of a domain (RFC 8461), and the settings for mail clients in the formats of
+// Thunderbird, Outlook and Apple. The host name of a request says which domain it is about. The
+// package does not know who a client is, and does not reveal whether a mailbox exists.
 package autoconfig
 
 import (
@@ -19,12 +19,12 @@ import (
 // maxAge is how long clients may cache a document.
 const maxAge = time.Hour
 
-// The labels of hosts below a domain, as in mailboxes.VisitedHost.
+// First labels of the hosts that serve documents for a domain, as in mailboxes.VisitedHost.
 const (
 	stsHost          = "mta-sts"
 	autoconfigHost   = "autoconfig"
 	autodiscoverHost = "autodiscover"
-	domainItself     = ""
+	domainItself     = "" // the host is the domain
 )
 
 // A Server serves the documents of one installation.
@@ -33,17 +33,17 @@ type Server struct {
 	Now     func() time.Time
 }
 
-// A Document is one kind of document.
+// A Document is one kind of document that the server has.
 type Document struct {
 	Path string // without a host; see PathOf
 
-	hosts   []string // labels of the hosts of a domain that serve the document
-	ownHost bool     // the installation's own host serves it too, for every domain
+	hosts   []string // first labels of the hosts that serve it for their domain
+	ownHost bool     // the installation's own host serves it too, for all domains
 	methods []string
 	write   func(*Server, *request) error
 }
 
-// Documents returns all documents.
+// Documents returns all kinds of documents.
 func Documents() []*Document {
 	get := []string{http.MethodGet, http.MethodHead}
 	post := []string{http.MethodPost, http.MethodGet, http.MethodHead}
@@ -58,9 +58,9 @@ func Documents() []*Document {
 	}
 }
 
-// PathOf returns the Document.Path that serves the path of a request. A path that no document
-// serves is returned unchanged. Outlook may write its path in capitals and append the address, and
-// a profile of Apple's may have any file name.
+// PathOf returns the Document.Path for the path of a request. Outlook may write its path in
+// capitals and append the address. A profile for Apple devices may have any file name. Paths that
+// no document has are returned unchanged.
 func PathOf(asked string) string {
 	lower := strings.ToLower(asked)
 	name, isMail := strings.CutPrefix(asked, "/mail/")
@@ -75,7 +75,7 @@ func PathOf(asked string) string {
 	return asked
 }
 
-// IsHost reports whether the host of a request has a label that is only for documents.
+// IsHost reports whether a host name has a first label that is only for documents.
 func IsHost(host string) bool {
 	label, _, _ := strings.Cut(strings.ToLower(host), ".")
 	return label == stsHost || label == autoconfigHost || label == autodiscoverHost
@@ -88,9 +88,9 @@ type request struct {
 	host *mailboxes.VisitedHost
 }
 
-// Answer answers a request for a document (nil: for anything else) if its host has documents. A
-// host that exists only for documents answers 404 to all other requests. After an error nothing has
-// been written.
+// Answer answers a request for the document d if the host of the request serves it. d is nil for
+// other requests. A host that exists only for documents answers 404 to all other requests. answered
+// is false if Answer has not answered. If it returns an error, it has written nothing.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (answered bool, err error) {
 	host, err := s.Service.Mailboxes.VisitHost(r.Host)
 	if err != nil || host == nil {
@@ -110,6 +110,7 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (an
 	return true, d.write(s, &request{w, r, host})
 }
 
+// isAt reports whether a host serves the document.
 func (d *Document) isAt(host *mailboxes.VisitedHost) bool {
 	if host.Domain == "" {
 		return d.ownHost
@@ -123,6 +124,7 @@ func (q *request) send(contentType string, body []byte) {
 	q.write(http.StatusOK, contentType, body)
 }
 
+// write sends a response. For HEAD it leaves out the body.
 func (q *request) write(status int, contentType string, body []byte) {
 	h := q.w.Header()
 	h.Set("Content-Type", contentType)
@@ -140,7 +142,7 @@ func (s *Server) writePolicy(q *request) error {
 	if err != nil {
 		return err
 	}
-	if policy == "" { // it was turned off just now
+	if policy == "" { // the policy was just turned off
 		http.NotFound(q.w, q.r)
 		return nil
 	}
@@ -148,8 +150,8 @@ func (s *Server) writePolicy(q *request) error {
 	return nil
 }
 
-// settingsFor returns an address in normal form and its settings; nil settings if the address is
-// unknown, or its domain is not that of the request's host.
+// settingsFor returns an address in normal form and its settings. The settings are nil if the
+// address is unknown, or if the request's host belongs to another domain.
 func (s *Server) settingsFor(q *request, address string) (string, *mailboxes.MailSettings, error) {
 	email, settings, err := s.Service.Mailboxes.MailSettingsOf(address)
 	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {

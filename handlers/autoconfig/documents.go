@@ -18,13 +18,14 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
+// The path and media type of profiles for Apple devices.
 const (
 	profilePath  = "/mail/profile.mobileconfig"
 	profileMedia = "application/x-apple-aspen-config"
 )
 
-// writeProfile sends an unsigned configuration profile for Apple Mail. It contains no password: the
-// device asks its user.
+// writeProfile sends an unsigned configuration profile for Apple Mail. The profile has no password;
+// the device asks its user for it.
 func (s *Server) writeProfile(q *request) error {
 	address := q.r.URL.Query().Get("email")
 	if address == "" {
@@ -35,7 +36,7 @@ func (s *Server) writeProfile(q *request) error {
 	if err != nil {
 		return err
 	}
-	// A profile needs both.
+	// A profile needs both IMAP and SMTP.
 	if settings == nil || len(settings.IMAP) == 0 || len(settings.SMTP) == 0 {
 		http.NotFound(q.w, q.r)
 		return nil
@@ -44,8 +45,8 @@ func (s *Server) writeProfile(q *request) error {
 	return nil
 }
 
-// newProfile returns the profile of an address. Its identifiers depend only on host and address, so
-// it replaces an older profile.
+// newProfile returns the profile of an address. Its identifiers depend only on the host and the
+// address, so that it replaces an older profile on the device.
 func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -71,13 +72,15 @@ func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 	}
 }
 
-// A plist is a dictionary of a property list, in order. Values are strings, integers, booleans and
-// dictionaries; a nested dictionary is written as an array with one item.
+// A plist is a dictionary of an Apple property list, with an order. Values are strings, integers,
+// booleans and dictionaries. A nested dictionary is written as an array that has it as its only
+// item.
 type plist []struct {
 	key   string
 	value any
 }
 
+// document returns the property list as an XML document.
 func (p plist) document() []byte {
 	var b bytes.Buffer
 	b.WriteString(xml.Header)
@@ -107,13 +110,15 @@ func (p plist) write(b *bytes.Buffer) {
 	b.WriteString("</dict>\n")
 }
 
+// writeElement writes an XML element with escaped text.
 func writeElement(b *bytes.Buffer, name, text string) {
 	b.WriteString("<" + name + ">")
-	_ = xml.EscapeText(b, []byte(text)) // a buffer never fails
+	_ = xml.EscapeText(b, []byte(text)) // a bytes.Buffer never fails
 	b.WriteString("</" + name + ">\n")
 }
 
-// nameUUID returns the UUID of a name (version 5, RFC 9562 section 5.5, URL name space).
+// nameUUID returns the UUID that is made from a name (version 5, RFC 9562 section 5.5), in the name
+// space of URLs.
 func nameUUID(name string) string {
 	space := []byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8")
 	sum := sha1.Sum(append(space, name...)) //nolint:gosec // see the import
@@ -122,7 +127,7 @@ func nameUUID(name string) string {
 	return strings.ToUpper(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
 }
 
-// A clientConfig is the document of Thunderbird and other clients, version 1.1
+// A clientConfig is the configuration document of Thunderbird and other clients, version 1.1
 // (draft-ietf-mailmaint-autoconfig).
 type clientConfig struct {
 	XMLName  xml.Name `xml:"clientConfig"`
@@ -149,10 +154,11 @@ type clientServer struct {
 // wholeAddress is the placeholder that clients replace by the address.
 const wholeAddress = "%EMAILADDRESS%"
 
+// socketTypes has the socketType of each kind of core.MailServer.Security.
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
 
-// writeClientConfig sends the settings of a domain: the domain of the host, or of the address if
-// the request is to the installation's own host.
+// writeClientConfig sends the settings of a domain. It is the domain of the request's host. For the
+// installation's own host, it is the domain of the address in the query.
 func (s *Server) writeClientConfig(q *request) error {
 	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
 	if settings == nil && err == nil && q.host.Domain != "" {
@@ -183,8 +189,8 @@ func newClientConfig(settings *mailboxes.MailSettings, username string) clientCo
 	return out
 }
 
-// clientServers returns the servers, the preferred one first. Clients send the plain password, but
-// within TLS.
+// clientServers returns the servers with the preferred one first. "password-cleartext" means that
+// clients send the password itself; they do so within TLS.
 func clientServers(kind string, servers []core.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {
@@ -193,12 +199,12 @@ func clientServers(kind string, servers []core.MailServer, username string) []cl
 	return out
 }
 
-// The plain-XML Autodiscover protocol ([MS-OXDSCLI]) and the JSON lookup that leads to it.
+// Autodiscover: the plain XML protocol ([MS-OXDSCLI]), and the JSON protocol that only leads to it.
 const (
 	autodiscoverPath  = "/autodiscover/autodiscover.xml"
 	autodiscoverV2    = "/autodiscover/autodiscover.json"
 	outlookSpace      = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
-	autodiscoverLimit = 16 << 10 // bytes of a request
+	autodiscoverLimit = 16 << 10 // maximum bytes of a request
 	xmlMedia          = "text/xml; charset=utf-8"
 )
 
@@ -209,16 +215,17 @@ const (
 	noSuchAddress  = 500
 )
 
-// An autodiscoverRequest holds the relevant fields of a request.
+// An autodiscoverRequest has the fields of a request that matter here.
 type autodiscoverRequest struct {
-	Email  string
-	Schema string // the response schema that the client accepts; "" if not given
+	Email  string // the address
+	Schema string // the response schema that the client accepts; "": not given
 }
 
-var errNoRequest = errors.New("not an Autodiscover request")
+// errNoRequest is the cause of all errors of parseAutodiscover.
+var errNoRequest = errors.New("the body is not an Autodiscover request")
 
-// parseAutodiscover parses a request. It ignores namespaces, which differ between clients. It
-// refuses a document type, so that only the five predefined XML entities work.
+// parseAutodiscover parses a request. It ignores namespaces, because clients differ in them. It
+// refuses a document type, so that a request has only the five predefined XML entities.
 func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	var at []string
@@ -232,23 +239,24 @@ func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 		}
 		switch t := token.(type) {
 		case xml.Directive:
-			return out, fmt.Errorf("%w: it has a document type", errNoRequest)
+			return out, fmt.Errorf("%w: the XML has a document type", errNoRequest)
 		case xml.StartElement:
 			at = append(at, t.Name.Local)
 		case xml.EndElement:
 			at = at[:len(at)-1]
 		case xml.CharData:
-			out.take(at, string(t))
+			out.addText(at, string(t))
 		}
 	}
 	if out.Email == "" {
-		return out, fmt.Errorf("%w: the request has no EMailAddress", errNoRequest)
+		return out, fmt.Errorf("%w: the XML has no EMailAddress", errNoRequest)
 	}
 	return out, nil
 }
 
-// take adds the text of a relevant element, which may come in pieces.
-func (r *autodiscoverRequest) take(at []string, text string) {
+// addText adds text of the element with the path at. Only two elements matter. Their text may come
+// in pieces.
+func (r *autodiscoverRequest) addText(at []string, text string) {
 	if len(at) != 3 || at[0] != "Autodiscover" || at[1] != "Request" {
 		return
 	}
@@ -260,7 +268,7 @@ func (r *autodiscoverRequest) take(at []string, text string) {
 	}
 }
 
-// An outlookAnswer is the response to Outlook.
+// An outlookAnswer is the response to Outlook with the settings of an address.
 type outlookAnswer struct {
 	XMLName  xml.Name        `xml:"http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006 Autodiscover"`
 	Response outlookResponse `xml:"http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a Response"`
@@ -301,8 +309,8 @@ type outlookError struct {
 	} `xml:"Response>Error"`
 }
 
-// writeAutodiscover answers Outlook. It redirects a GET, which Outlook uses to find the server, to
-// the installation's own name, since that most likely has a certificate.
+// writeAutodiscover answers Outlook. Outlook also sends a GET to find the server. That is
+// redirected to the installation's own host, which most likely has a certificate.
 func (s *Server) writeAutodiscover(q *request) error {
 	if q.r.Method != http.MethodPost {
 		if at := s.Service.Mailboxes.SecureURL(); at != "" && q.host.Domain != "" {
@@ -335,6 +343,7 @@ func (s *Server) writeAutodiscover(q *request) error {
 	return q.sendXML(newOutlookAnswer(settings, email))
 }
 
+// newOutlookAnswer returns the response with the settings of an address.
 func newOutlookAnswer(settings *mailboxes.MailSettings, email string) outlookAnswer {
 	var out outlookAnswer
 	r := &out.Response
@@ -364,6 +373,7 @@ func newOutlookProtocol(kind string, m core.MailServer, email string) outlookPro
 	return out
 }
 
+// refuseOutlook answers Outlook with an error.
 func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	var out outlookError
 	out.Error.Time, out.Error.ID = s.Now().UTC().Format("15:04:05.0000000"), crc32.ChecksumIEEE([]byte(s.Service.Core.Config.Hostname))
@@ -371,7 +381,7 @@ func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	return q.sendXML(out)
 }
 
-// sendXML sends the response to a POST, which must not be cached.
+// sendXML sends the response to a POST. It must not be cached.
 func (q *request) sendXML(body any) error {
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
@@ -382,8 +392,8 @@ func (q *request) sendXML(body any) error {
 	return nil
 }
 
-// writeAutodiscoverV2 sends clients of version 2 the URL of version 1. The address is in the path
-// or the query.
+// writeAutodiscoverV2 answers clients of the JSON protocol with the URL of the XML protocol. The
+// user's address is in the path or in the query.
 func (s *Server) writeAutodiscoverV2(q *request) error {
 	protocol, email := valueOf(q.r.URL.Query(), "Protocol"), valueOf(q.r.URL.Query(), "Email")
 	if at := q.r.URL.Path; len(at) > len(autodiscoverV2) {
@@ -414,6 +424,7 @@ func (s *Server) writeAutodiscoverV2(q *request) error {
 	return nil
 }
 
+// refuseJSON answers a client of the JSON protocol with an error.
 func (q *request) refuseJSON(status int, code, message string) error {
 	text, err := json.Marshal(struct{ ErrorCode, ErrorMessage string }{code, message})
 	if err != nil {
@@ -424,7 +435,7 @@ func (q *request) refuseJSON(status int, code, message string) error {
 	return nil
 }
 
-// valueOf returns a parameter of the query, ignoring the case of its name; "" if there is none.
+// valueOf returns the query parameter that has the name in any case, "" if there is none.
 func valueOf(query url.Values, name string) string {
 	for key, values := range query {
 		if strings.EqualFold(key, name) && len(values) > 0 {

@@ -1,6 +1,7 @@
-// Package connlimit limits the connections of a server: in total, and per address and network. When
-// all slots are taken, a new connection evicts an idle one, first from networks with many
-// connections. It does not know which protocol a connection has.
+// Package connlimit limits the connections of a server: in total, and for each address and network.
+// When the total is reached, a new connection takes the slot of an idle one, which is closed. That
+// is one of the network with the most connections. The package does not know which protocol a
+// connection has.
 package connlimit
 
 import (
@@ -14,19 +15,20 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Limits are how many connections there may be at once; 0 means no limit.
+// Limits are how many connections may be open at once. 0 means no limit.
 type Limits struct {
 	All        int
-	PerAddress int // of these, from one IPv4 address or IPv6 /64
-	PerNetwork int // of these, from one IPv4 /24 or IPv6 /48
+	PerAddress int // from one IPv4 address or IPv6 /64
+	PerNetwork int // from one IPv4 /24 or IPv6 /48
 
-	Exempt []netip.Prefix // addresses of many clients, such as proxies: only All applies
+	Exempt []netip.Prefix // networks to which only All applies, such as those of proxies
 }
 
-// idleGrace is how long a connection may be idle before any new connection may evict it.
+// idleGrace is how long a connection may be idle before it can be evicted for any new connection,
+// see evictable.
 const idleGrace = 10 * time.Second
 
-// reportEvery is the interval at which refused and evicted connections are logged.
+// reportEvery is the time between two lines in the log about refused and evicted connections.
 const reportEvery = time.Minute
 
 // A Limiter has a slot for each connection of one server. Make it with New.
@@ -36,15 +38,15 @@ type Limiter struct {
 	log    *slog.Logger
 
 	mu        sync.Mutex
-	all       int
-	addresses map[netip.Prefix]int
-	networks  map[netip.Prefix]map[*Slot]struct{}
-	refused   int // since the last report
-	evicted   int // since the last report
-	timer     *time.Timer
+	all       int                                 // connections
+	addresses map[netip.Prefix]int                // connections of each address
+	networks  map[netip.Prefix]map[*Slot]struct{} // connections of each network
+	refused   int                                 // since the last report
+	evicted   int                                 // since the last report
+	timer     *time.Timer                         // of the next report; nil: nothing was refused or evicted lately
 }
 
-// New returns a limiter without connections. name identifies the server in the log.
+// New returns a Limiter without connections. name is the name of the server in the log.
 func New(name string, b Limits, log *slog.Logger) *Limiter {
 	return &Limiter{
 		name: name, limits: b, log: log,
@@ -52,7 +54,7 @@ func New(name string, b Limits, log *slog.Logger) *Limiter {
 	}
 }
 
-// A Slot is the place of one connection in a Limiter. At first the connection is idle.
+// A Slot stands for one connection in a Limiter. At first the connection is idle.
 type Slot struct {
 	limiter          *Limiter
 	address, network netip.Prefix
@@ -61,9 +63,9 @@ type Slot struct {
 	released         bool         // guarded by Limiter.mu
 }
 
-// Acquire takes a slot for a connection from an address; it returns nil if there is none. evict
-// must close the connection. It is called at most once, in its own goroutine, if the connection is
-// idle and its slot goes to another one.
+// Acquire takes a slot for a connection from an address. It returns nil if there is no slot. evict
+// must close the connection. It is called in its own goroutine, at most once: if another connection
+// takes the slot while this one is idle.
 func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	s := &Slot{limiter: l, evict: evict}
 	var exempt bool
@@ -71,11 +73,11 @@ func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	s.Idle()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !exempt && (full(l.addresses[s.address], l.limits.PerAddress) || full(len(l.networks[s.network]), l.limits.PerNetwork)) {
+	if !exempt && (isFull(l.addresses[s.address], l.limits.PerAddress) || isFull(len(l.networks[s.network]), l.limits.PerNetwork)) {
 		l.count(&l.refused)
 		return nil
 	}
-	if full(l.all, l.limits.All) {
+	if isFull(l.all, l.limits.All) {
 		other := l.evictable(len(l.networks[s.network]))
 		if other == nil {
 			l.count(&l.refused)
@@ -94,12 +96,14 @@ func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	return s
 }
 
-func full(n, most int) bool { return most > 0 && n >= most }
+// isFull reports whether n has reached the limit most, where 0 means no limit.
+func isFull(n, most int) bool { return most > 0 && n >= most }
 
-// evictable returns the connection to evict for a new one whose network has n connections; nil if
-// there is none. It chooses the largest network that has at least two more connections than n, or
-// at least n if its connection has been idle for longer than idleGrace. In that network it chooses
-// the connection that has been idle the longest.
+// evictable returns the connection to evict for a new one, nil if there is none. n is how many
+// connections the network of the new one has. A network with at least n+2 connections can lose any
+// idle connection. One with n or n+1 can lose only a connection that has been idle for longer than
+// idleGrace. Of these, evictable chooses the network with the most connections, and in it the
+// connection that has been idle the longest.
 func (l *Limiter) evictable(n int) *Slot {
 	var found *Slot
 	most, since, now := 0, int64(0), time.Now()
@@ -122,19 +126,20 @@ func (l *Limiter) evictable(n int) *Slot {
 	return found
 }
 
-// Idle marks the connection as waiting for its client; it may be evicted.
+// Idle marks the connection as waiting for its client. It may be evicted.
 func (s *Slot) Idle() { s.idleSince.Store(time.Now().UnixNano()) }
 
-// Busy marks the connection as not waiting; it is not evicted.
+// Busy marks the connection as in use. It is not evicted.
 func (s *Slot) Busy() { s.idleSince.Store(0) }
 
-// Release frees the slot; further calls do nothing.
+// Release frees the slot. Further calls do nothing.
 func (s *Slot) Release() {
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
 	s.limiter.remove(s)
 }
 
+// remove frees a slot. l.mu is held.
 func (l *Limiter) remove(s *Slot) {
 	if s.released {
 		return
@@ -149,7 +154,7 @@ func (l *Limiter) remove(s *Slot) {
 	}
 }
 
-// count counts a refused or evicted connection. It logs the first one at once, and later ones
+// count counts a refused or evicted connection. The first one is logged at once, later ones
 // together.
 func (l *Limiter) count(n *int) {
 	*n++
@@ -159,6 +164,7 @@ func (l *Limiter) count(n *int) {
 	}
 }
 
+// tick logs the counts once in reportEvery. It ends when there is nothing to log.
 func (l *Limiter) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,6 +178,7 @@ func (l *Limiter) tick() {
 	}
 }
 
+// report logs the counts since the last report, and resets them.
 func (l *Limiter) report() {
 	if l.refused+l.evicted == 0 {
 		return
@@ -180,7 +187,7 @@ func (l *Limiter) report() {
 	l.refused, l.evicted = 0, 0
 }
 
-// Close logs the counts since the last report.
+// Close logs the counts since the last report, and ends further reports.
 func (l *Limiter) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,12 +198,12 @@ func (l *Limiter) Close() {
 	}
 }
 
-// clientPrefix returns the prefixes by which an address is counted. Exempt addresses are limited
-// only in total.
+// clientPrefix returns the address and the network under which a client is counted. Only the total
+// applies to exempt clients.
 func (l *Limiter) clientPrefix(a net.Addr) (address, network netip.Prefix, exempt bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}, netip.Prefix{}, true // for example a Unix socket
+		return netip.Prefix{}, netip.Prefix{}, true // a Unix socket, for example
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	return limit.Host(ip), limit.Site(ip), limit.Within(l.limits.Exempt, ip)

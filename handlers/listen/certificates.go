@@ -16,18 +16,18 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// Certificates pick the certificate for each TLS handshake.
+// Certificates finds the certificate for each TLS handshake.
 type Certificates struct {
-	file atomic.Pointer[tls.Certificate] // the host's, from files; nil: ACME issues it
-	// Self-signed, until ACME issues the host's; nil if the host's is from files.
+	file atomic.Pointer[tls.Certificate] // the host's certificate from files; nil: ACME issues it
+	// A self-signed certificate of the host, used until ACME issues one; nil if file is set.
 	fallback *tls.Certificate
-	Issued   func(name string) *tls.Certificate // issued by ACME; nil: ACME is off
-	host     string
+	Issued   func(name string) *tls.Certificate // returns a certificate that ACME issued; nil: ACME is off
+	host     string                             // the host's name
 	sandbox  bool
 }
 
-// NewCertificates reads the certificate files of the settings; it returns nil if TLS is off. The
-// caller sets Issued.
+// NewCertificates reads the certificate files that the settings name. It returns nil if TLS is off.
+// The caller sets Issued.
 func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 	if !s.TLS() {
 		return nil, nil
@@ -41,17 +41,18 @@ func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 	return c, err
 }
 
-// Read loads the host's certificate from files. If it fails, the previous certificate stays.
+// Read loads the host's certificate from files. If that fails, the previous certificate stays in
+// use.
 func (c *Certificates) Read(certFile, keyFile string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return fmt.Errorf("load certificate %s: %w", certFile, err)
+		return fmt.Errorf("load the certificate %s: %w", certFile, err)
 	}
 	c.file.Store(&cert)
 	return nil
 }
 
-// Mail returns the TLS configuration for SMTP and IMAP; nil without certificates.
+// Mail returns the TLS configuration for SMTP and IMAP. It returns nil if c is nil.
 func (c *Certificates) Mail() *tls.Config {
 	if c == nil {
 		return nil
@@ -59,7 +60,7 @@ func (c *Certificates) Mail() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Pick}
 }
 
-// HTTPS returns the TLS configuration for HTTPS; nil without certificates.
+// HTTPS returns the TLS configuration for HTTPS. It returns nil if c is nil.
 func (c *Certificates) HTTPS() *tls.Config {
 	if c == nil {
 		return nil
@@ -67,9 +68,9 @@ func (c *Certificates) HTTPS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pickForHTTPS, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// pickForHTTPS is Pick, but in production it returns no certificate for a name that the certificate
-// does not cover. That ends the handshake with unrecognized_name (RFC 6066 section 3); otherwise
-// browsers and mail clients would warn their users of an impostor.
+// pickForHTTPS does what Pick does. But in production it returns no certificate if that does not
+// cover the server name. That ends the handshake with unrecognized_name (RFC 6066 section 3). With
+// a certificate of another name, browsers and mail clients would warn their users of an attack.
 func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := c.Pick(hello)
 	if cert == nil || err != nil || c.sandbox || hello.ServerName == "" || strings.EqualFold(strings.TrimSuffix(hello.ServerName, "."), c.host) {
@@ -85,8 +86,9 @@ func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificat
 	return cert, nil
 }
 
-// Pick returns the certificate for the server name of a handshake (SNI). Without a name, or for a
-// name without a certificate, it returns the host's, which mail servers and clients expect.
+// Pick returns the certificate for the server name of a handshake (SNI). If there is no server
+// name, or no certificate for it, Pick returns the host's certificate, because mail servers and
+// clients expect that one.
 func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := c.byACME(name); cert != nil {
@@ -101,6 +103,7 @@ func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return c.fallback, nil
 }
 
+// byACME returns the certificate that ACME issued for a name, nil if there is none.
 func (c *Certificates) byACME(name string) *tls.Certificate {
 	if c.Issued == nil || name == "" {
 		return nil
@@ -123,7 +126,7 @@ func selfSigned(host string) (*tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for %s: %w", host, err)
+		return nil, fmt.Errorf("make a self-signed certificate for %s: %w", host, err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
-// MaxHTTPConns is how many connections an HTTP listener may have open.
+// MaxHTTPConns is how many connections an HTTP listener may have open at once.
 const MaxHTTPConns = 4096
 
-// maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
+// maxConnsPerAddress is how many HTTP connections one IPv4 address or IPv6 /64 may have open at
+// once.
 const maxConnsPerAddress = 256
 
 // A limitedListener limits the connections of an HTTP listener. The TLS listener must wrap it, not
@@ -25,21 +26,21 @@ const maxConnsPerAddress = 256
 type limitedListener struct {
 	net.Listener
 	limiter *connlimit.Limiter
-	plain   bool // without TLS, so a refused client can get a response
+	plain   bool // without TLS, so that a refused client can get a response
 }
 
-// LimitHTTP limits the connections that ln accepts. For exempt addresses only the limit on all
-// connections applies.
+// LimitHTTP returns a listener that limits the connections of ln. For exempt addresses only the
+// limit on all connections applies. name is the name in the log. plain says that ln is without TLS.
 func LimitHTTP(ln net.Listener, name string, plain bool, exempt []netip.Prefix, log *slog.Logger) net.Listener {
 	bounds := connlimit.Limits{All: MaxHTTPConns, PerAddress: maxConnsPerAddress, Exempt: exempt}
 	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), plain: plain}
 }
 
-// tooManyConns is the response to a refused client.
+// tooManyConns is the response to a client whose connection is refused.
 const tooManyConns = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nConnection: close\r\n" +
 	"Content-Type: text/plain\r\nContent-Length: 21\r\n\r\nToo many connections\n"
 
-// Accept waits for a connection that the limits allow.
+// Accept returns the next connection that the limits allow. It closes others.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -50,7 +51,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return &trackedConn{Conn: conn, slot: slot}, nil
 		}
 		if l.plain {
-			// A few lines fit into the empty send buffer.
+			// This does not block, since a few lines fit into the empty send buffer.
 			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(conn, tooManyConns)
 		}
@@ -77,10 +78,11 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// slotKey is the context key of a connection's *connlimit.Slot.
 type slotKey struct{}
 
-// trackConns makes the server mark each connection's slot as idle or busy. A connection is idle
-// until it has received the header of a request, and again when all requests are answered.
+// trackConns makes the server mark the slot of each connection as idle or busy. A connection is
+// idle until the header of a request has been received, and again when all requests are answered.
 func trackConns(hs *http.Server) {
 	serve := hs.Handler
 	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -99,7 +101,7 @@ func trackConns(hs *http.Server) {
 	})
 }
 
-// slotOf returns the slot of a connection, also of one under TLS; nil if it has none.
+// slotOf returns the slot of a connection, which may be below TLS. It returns nil if there is none.
 func slotOf(c net.Conn) *connlimit.Slot {
 	if below, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = below.NetConn()
@@ -110,7 +112,8 @@ func slotOf(c net.Conn) *connlimit.Slot {
 	return nil
 }
 
-// NewHTTPServer returns a server with timeouts, so that a client cannot hold a connection for long.
+// NewHTTPServer returns an HTTP server with timeouts, so that no client can hold a connection for
+// long.
 func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,

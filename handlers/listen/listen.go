@@ -1,6 +1,6 @@
-// Package listen opens the sockets of the server, uses sockets that a service manager passes to it,
-// limits connections, and picks the certificates of TLS handshakes. It does not know which protocol
-// a connection has.
+// Package listen opens the sockets of the server or takes them from a service manager, limits
+// connections, and finds the certificates for TLS handshakes. It does not know which protocol a
+// connection has.
 package listen
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/mailstead/mailstead/service/health"
 )
 
-// Listeners are the open sockets. A listener that is off is nil.
+// Listeners are the open sockets. Those that are off in the settings are nil.
 type Listeners struct {
 	HTTP, HTTPTLS, SMTP, Submission, Submissions, IMAP, IMAPS, DNSTCP net.Listener
 	DNSUDP                                                            *net.UDPConn
 }
 
-// Open opens every socket that is not off; if one fails, it closes all. It uses the sockets that a
-// service manager has passed to the process, and opens the others itself.
+// Open opens all sockets that the settings turn on. It uses those that a service manager has passed
+// to the process, and opens the others itself. If one fails, it closes all.
 func Open(s *config.Settings, log *slog.Logger) (l *Listeners, err error) {
 	passed, err := takePassedSockets()
 	if err != nil {
@@ -70,8 +70,8 @@ func (l *Listeners) byProtocol() map[string]*net.Listener {
 	}
 }
 
-// Ports returns the ports of the TCP listeners. A listener on an address that is not public has it
-// as Inner, because others cannot reach that port.
+// Ports returns the ports of the TCP listeners. If a listener has an address that is not public,
+// Port.Inner is that address, because others cannot reach the port.
 func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
 	named := l.byProtocol()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -92,8 +92,8 @@ func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
 	return out
 }
 
-// Count adds a metric of open connections to the registry, and counts the connections of every TCP
-// listener.
+// Count makes the TCP listeners count their open connections, and adds the counts to the registry
+// as a metric.
 func (l *Listeners) Count(r *metrics.Registry) {
 	open := map[string]*atomic.Int64{}
 	for name, ln := range l.byProtocol() {
@@ -125,6 +125,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	return &countedConn{Conn: conn, open: l.open}, nil
 }
 
+// A countedConn is a connection of a countedListener.
 type countedConn struct {
 	net.Conn
 	open   *atomic.Int64
@@ -141,7 +142,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// BehindProxies makes every TCP listener read the PROXY header of connections from the networks.
+// BehindProxies makes all TCP listeners read a PROXY header from connections that come from the
+// networks.
 func (l *Listeners) BehindProxies(networks []netip.Prefix, log *slog.Logger) {
 	for _, ln := range l.byProtocol() {
 		if *ln != nil {
@@ -150,9 +152,11 @@ func (l *Listeners) BehindProxies(networks []netip.Prefix, log *slog.Logger) {
 	}
 }
 
-// maxDNSTries is how many random ports are tried, because a port must be free for both UDP and TCP.
+// maxDNSTries is how many random ports are tried for DNS. The same port must be free for UDP and
+// for TCP.
 const maxDNSTries = 20
 
+// listenDNS opens the two sockets for DNS, or takes those that were passed to the process.
 func (l *Listeners) listenDNS(at config.Address, passed *passedSockets) error {
 	if !at.On() {
 		return nil
@@ -196,11 +200,12 @@ func (l *Listeners) listenDNS(at config.Address, passed *passedSockets) error {
 	return err
 }
 
+// all returns the TCP listeners, with nil for those that are off.
 func (l *Listeners) all() []net.Listener {
 	return []net.Listener{l.HTTP, l.HTTPTLS, l.SMTP, l.Submission, l.Submissions, l.IMAP, l.IMAPS, l.DNSTCP}
 }
 
-// Close closes every open socket.
+// Close closes all open sockets.
 func (l *Listeners) Close() error {
 	var errs []error
 	for _, ln := range l.all() {
@@ -218,7 +223,8 @@ func (l *Listeners) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ready is the content of the ready file: the process ID, and the address of each open listener.
+// Ready is the content of the ready file, which a server writes when it has opened its sockets: the
+// process ID, and the address of each open listener.
 type Ready struct {
 	PID         int    `json:"pid"`
 	HTTP        string `json:"http,omitempty"`
@@ -231,6 +237,7 @@ type Ready struct {
 	DNS         string `json:"dns,omitempty"`
 }
 
+// Ready returns the content of the ready file.
 func (l *Listeners) Ready(pid int) Ready {
 	return Ready{
 		PID: pid, HTTP: AddrOf(l.HTTP), HTTPTLS: AddrOf(l.HTTPTLS), SMTP: AddrOf(l.SMTP), Submission: AddrOf(l.Submission),
@@ -238,7 +245,7 @@ func (l *Listeners) Ready(pid int) Ready {
 	}
 }
 
-// AddrOf returns the address of a listener; "" for nil.
+// AddrOf returns the address of a listener, "" if it is nil.
 func AddrOf(l net.Listener) string {
 	if l == nil {
 		return ""
@@ -246,7 +253,7 @@ func AddrOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// PortOf returns the port of the first open listener; 0 if all are nil.
+// PortOf returns the port of the first listener that is not nil, 0 if all are nil.
 func PortOf(all ...net.Listener) int {
 	for _, l := range all {
 		if l != nil {

@@ -17,13 +17,13 @@ import (
 
 const (
 	firstPassedFD = 3  // the first file descriptor that a service manager passes
-	maxPassed     = 64 // more than there are listeners
+	maxPassed     = 64 // greater than the number of listeners
 )
 
 // passedSockets are the sockets that a service manager has opened and passed to this process
-// (sd_listen_fds(3)). They stay open while the program is replaced, so that clients that connect
-// meanwhile wait. A listener uses the socket with its name in LISTEN_FDNAMES, else the socket with
-// its address.
+// (sd_listen_fds(3)). They stay open while the program is replaced, so that clients that connect in
+// the meantime wait. A listener uses the socket that has its name in LISTEN_FDNAMES, or else the
+// socket that has its address.
 type passedSockets struct {
 	streams []passedSocket[*net.TCPListener]
 	packets []passedSocket[*net.UDPConn] // for DNS
@@ -35,9 +35,9 @@ type passedSocket[S io.Closer] struct {
 	socket S
 }
 
-// takePassedSockets returns the sockets that were passed to this process, and clears the
-// environment so that child processes do not use them. It returns none if no service manager
-// started the process.
+// takePassedSockets returns the sockets that were passed to this process. It removes the
+// environment variables about them, so that child processes do not use them. It returns no sockets
+// if the process was not started by a service manager.
 func takePassedSockets() (p *passedSockets, err error) {
 	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
 	p = &passedSockets{}
@@ -46,7 +46,7 @@ func takePassedSockets() (p *passedSockets, err error) {
 	}
 	n, err := strconv.Atoi(fds)
 	if err != nil || n < 0 || n > maxPassed {
-		return nil, config.Mistake(fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, maxPassed))
+		return nil, config.Mistake(fmt.Errorf("LISTEN_FDS is %q, but must be the number of passed sockets, at most %d", fds, maxPassed))
 	}
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -59,14 +59,14 @@ func takePassedSockets() (p *passedSockets, err error) {
 			name = names[i]
 		}
 		if err := p.add(firstPassedFD+i, name); err != nil {
-			return nil, errors.Join(config.Mistake(fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassedFD+i, name, err)), p.close())
+			return nil, errors.Join(config.Mistake(fmt.Errorf("use socket %d (%s), which was passed to this process: %w", firstPassedFD+i, name, err)), p.close())
 		}
 	}
 	return p, nil
 }
 
-// add makes a listener from a file descriptor, and closes the descriptor: the listener has a
-// duplicate.
+// add makes a listener from a file descriptor. The listener has a duplicate of the descriptor,
+// which is closed.
 func (p *passedSockets) add(fd int, name string) error {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
@@ -84,7 +84,7 @@ func (p *passedSockets) add(fd int, name string) error {
 			p.packets = append(p.packets, passedSocket[*net.UDPConn]{name, udp.LocalAddr(), udp})
 			return nil
 		}
-		return errors.Join(errors.New("it is neither TCP nor UDP"), conn.Close())
+		return errors.Join(errors.New("the socket is neither TCP nor UDP"), conn.Close())
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
@@ -94,10 +94,11 @@ func (p *passedSockets) add(fd int, name string) error {
 		p.streams = append(p.streams, passedSocket[*net.TCPListener]{name, tcp.Addr(), tcp})
 		return nil
 	}
-	return errors.Join(errors.New("it is neither TCP nor UDP"), ln.Close())
+	return errors.Join(errors.New("the socket is neither TCP nor UDP"), ln.Close())
 }
 
-// take removes and returns the socket for a listener; ok is false if there is none.
+// take removes the socket for the listener with the name and address from the list, and returns it.
+// ok is false if there is none.
 func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (socket S, ok bool) {
 	i := slices.IndexFunc(*all, func(s passedSocket[S]) bool { return s.name == name })
 	if i < 0 {
@@ -111,8 +112,8 @@ func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (
 	return socket, true
 }
 
-// sameAddress reports whether a socket listens on the wanted address. "All addresses" is the same
-// in IPv4 and IPv6.
+// sameAddress reports whether a socket listens on the wanted address. All addresses of IPv4 and all
+// addresses of IPv6 count as the same.
 func sameAddress(want config.Address, have net.Addr) bool {
 	w, err := net.ResolveTCPAddr("tcp", want.String())
 	if err != nil {
@@ -126,7 +127,7 @@ func sameAddress(want config.Address, have net.Addr) bool {
 	return anyHost == h.IP.IsUnspecified() && (anyHost || w.IP.Equal(h.IP))
 }
 
-// warn logs the sockets that no listener has used.
+// warn logs a warning for each socket that no listener has taken.
 func (p *passedSockets) warn(log *slog.Logger) {
 	const text = "a socket that was passed to this process belongs to no listener, so connections to it get no answer"
 	for _, s := range p.streams {
@@ -137,7 +138,7 @@ func (p *passedSockets) warn(log *slog.Logger) {
 	}
 }
 
-// close closes the sockets that were not taken.
+// close closes the sockets that no listener has taken.
 func (p *passedSockets) close() error {
 	var errs []error
 	for _, s := range p.streams {
@@ -149,8 +150,8 @@ func (p *passedSockets) close() error {
 	return errors.Join(errs...)
 }
 
-// TellManager reports a state to the service manager that started this process (sd_notify(3)). It
-// does nothing if the service manager wants no reports.
+// TellManager reports a state, such as READY=1, to the service manager that started this process
+// (sd_notify(3)). It does nothing if the service manager wants no reports.
 func TellManager(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

@@ -1,5 +1,5 @@
-// Package maillogin is the SASL log-in (RFC 4422) of mail clients, which IMAP and submission share.
-// It does not know who may log in: the service decides that.
+// Package maillogin is the SASL log-in (RFC 4422) of mail clients. The IMAP server and the
+// submission server use it. It does not know who may log in: the service decides that.
 package maillogin
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// XOAuth2 is the mechanism of clients that do not support OAUTHBEARER (RFC 7628).
+// XOAuth2 is the name of the mechanism for clients that do not support OAUTHBEARER (RFC 7628).
 const XOAuth2 = "XOAUTH2"
 
 // A Service checks log-ins.
@@ -27,7 +27,7 @@ type Service interface {
 	SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server
 }
 
-// A Login is the context of the log-ins on one connection.
+// A Login has what the log-ins on one connection need.
 type Login struct {
 	Service  Service
 	Context  context.Context
@@ -35,13 +35,13 @@ type Login struct {
 	IP       string               // of the client
 	TLS      *tls.ConnectionState // nil without TLS
 	Config   *tls.Config          // TLS configuration of the server
-	// Done gets the result of a log-in, and returns the error for the client; nil after success.
+	// Done gets the result of a log-in. It returns the error for the client, or nil after success.
 	Done func(core.MailboxUser, error) error
 	// Malformed returns the error for a client that violates the mechanism.
 	Malformed func(why error) error
 }
 
-// Mechanisms returns the offered mechanisms, the best first.
+// Mechanisms returns the names of the offered mechanisms, the best first.
 func Mechanisms(s Service, overTLS bool) []string {
 	list := []string{sasl.Plain, sasl.OAuthBearer, XOAuth2}
 	if s.OffersSCRAM() {
@@ -53,14 +53,15 @@ func Mechanisms(s Service, overTLS bool) []string {
 	return list
 }
 
-// Server returns the server side of a mechanism; nil if it is unknown or unavailable.
+// Server returns the server side of a mechanism. It returns nil if the mechanism is unknown, or is
+// not available without TLS.
 func (l *Login) Server(mechanism string) sasl.Server {
 	var s sasl.Server
 	switch mechanism {
 	case sasl.Plain:
 		s = sasl.NewPlainServer(func(identity, username, password string) error {
 			if identity != "" && identity != username {
-				return l.Malformed(errors.New("the identity is not the user name"))
+				return l.Malformed(errors.New("the authorization identity differs from the user name"))
 			}
 			return l.Password(username, password)
 		})
@@ -69,10 +70,10 @@ func (l *Login) Server(mechanism string) sasl.Server {
 		if plus && l.TLS == nil {
 			return nil
 		}
-		s = l.Service.SCRAM(l.Context, core.MailLogin{Protocol: l.Protocol, IP: l.IP}, plus, l.TLS != nil, l.binding, l.Done)
+		s = l.Service.SCRAM(l.Context, core.MailLogin{Protocol: l.Protocol, IP: l.IP}, plus, l.TLS != nil, l.channelBinding, l.Done)
 	case sasl.OAuthBearer:
 		s = sasl.NewOAuthBearerServer(func(o sasl.OAuthBearerOptions) *sasl.OAuthBearerError {
-			if l.token(o.Username, o.Token) != nil {
+			if l.loginWithToken(o.Username, o.Token) != nil {
 				return &sasl.OAuthBearerError{Status: "invalid_token", Schemes: "bearer"}
 			}
 			return nil
@@ -86,13 +87,14 @@ func (l *Login) Server(mechanism string) sasl.Server {
 	return &exchange{s, l}
 }
 
-// Password logs in with a user name and a password.
+// Password logs in with a user name and a password. Its error is that of Done.
 func (l *Login) Password(username, password string) error {
 	return l.Done(l.Service.LoginMailbox(l.Context, core.MailLogin{Protocol: l.Protocol, Username: username, Password: password, IP: l.IP}))
 }
 
-// token logs in with the password of a credential as a token. It calls Done only after success.
-func (l *Login) token(username, token string) error {
+// loginWithToken logs in with the password of a credential, which the client sends as a token. It
+// calls Done only after success.
+func (l *Login) loginWithToken(username, token string) error {
 	u, err := l.Service.LoginMailbox(l.Context, core.MailLogin{Protocol: l.Protocol, Username: username, Password: token, Bearer: true, IP: l.IP})
 	if err != nil {
 		return err
@@ -100,9 +102,9 @@ func (l *Login) token(username, token string) error {
 	return l.Done(u, nil)
 }
 
-// binding returns the channel binding data of the connection (RFC 5929, RFC 9266); nil if it has
-// none of that kind.
-func (l *Login) binding(kind string) []byte {
+// channelBinding returns the channel binding data of the connection (RFC 5929, RFC 9266). It
+// returns nil if the connection has none of that kind.
+func (l *Login) channelBinding(kind string) []byte {
 	switch {
 	case l.TLS == nil:
 		return nil
@@ -116,14 +118,14 @@ func (l *Login) binding(kind string) []byte {
 		}
 		return data
 	case kind == "tls-server-end-point" && l.Config != nil:
-		return endPoint(l.Config, l.TLS.ServerName)
+		return certificateHash(l.Config, l.TLS.ServerName)
 	}
 	return nil
 }
 
-// endPoint returns the hash of the server's certificate (RFC 5929 section 4.1); nil if it is not
-// defined.
-func endPoint(config *tls.Config, name string) []byte {
+// certificateHash returns the data of the binding tls-server-end-point, the hash of the server's
+// certificate (RFC 5929 section 4.1). It returns nil if that is not defined.
+func certificateHash(config *tls.Config, name string) []byte {
 	var cert *tls.Certificate
 	if config.GetCertificate != nil {
 		cert, _ = config.GetCertificate(&tls.ClientHelloInfo{ServerName: name})
@@ -145,15 +147,15 @@ func endPoint(config *tls.Config, name string) []byte {
 	case x509.SHA512WithRSA, x509.ECDSAWithSHA512, x509.SHA512WithRSAPSS:
 		hash = crypto.SHA512
 	case x509.PureEd25519, x509.UnknownSignatureAlgorithm:
-		return nil // RFC 5929 defines no hash for it
+		return nil // RFC 5929 defines no hash for these
 	}
 	h := hash.New()
 	h.Write(cert.Certificate[0])
 	return h.Sum(nil)
 }
 
-// An exchange converts errors of a mechanism to errors of the protocol, and begins with a nil
-// challenge, as the protocol libraries expect.
+// An exchange is the server side of a mechanism. It turns errors of the mechanism into errors of
+// the protocol. It begins with a nil challenge, as the protocol libraries expect.
 type exchange struct {
 	sasl.Server
 	login *Login
@@ -164,19 +166,21 @@ func (e *exchange) Next(response []byte) (challenge []byte, done bool, err error
 	if response == nil && len(challenge) == 0 {
 		challenge = nil
 	}
-	if isMechanism(err) {
+	if isMechanismError(err) {
 		err = e.login.Malformed(err)
 	}
 	return challenge, done, err
 }
 
-// isMechanism reports whether an error is from a mechanism, not from Login.Done or Login.Malformed.
-func isMechanism(err error) bool {
+// isMechanismError reports whether an error is from a mechanism. Others are from Login.Done or
+// Login.Malformed.
+func isMechanismError(err error) bool {
 	return errors.Is(err, scram.ErrMessage) || errors.Is(err, scram.ErrBinding) || errors.Is(err, sasl.ErrUnexpectedClientResponse) ||
 		err != nil && strings.HasPrefix(err.Error(), "sasl: ")
 }
 
-// A bearerServer gives a refused token the same error as a wrong password.
+// A bearerServer is the server side of a mechanism with tokens. A refused token gets the same error
+// as a wrong password.
 type bearerServer struct {
 	server sasl.Server
 	login  *Login
@@ -190,13 +194,14 @@ func (b *bearerServer) Next(response []byte) (challenge []byte, done bool, err e
 	return challenge, done, err
 }
 
-// xoauth2 is the server side of XOAUTH2: the user name and the token are one message. A refusal is
-// first sent as a challenge, to which the client sends an empty response.
+// An xoauth2 is the server side of XOAUTH2. The client sends the user name and the token in one
+// message. A refusal is first sent as a challenge, and the client sends an empty response to that.
 type xoauth2 struct {
 	login   *Login
 	refused bool
 }
 
+// maxBearer is the maximum size in bytes of a response with a token.
 const maxBearer = 8 << 10
 
 func (x *xoauth2) Next(response []byte) (challenge []byte, done bool, err error) {
@@ -221,7 +226,7 @@ func (x *xoauth2) Next(response []byte) (challenge []byte, done bool, err error)
 	if user == "" || token == "" {
 		return nil, false, sasl.ErrUnexpectedClientResponse
 	}
-	if x.login.token(user, token) != nil {
+	if x.login.loginWithToken(user, token) != nil {
 		x.refused = true
 		return []byte(`{"status":"401","schemes":"bearer","scope":"mail"}`), false, nil
 	}

@@ -1,7 +1,7 @@
 // Package markup formats HTML and escapes its arguments. It does not know the pages.
 //
-// It is for the reference of the API, which is long and regular; pages with forms are html/template
-// templates.
+// It is for the reference page of the API, which is long and regular. Pages with forms are
+// templates of html/template.
 package markup
 
 import (
@@ -9,16 +9,16 @@ import (
 	"html"
 )
 
-// HTML is finished markup, in which all untrusted text is escaped.
+// HTML is HTML text in which all untrusted text is escaped.
 type HTML string
 
-// A Form is a format string. Its own type prevents passing an untrusted string as the format by
-// mistake.
+// A Form is a format string of HTML. Because it is a type of its own, an untrusted string cannot be
+// passed as the format by mistake.
 type Form string
 
-// Format is fmt.Sprintf with escaped arguments; arguments of type HTML are not escaped. Arguments
-// may be used in text and in attributes with double quotes, but not in scripts, style sheets or
-// comments. A URL must begin with fixed text, or be one that this program made.
+// Format does what fmt.Sprintf does, but escapes arguments, except those of type HTML. Arguments
+// may be used in text and in attributes with double quotes. They must not be used in scripts, style
+// sheets or comments. A URL must begin with fixed text, or be made by this program.
 func Format(form Form, args ...any) HTML {
 	safe := make([]any, len(args))
 	for i, arg := range args {

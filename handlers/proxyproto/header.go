@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// MaxHeader is the maximum length of a header in bytes: what every network carries in one piece
-// (section 2.2 of the specification).
+// MaxHeader is the maximum length of a PROXY header in bytes. Every network carries that many bytes
+// in one packet (section 2.2 of the specification).
 const MaxHeader = 536
 
-// maxLine is the maximum length of a version 1 header in bytes, with its CRLF (section 2.1).
+// maxLine is the maximum length in bytes of a version 1 header, with its CRLF (section 2.1).
 const maxLine = 107
 
-// A Header is the content of a PROXY header.
+// A Header is what a PROXY header says about the client.
 type Header struct {
-	// Source is the client's address. It is invalid if the proxy does not know the address, or
-	// opened the connection for itself.
+	// Source is the client's address. It is invalid if the proxy does not know the address, or if
+	// the connection is the proxy's own.
 	Source netip.AddrPort
 }
 
-// errPartial means that the bytes so far are an incomplete header.
-var errPartial = errors.New("the PROXY header is not complete")
+// errPartial means that the bytes are the beginning of a header.
+var errPartial = errors.New("the PROXY header is incomplete")
 
-// signature begins a version 2 header.
+// signature is the beginning of a version 2 header.
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
-// Parse parses the header at the beginning of b, and returns its length. The error is errPartial if
+// Parse parses the header at the beginning of b and returns its length n. It returns errPartial if
 // it needs more bytes.
 func Parse(b []byte) (h Header, n int, err error) {
 	switch {
@@ -41,10 +41,10 @@ func Parse(b []byte) (h Header, n int, err error) {
 	case strings.HasPrefix("PROXY ", string(b)), strings.HasPrefix(signature, string(b)):
 		return h, 0, errPartial
 	}
-	return h, 0, errors.New("there is no PROXY header")
+	return h, 0, errors.New("the connection does not begin with a PROXY header")
 }
 
-// parseLine parses version 1: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
+// parseLine parses a version 1 header: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
 func parseLine(b []byte) (h Header, n int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	switch {
@@ -60,16 +60,16 @@ func parseLine(b []byte) (h Header, n int, err error) {
 		return h, end + 1, nil
 	}
 	if len(words) != 6 {
-		return h, 0, errors.New("the PROXY header is not PROXY TCP4|TCP6 and four words")
+		return h, 0, errors.New("the PROXY header is not PROXY, TCP4 or TCP6, and four words")
 	}
 	source, ok := addrPort(words[1], words[2], words[4])
 	if _, fine := addrPort(words[1], words[3], words[5]); !ok || !fine {
-		return h, 0, errors.New("the PROXY header has an address or a port that cannot be read")
+		return h, 0, errors.New("the PROXY header has an invalid address or port")
 	}
 	return Header{source}, end + 1, nil
 }
 
-// addrPort parses an address of a family and a port, each in its only valid form.
+// addrPort parses an IP address of the family and a port. Each must be in its canonical form.
 func addrPort(family, address, port string) (netip.AddrPort, bool) {
 	ip, err := netip.ParseAddr(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
@@ -78,16 +78,16 @@ func addrPort(family, address, port string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }
 
-// Constants of version 2.
+// Values of fields in a version 2 header.
 const (
-	commandLocal = 0x20 // the version is in the upper half
-	commandProxy = 0x21
-	overIPv4     = 0x11 // over TCP
-	overIPv6     = 0x21
+	commandLocal = 0x20 // version 2 is in the upper four bits
+	commandProxy = 0x21 // the same with the command PROXY
+	overIPv4     = 0x11 // TCP over IPv4
+	overIPv6     = 0x21 // TCP over IPv6
 )
 
-// parseBinary parses version 2: the signature, command, family, length, addresses, and extensions,
-// which it ignores.
+// parseBinary parses a version 2 header: signature, command, family, length, addresses, and
+// extensions, which it ignores.
 func parseBinary(b []byte) (h Header, n int, err error) {
 	const fixed = len(signature) + 4
 	if len(b) < fixed {
@@ -121,14 +121,16 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 	return h, n, nil
 }
 
-// These addresses replace loopback addresses in a header, because some code trusts connections from
-// this host. They are reserved and belong to no host (RFC 7600 section 4.8, RFC 9780).
+// These addresses replace loopback addresses in a header, because the program trusts connections
+// from this host in some places. They are reserved and belong to no host (RFC 7600 section 4.8, RFC
+// 9780).
 var (
 	noHost4 = netip.MustParseAddr("192.0.0.8")
 	noHost6 = netip.MustParseAddr("100:0:0:1::")
 )
 
-// address returns the remote address of the connection.
+// address returns the remote address for the connection. If the header has none, it is that of the
+// proxy.
 func (h Header) address(proxy net.Addr) net.Addr {
 	at := h.Source
 	switch ip := at.Addr(); {

@@ -1,5 +1,6 @@
-// Package proxyproto accepts connections from proxies that send the PROXY protocol, version 1 or 2,
-// which names the client of the connection. It does not know which protocol follows the header.
+// Package proxyproto accepts connections from proxies that use the PROXY protocol, version 1 or 2.
+// The proxy first sends a header with the address of the client. The package does not know which
+// protocol follows the header.
 //
 // The specification is HAProxy's doc/proxy-protocol.txt.
 package proxyproto
@@ -18,51 +19,53 @@ import (
 // headerTime is how long a proxy may take to send its header.
 const headerTime = 5 * time.Second
 
-// maxWaiting is how many connections of proxies may be waiting for their header at once.
+// maxWaiting is how many connections of proxies may wait for their header at once.
 const maxWaiting = 4096
 
-// Listen accepts connections from ln. A connection from one of the networks must begin with a
-// header, or it is closed; the address in the header becomes its remote address. Other connections
-// are passed on unchanged. Without networks it returns ln.
+// Listen returns a listener that accepts connections from ln. A connection from one of the networks
+// must begin with a PROXY header, or it is closed. The address in the header becomes its remote
+// address. Connections from elsewhere are not changed. Without networks, Listen returns ln.
 func Listen(ln net.Listener, networks []netip.Prefix, log *slog.Logger) net.Listener {
 	if len(networks) == 0 {
 		return ln
 	}
-	l := &listener{Listener: ln, networks: networks, log: log, taken: make(chan accepted), closed: make(chan struct{})}
+	l := &listener{Listener: ln, networks: networks, log: log, results: make(chan acceptResult), closed: make(chan struct{})}
 	go l.accept()
 	return l
 }
 
+// A listener is what Listen returns.
 type listener struct {
 	net.Listener
 	networks []netip.Prefix
 	log      *slog.Logger
-	taken    chan accepted
-	closed   chan struct{}
+	results  chan acceptResult // results for Accept
+	closed   chan struct{}     // closed by Close
 	close    sync.Once
 
 	mu      sync.Mutex
-	waiting map[net.Conn]struct{} // connections whose header has not arrived
+	waiting map[net.Conn]struct{} // connections whose header has not arrived yet
 }
 
-type accepted struct {
+// An acceptResult is one result of Accept.
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
-// accept accepts connections until the listener is closed.
+// accept accepts connections of the inner listener until the listener is closed.
 func (l *listener) accept() {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			if !l.deliver(accepted{nil, err}) || errors.Is(err, net.ErrClosed) {
+			if !l.deliver(acceptResult{nil, err}) || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			continue // the caller of Accept waits before it retries
+			continue // the caller of Accept waits before it tries again
 		}
 		if !l.isProxy(conn.RemoteAddr()) {
-			l.deliver(accepted{conn, nil})
-		} else if !l.await(conn) {
+			l.deliver(acceptResult{conn, nil})
+		} else if !l.addWaiting(conn) {
 			conn.Close()
 		} else {
 			go l.read(conn)
@@ -70,6 +73,7 @@ func (l *listener) accept() {
 	}
 }
 
+// isProxy reports whether an address is in the networks of proxies.
 func (l *listener) isProxy(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -78,9 +82,9 @@ func (l *listener) isProxy(a net.Addr) bool {
 	return limit.Within(l.networks, tcp.AddrPort().Addr())
 }
 
-// await registers a connection that waits for its header. It returns false if there are too many,
-// or the listener is closed.
-func (l *listener) await(conn net.Conn) bool {
+// addWaiting registers a connection that waits for its header. It returns false if too many wait,
+// or if the listener is closed.
+func (l *listener) addWaiting(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -98,7 +102,7 @@ func (l *listener) await(conn net.Conn) bool {
 	return true
 }
 
-// read reads the header, and passes the connection to Accept.
+// read reads the header of a connection, and passes the connection to Accept.
 func (l *listener) read(conn net.Conn) {
 	c, err := readHeader(conn)
 	l.mu.Lock()
@@ -109,14 +113,14 @@ func (l *listener) read(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	l.deliver(accepted{c, nil})
+	l.deliver(acceptResult{c, nil})
 }
 
-// deliver passes a connection to Accept. If the listener is closed, it closes the connection and
+// deliver passes a result to Accept. If the listener is closed, it closes the connection and
 // returns false.
-func (l *listener) deliver(a accepted) bool {
+func (l *listener) deliver(a acceptResult) bool {
 	select {
-	case l.taken <- a:
+	case l.results <- a:
 		return true
 	case <-l.closed:
 		if a.conn != nil {
@@ -126,10 +130,10 @@ func (l *listener) deliver(a accepted) bool {
 	}
 }
 
-// Accept returns the next connection. If it is from a proxy, its header has been read.
+// Accept returns the next connection. The header of a connection from a proxy has been read.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
-	case a := <-l.taken:
+	case a := <-l.results:
 		return a.conn, a.err
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -150,7 +154,8 @@ func (l *listener) Close() error {
 	return err
 }
 
-// readHeader reads the header of a connection, which may arrive in pieces.
+// readHeader reads the header of a connection, which may arrive in pieces. It returns the
+// connection without the header.
 func readHeader(conn net.Conn) (net.Conn, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(headerTime)); err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 		h, length, bad := Parse(in)
 		switch {
 		case bad == nil:
-			return &proxied{Conn: conn, remote: h.address(conn.RemoteAddr()), ahead: in[length:]}, conn.SetReadDeadline(time.Time{})
+			return &proxied{Conn: conn, remote: h.address(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
 		case !errors.Is(bad, errPartial) || len(in) == MaxHeader:
 			return nil, bad
 		case err != nil:
@@ -172,11 +177,11 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 	}
 }
 
-// A proxied connection is the connection of a client through a proxy.
+// A proxied is the connection of a client that came through a proxy.
 type proxied struct {
 	net.Conn
-	remote net.Addr
-	ahead  []byte // bytes that arrived after the header and have not been read yet
+	remote   net.Addr
+	buffered []byte // bytes that were read together with the header and not returned yet
 }
 
 // RemoteAddr returns the client's address.
@@ -185,15 +190,15 @@ func (c *proxied) RemoteAddr() net.Addr { return c.remote }
 // NetConn returns the connection to the proxy.
 func (c *proxied) NetConn() net.Conn { return c.Conn }
 
-// Read reads the bytes after the header.
+// Read reads bytes that follow the header.
 func (c *proxied) Read(b []byte) (int, error) {
-	if len(c.ahead) == 0 {
+	if len(c.buffered) == 0 {
 		return c.Conn.Read(b)
 	}
-	n := copy(b, c.ahead)
-	c.ahead = c.ahead[n:]
-	if len(c.ahead) == 0 {
-		c.ahead = nil
+	n := copy(b, c.buffered)
+	c.buffered = c.buffered[n:]
+	if len(c.buffered) == 0 {
+		c.buffered = nil
 	}
 	return n, nil
 }
