@@ -213,7 +213,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 // notifyManager reports a state, such as "READY=1", to the service manager (systemd). It only logs
 // errors, because they must not stop the server.
 func (s *server) notifyManager(state string) {
-	if err := listen.TellManager(state); err != nil {
+	if err := listen.NotifyServiceManager(state); err != nil {
 		s.log.Warn("report the state to the service manager", "state", state, "error", err)
 	}
 }

@@ -121,7 +121,7 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 		return
 	}
 	defer done()
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.Keyed(o.Method, o.Scope) {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.AcceptsIdempotencyKey(o.Method, o.Scope) {
 		s.answerOnce(c, path, key, body)
 		return
 	}

@@ -217,7 +217,7 @@ const (
 
 // An autodiscoverRequest has the fields of a request that matter here.
 type autodiscoverRequest struct {
-	Email  string // the address
+	Email  string // the user's address
 	Schema string // the response schema that the client accepts; "": not given
 }
 

@@ -255,8 +255,8 @@ func (ss *session) compress(p *wire.Command) error {
 	return errAnswered
 }
 
-// clientAddress returns the client's IP address without port, IPv4 also if it came as IPv4-mapped
-// IPv6. Log-ins are throttled by it.
+// clientAddress returns the client's IP address without port. An IPv4-mapped IPv6 address becomes
+// IPv4. Log-ins are throttled by this address.
 func clientAddress(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().String()

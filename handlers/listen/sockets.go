@@ -150,9 +150,9 @@ func (p *passedSockets) close() error {
 	return errors.Join(errs...)
 }
 
-// TellManager reports a state, such as READY=1, to the service manager that started this process
-// (sd_notify(3)). It does nothing if the service manager wants no reports.
-func TellManager(state string) error {
+// NotifyServiceManager reports a state, such as READY=1, to the service manager that started this
+// process (sd_notify(3)). It does nothing if the service manager wants no reports.
+func NotifyServiceManager(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return nil

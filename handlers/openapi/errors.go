@@ -36,7 +36,7 @@ func errorsOf(o *api.Operation) []errorStatus {
 	if o.Method != http.MethodGet {
 		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type", "storage_full")
 	}
-	if Keyed(o.Method, o.Scope) {
+	if AcceptsIdempotencyKey(o.Method, o.Scope) {
 		codes = append(codes, "idempotency_in_progress", "answer_not_kept", "idempotency_key_reused")
 	}
 	if o.Method == http.MethodPatch {

@@ -25,15 +25,17 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 		s.Description = ""
 		out = append(out, p)
 	}
-	if Keyed(o.Method, o.Scope) {
+	if AcceptsIdempotencyKey(o.Method, o.Scope) {
 		out = append(out, &Parameter{Ref: "#/components/parameters/IdempotencyKey"})
 	}
 	return out
 }
 
-// Keyed reports whether an operation with this method and scope accepts an Idempotency-Key.
-// Operations that only read do not, since they can be repeated anyway.
-func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
+// AcceptsIdempotencyKey reports whether an operation with this method and scope accepts an
+// Idempotency-Key. Operations that only read do not, since they can be repeated anyway.
+func AcceptsIdempotencyKey(method, scope string) bool {
+	return method == http.MethodPost && scope != "read"
+}
 
 // request returns the request body of an operation, nil if it has none.
 func (d *describer) request(o *api.Operation) *requestBody {

@@ -85,8 +85,8 @@ type transferRate struct {
 	received int64 // bytes
 }
 
-// A closeReply is the last reply on a connection that the server ends. Its code is 421, or else the
-// code of an invalid command that the bytes of a message may follow.
+// A closeReply is the last reply on a connection that the server ends. Its code is 421, except
+// after an invalid BDAT command: then the connection ends because bytes of a message may follow.
 type closeReply struct {
 	code           int
 	enhanced, text string
@@ -458,7 +458,7 @@ func (w *protocolConn) readError(err error) error {
 	return io.EOF
 }
 
-// startBody begins to measure the rate of a message, or of one chunk of it.
+// startBody is called at the beginning of a message or chunk. It begins to measure the rate.
 func (w *protocolConn) startBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -468,7 +468,8 @@ func (w *protocolConn) startBody() {
 	}
 }
 
-// endBody ends what startBody began. If the connection is to stop, it stops now.
+// endBody is called at the end of a message or chunk. If stop was called in the meantime, the
+// connection ends now.
 func (w *protocolConn) endBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
