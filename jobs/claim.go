@@ -31,7 +31,7 @@ func (b *batch) fill() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
 		for i := range b.slots {
-			if b.tx.Large() {
+			if b.tx.IsLarge() {
 				b.budget = 0 // claim the rest in the next transaction
 			}
 			t := &b.slots[i]

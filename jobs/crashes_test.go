@@ -34,7 +34,7 @@ func (p *process) run() { p.stop = start(p.t, p.Queue) }
 // kill ends the process as it is, and gives the directory that it leaves.
 func (p *process) kill() (dir string) {
 	p.t.Helper()
-	dir = storetest.Crashed(p.t, p.Store)
+	dir = storetest.CopyCrashed(p.t, p.Store)
 	p.stop()
 	return dir
 }

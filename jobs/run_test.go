@@ -20,7 +20,7 @@ func TestCrashBetweenWorkAndClose(t *testing.T) {
 		var left notes[string]
 		q := newQueue(s)
 		q.Handle(Kind{Name: "k", Visible: true, Timeout: time.Hour, Work: func(context.Context, *store.Job) (Writes, error) {
-			left.add(storetest.Crashed(t, s))
+			left.add(storetest.CopyCrashed(t, s))
 			return nil, nil
 		}})
 		start(t, q)
@@ -55,7 +55,7 @@ func TestACrashGivesNoJobUp(t *testing.T) {
 		id := add(t, q, New{Kind: "k"}).ID
 		synctest.Wait()
 		wantState(t, q, id, store.JobRunning)
-		left := storetest.Crashed(t, q.Store)
+		left := storetest.CopyCrashed(t, q.Store)
 		stop()
 		if told.Load() != 0 {
 			t.Error("a stop counted as an attempt")

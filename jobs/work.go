@@ -201,7 +201,7 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 func (q *Queue) recoverPanic(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if err = q.Store.Damage(v); err == nil {
+			if err = q.Store.DamageError(v); err == nil {
 				err = &panicked{v, debug.Stack()}
 			}
 		}

@@ -30,7 +30,7 @@ var feedKinds = map[string]string{
 	store.Domains.Name():       "domain",
 	store.CustomRecords.Name(): "record",
 	store.Mailboxes.Name():     "mailbox",
-	store.InboxName:            "inbox",
+	store.InboxTable:           "inbox",
 	store.Templates.Name():     "template",
 	store.Exports.Name():       "export",
 	store.Jobs.Name():          "job",

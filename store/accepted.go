@@ -16,7 +16,7 @@ import (
 // the messages that are accepted but not filed.
 var bucketAccepted = engine.NewBucket("accepted")
 
-const filedKey = "filed"
+const filedRowKey = "filed"
 
 // An Accepted is a message that was acknowledged and is not filed yet.
 type Accepted struct {
@@ -26,16 +26,16 @@ type Accepted struct {
 
 // AppendAccepted writes a message with its envelope, as Append does, and syncs it to disk, so that
 // it may be acknowledged. The caller then files the message as the envelope says, in a transaction
-// that calls Filed. If the process ends before that, Unfiled returns the message after the next
+// that calls MarkFiled. If the process ends before that, Unfiled returns the message after the next
 // start.
-func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
+func (s *Store) AppendAccepted(envelope []byte, body *Spool) (BlobRef, error) {
 	if err := s.checkAppend(); err != nil {
 		return BlobRef{}, err
 	}
 	done := s.leases.BeginAppend()
 	defer done()
 	token := s.unfiled.Begin(s.seg.End())
-	ref, err := s.seg.AppendAccepted(env, body)
+	ref, err := s.seg.AppendAccepted(envelope, body)
 	if err != nil {
 		s.unfiled.Abandon(token)
 		return BlobRef{}, s.appendFailed(err)
@@ -50,9 +50,9 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 	return ref, nil
 }
 
-// Filed marks accepted messages as filed: all their rows, events and jobs are written by this
+// MarkFiled marks accepted messages as filed: all their rows, events and jobs are written by this
 // transaction or an earlier one.
-func (tx *Tx) Filed(refs ...BlobRef) error {
+func (tx *Tx) MarkFiled(refs ...BlobRef) error {
 	mark, err := filedMark(engine.Bolt(tx))
 	if err != nil {
 		return err
@@ -65,23 +65,23 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 	mark.Add(tx.s.unfiled.First(tx.s.seg.End()), at)
 	tx.After(func() {
 		for _, p := range at {
-			tx.s.unfiled.Filed(p)
+			tx.s.unfiled.MarkFiled(p)
 		}
 	})
 	tx.MayUseReserve()
-	return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
+	return tx.PutRow(bucketAccepted, []byte(filedRowKey), bucketAccepted.Sum().Seal([]byte(filedRowKey), mark.Row()))
 }
 
 // filedMark reads the mark that says which accepted messages are filed.
 func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
-	return parseFiled(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedKey)))
+	return parseFiledMark(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedRowKey)))
 }
 
-// parseFiled parses the row that marks the filed messages. In older stores the row has no checksum,
-// and its length is 8n+1 bytes.
-func parseFiled(row []byte) (m segment.FiledMark, err error) {
+// parseFiledMark parses the row that marks the filed messages. In older stores the row has no
+// checksum, and its length is 8n+1 bytes.
+func parseFiledMark(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
-		row, err = bucketAccepted.Sum().Open([]byte(filedKey), row)
+		row, err = bucketAccepted.Sum().Open([]byte(filedRowKey), row)
 		if err != nil {
 			return m, fmt.Errorf("read the mark of filed messages: %w", err)
 		}
@@ -96,9 +96,9 @@ func (s *Store) Unfiled() []Accepted { return s.unfiledAtOpen }
 // UnfiledCount returns the number of messages that are acknowledged but not filed.
 func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 
-// openAccepted finds the messages that were acknowledged but not filed, and stores them in
+// findUnfiled finds the messages that were acknowledged but not filed, and stores them in
 // unfiledAtOpen.
-func (s *Store) openAccepted() error {
+func (s *Store) findUnfiled() error {
 	var mark segment.FiledMark
 	err := s.db.View(func(tx *engine.Tx) (err error) {
 		mark, err = filedMark(engine.Bolt(tx))
@@ -122,13 +122,13 @@ func (s *Store) openAccepted() error {
 	return nil
 }
 
-// beginAccepted writes the mark of filed messages if there is none. It marks all messages that are
+// initFiledMark writes the mark of filed messages if there is none. It marks all messages that are
 // in the segments as filed.
-func (s *Store) beginAccepted(b *bolt.Tx) error {
+func (s *Store) initFiledMark(b *bolt.Tx) error {
 	bucket := b.Bucket([]byte(bucketAccepted.Name()))
-	if bucket.Get([]byte(filedKey)) != nil {
+	if bucket.Get([]byte(filedRowKey)) != nil {
 		return nil
 	}
 	mark := segment.FiledMark{From: s.seg.End()}
-	return bucket.Put([]byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
+	return bucket.Put([]byte(filedRowKey), bucketAccepted.Sum().Seal([]byte(filedRowKey), mark.Row()))
 }

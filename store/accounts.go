@@ -77,9 +77,9 @@ type User struct {
 	InvitedBy     string   // a user id, or ""
 	ResetHash     string   // SHA-256 of the token that sets a new password, hex; "" if there is none
 	ResetExpires  time.Time
-	Forgot        *Forgot   `json:",omitempty"` // nil: no link to a new password was requested
-	TOTP          *TOTP     `json:",omitempty"` // nil: there is no second factor
-	Passkeys      []Passkey `json:",omitempty"`
+	Forgot        *ForgotLink `json:",omitempty"` // nil: no link to a new password was requested
+	TOTP          *TOTP       `json:",omitempty"` // nil: there is no second factor
+	Passkeys      []Passkey   `json:",omitempty"`
 	LastLoginAt   time.Time
 	Seen          []SeenNetwork `json:",omitempty"` // networks that the user has signed in from, newest first
 	CreatedAt     time.Time
@@ -101,8 +101,8 @@ const (
 	UserRoleMailbox = "mailbox"
 )
 
-// A Forgot is a password reset link that was sent by mail.
-type Forgot struct {
+// A ForgotLink is a password reset link that was sent by mail.
+type ForgotLink struct {
 	Hash    string // SHA-256 of its token, hex
 	Expires time.Time
 }
@@ -130,7 +130,7 @@ type Passkey struct {
 // is in the mailbox.
 var (
 	Users = engine.NewTable("user", func(u *User) string { return u.ID }).
-		Watched(func(_ *engine.Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).Sealed((*User).secrets)
+		Watched(func(_ *engine.Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).Sealed((*User).visitSecrets)
 	// UserByEmail and UsersByAccount find only team users.
 	UserByEmail = Users.Unique("email", func(u *User) string {
 		if u.MailboxID != "" {
@@ -140,7 +140,7 @@ var (
 	})
 	UserByMailbox  = Users.Unique("mailbox", func(u *User) string { return u.MailboxID })
 	UserByReset    = Users.Unique("reset", func(u *User) string { return u.ResetHash })
-	UserByForgot   = Users.Unique("forgot", forgotHash)
+	UserByForgot   = Users.Unique("forgot", forgotHashKey)
 	UsersByAccount = Users.Index("account", func(u *User) string {
 		if u.MailboxID != "" {
 			return ""
@@ -149,7 +149,7 @@ var (
 	})
 )
 
-func forgotHash(u *User) string {
+func forgotHashKey(u *User) string {
 	if u.Forgot == nil {
 		return ""
 	}
@@ -206,7 +206,7 @@ var (
 	TokenByHash     = Tokens.Unique("hash", func(t *Token) string { return t.Hash })
 	TokensByAccount = Tokens.Index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.Index("user", func(t *Token) string { return t.UserID })
-	SessionsByTime  = Tokens.Index("session", sessionTime)
+	SessionsByTime  = Tokens.Index("session", sessionCreationKey)
 	// TokensLimited holds the tokens that are limited to mailboxes and not revoked. The key is the
 	// mailbox, or the account if the token is limited to several mailboxes.
 	TokensLimited = Tokens.Index("limited", func(t *Token) string {
@@ -226,8 +226,8 @@ var (
 		}
 		return t.AccountID
 	})
-	TokenByCode   = Tokens.Unique("code", grantCode)
-	TokenByFamily = Tokens.Unique("family", grantFamily)
+	TokenByCode   = Tokens.Unique("code", grantCodeKey)
+	TokenByFamily = Tokens.Unique("family", grantFamilyKey)
 )
 
 // TokensOfMailbox returns the tokens of an account that are limited to this mailbox, or to several
@@ -244,9 +244,9 @@ func TokensOfMailbox(tx *Tx, accountID, mailboxID string) (list []*Token) {
 	return list
 }
 
-// sessionTime returns the key of a token in SessionsByTime: the time at which a session was
-// created, or "" for other tokens. Pruning reads the oldest first.
-func sessionTime(t *Token) string {
+// sessionCreationKey returns the key of a token in SessionsByTime: the time at which the session
+// was created, or "" if the token is not a session. Pruning reads the oldest session first.
+func sessionCreationKey(t *Token) string {
 	if t.Kind != TokenKindSession {
 		return ""
 	}
@@ -284,13 +284,13 @@ type Idempotency struct {
 
 // Idempotencies keeps the responses for 24 hours. Pruning reads IdempotencyByTime.
 var (
-	Idempotencies     = engine.NewTable("idempotency", func(i *Idempotency) string { return i.ID }).Sealed((*Idempotency).secrets)
+	Idempotencies     = engine.NewTable("idempotency", func(i *Idempotency) string { return i.ID }).Sealed((*Idempotency).visitSecrets)
 	IdempotencyByTime = Idempotencies.Index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
 )
 
-// A MasterKey identifies the master key that the secrets of this store are sealed under. The key
-// itself is never in the store.
-type MasterKey struct {
+// A MasterKeyRecord has the fingerprint of the master key that the secrets of this store are sealed
+// under. The key itself is never in the store.
+type MasterKeyRecord struct {
 	ID          string // always MasterKeyID
 	Fingerprint string
 	Since       time.Time
@@ -310,7 +310,7 @@ type PastKey struct {
 const MasterKeyID = "master"
 
 // MasterKeys has one record, which the first start makes.
-var MasterKeys = engine.NewTable("master_key", func(k *MasterKey) string { return k.ID })
+var MasterKeys = engine.NewTable("master_key", func(k *MasterKeyRecord) string { return k.ID })
 
 // An Alert is a health check of the host whose status is not ok.
 type Alert struct {

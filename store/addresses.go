@@ -29,7 +29,7 @@ var (
 // FindAddress returns the alias or group with this address, or nil if there is none. It looks in
 // the domain whose claim of the name is proven. The record is shared: it must not be changed.
 func FindAddress(tx *Tx, email string) (*Address, error) {
-	return Addresses.FindShared(tx, addressKey(tx, email))
+	return Addresses.FindShared(tx, provenAddressKey(tx, email))
 }
 
 // A Group is an address whose mail goes to its members.
@@ -63,14 +63,16 @@ type GroupMember struct {
 
 // GroupMembers keeps the members of each group in the order of Place.
 var (
-	GroupMembers     = engine.NewTable("group_member", func(m *GroupMember) string { return MemberID(m.GroupID, m.Place) })
+	GroupMembers     = engine.NewTable("group_member", func(m *GroupMember) string { return GroupMemberID(m.GroupID, m.Place) })
 	MembersOfGroup   = GroupMembers.Index("group", func(m *GroupMember) string { return m.GroupID })
 	MembersByMailbox = GroupMembers.Index("mailbox", func(m *GroupMember) string { return m.MailboxID })
 	MembersByGroup   = GroupMembers.Index("member", func(m *GroupMember) string { return m.MemberID })
 )
 
-// MemberID returns the id of the GroupMember at a position in a group.
-func MemberID(groupID string, position int) string { return fmt.Sprintf("%s%05d", groupID, position) }
+// GroupMemberID returns the id of the GroupMember at a position in a group.
+func GroupMemberID(groupID string, position int) string {
+	return fmt.Sprintf("%s%05d", groupID, position)
+}
 
 // AddressTaken reports whether a mailbox, an alias or a group in the domain has this address.
 func AddressTaken(tx *Tx, domainID, email string) bool {

@@ -109,11 +109,11 @@ func maxSequence(bucket string) uint64 {
 	case mailrow.BucketLive.Name(), mailrow.BucketTextRun.Name(), engine.EntryBucket:
 		return math.MaxUint64
 	case mailrow.BucketInbox.Name():
-		return inboxForm
+		return flaggedClassSequence
 	case mailrow.BucketFolderNum.Name():
 		return math.MaxUint32 - mailrow.FirstFolderNum
 	case mailrow.BucketTextTodo.Name():
-		return textindex.Resetting
+		return textindex.ResettingSequence
 	}
 	return 0
 }
@@ -124,7 +124,7 @@ func (tx *Tx) checkEntries(p *problems) {
 	b := engine.Bolt(tx)
 	c := b.Bucket([]byte(bucketMeta)).Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
-		if _, _, err := metaRow(b, string(k)); err != nil {
+		if _, _, err := readMetaRow(b, string(k)); err != nil {
 			p.add("%w", err)
 		}
 	}
@@ -153,7 +153,7 @@ func (tx *Tx) checkMessages(p *problems) {
 		}
 	})
 	p.run("mailboxes, folders and messages", c.checkMailboxes)
-	p.run("text index", c.text.Runs)
+	p.run("text index", c.text.CheckRuns)
 	p.run("threads", c.checkThreads)
 	p.run("expunged messages", c.checkExpunged)
 	p.run("counters of accounts", c.checkAccounts)

@@ -38,7 +38,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		return errors.Join(append(errs, err)...)
 	}
 	// Dead segments are removed first: the copies may need their space.
-	for _, step := range []func(context.Context, segment.Info) error{s.removeDead, s.moveLive} {
+	for _, step := range []func(context.Context, segment.Info) error{s.removeDeadSegment, s.moveLiveBlobs} {
 		for _, info := range full {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, err)...)
@@ -67,9 +67,9 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 	return full, err
 }
 
-// removeDead removes a segment that has been dead for the grace period. A dead segment stays dead:
-// no row can begin to refer to a blob without a lease or another reference.
-func (s *Store) removeDead(_ context.Context, info segment.Info) error {
+// removeDeadSegment removes a segment that has been dead for the grace period. A dead segment stays
+// dead: no row can begin to refer to a blob without a lease or another reference.
+func (s *Store) removeDeadSegment(_ context.Context, info segment.Info) error {
 	if s.leases.InSegment(info.Number) {
 		return nil
 	}
@@ -104,8 +104,8 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	return s.seg.Remove(info.Number)
 }
 
-// moveLive moves every live blob out of a segment that is less than half live.
-func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
+// moveLiveBlobs moves every live blob out of a segment that is less than half live.
+func (s *Store) moveLiveBlobs(ctx context.Context, info segment.Info) error {
 	if s.leases.InSegment(info.Number) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 		from = blobs[len(blobs)-1].Offset + 1
 	}
 	s.log.Info("live messages were moved out of a segment", "segment", fmt.Sprintf("%08x", info.Number), "bytes", live, "of", info.Size, "took", time.Since(began).Round(time.Millisecond))
-	return errors.Join(append(errs, s.removeDead(ctx, info))...)
+	return errors.Join(append(errs, s.removeDeadSegment(ctx, info))...)
 }
 
 // liveBlobs returns the next live blobs of a segment in the order of offsets, from the offset

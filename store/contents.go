@@ -30,7 +30,7 @@ func WrittenBy(dir string) (program string, err error) {
 		return "", err
 	}
 	err = db.View(func(tx *engine.Tx) error {
-		_, text, err := metaRow(engine.Bolt(tx), formatKey)
+		_, text, err := readMetaRow(engine.Bolt(tx), formatKey)
 		program = string(text)
 		return err
 	})
@@ -47,7 +47,7 @@ func Contents(dir string) (digests map[string]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.MaxExpunged)}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.DefaultMaxExpunged)}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
 		digest := func(name string, write func(*Tx, io.Writer) error) error {

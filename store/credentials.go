@@ -47,7 +47,7 @@ const (
 // Credentials keeps the credentials of every account.
 var (
 	Credentials = engine.NewTable("credential", func(c *Credential) string { return c.ID }).
-			Watched(func(_ *engine.Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).Sealed((*Credential).secrets)
+			Watched(func(_ *engine.Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).Sealed((*Credential).visitSecrets)
 	CredentialByHash     = Credentials.Unique("hash", func(c *Credential) string { return c.Hash })
 	CredentialsByMailbox = Credentials.Index("mailbox", func(c *Credential) string { return c.MailboxID })
 	CredentialsByDomain  = Credentials.Index("domain", func(c *Credential) string { return c.DomainID })
@@ -57,4 +57,4 @@ var (
 // encrypted.
 func CredentialBinding(id string) string { return "credential " + id }
 
-func (c *Credential) secrets(each engine.EachSecret) { each(CredentialBinding(c.ID), &c.SCRAM) }
+func (c *Credential) visitSecrets(visit engine.SecretVisitor) { visit(CredentialBinding(c.ID), &c.SCRAM) }

@@ -168,13 +168,13 @@
 //
 // A table is a bucket: id → form 1 | record | sum [record as JSON]. In form 1 the record is JSON.
 // Tables that every message writes to have form 2: a version, then the fields in the order of the
-// record's method `fields`, see rowform.Coder. These tables are job, event, delivery, submission,
-// outgoing and mapping. Reading a row of an unknown form or version returns ErrNewer; every other
-// record can still be read. Each index of a table is a bucket named table.index: key → id. The key
-// of an index that is not unique also ends in the id. An index may leave records out. The list
-// below shows the id and the record of each table, and the key of each index. A 0 is a byte of that
-// value; it ends a text that could be the prefix of another. The sequences of account and mailbox
-// are the newest short numbers.
+// record's method `codeFields`, see rowform.Coder. These tables are job, event, delivery,
+// submission, outgoing and mapping. Reading a row of an unknown form or version returns ErrNewer;
+// every other record can still be read. Each index of a table is a bucket named table.index: key →
+// id. The key of an index that is not unique also ends in the id. An index may leave records out.
+// The list below shows the id and the record of each table, and the key of each index. A 0 is a
+// byte of that value; it ends a text that could be the prefix of another. The sequences of account
+// and mailbox are the newest short numbers.
 //
 //	account                  acc_… → Account
 //	account.num              unique: number 4

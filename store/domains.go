@@ -61,7 +61,7 @@ type Domain struct {
 	CreatedTold  bool   // whether the event domain.created was sent
 
 	EdgeToken   []byte            // the edge provider's API token, sealed
-	EdgeRecords map[string]string // purposes of the records that we made at the edge provider, by the provider's ids of the records
+	EdgeRecords map[string]string // the records that we made at the edge provider: from its id of a record to the purpose of the record
 	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
 	Challenges  []DNSChallenge    // ACME challenges that are in the zone now
 
@@ -220,7 +220,7 @@ type DNSCheck struct {
 // Domains keeps the domains of every account.
 var (
 	Domains = engine.NewTable("domain", func(d *Domain) string { return d.ID }).
-		Watched(func(_ *engine.Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).Sealed((*Domain).secrets)
+		Watched(func(_ *engine.Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).Sealed((*Domain).visitSecrets)
 	// DomainByName finds the domain whose claim of the name is proven.
 	DomainByName = Domains.Unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
@@ -230,8 +230,8 @@ var (
 	})
 	// DomainsByName holds every claim of a name. ClaimsKey returns the prefix of its keys.
 	DomainsByName = Domains.Index(claimIndex, func(d *Domain) string { return ClaimsKey(d.Name) })
-	// DomainOfAccount finds an account's claim of a name. OwnKey returns its keys.
-	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
+	// DomainOfAccount finds an account's claim of a name. AccountDomainKey returns its keys.
+	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return AccountDomainKey(d.AccountID, d.Name) })
 	DomainsByAccount = Domains.Index("account", func(d *Domain) string { return d.AccountID })
 	// DomainsOpen holds the claims that are not proven yet.
 	DomainsOpen = Domains.Index("open", func(d *Domain) string {
@@ -250,12 +250,12 @@ const claimIndex = "claim"
 // ClaimsKey returns the prefix that all claims of a name have in DomainsByName.
 func ClaimsKey(name string) string { return name + "\x00" }
 
-// OwnKey returns the key of an account's claim of a name in DomainOfAccount.
-func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
+// AccountDomainKey returns the key in the index DomainOfAccount for an account's claim to a name.
+func AccountDomainKey(accountID, name string) string { return accountID + "\x00" + name }
 
-// publicMail lists domains in which anybody can get a mailbox, so that a log-in to a mailbox proves
-// nothing about the domain.
-var publicMail = strings.Fields(`
+// publicMailDomains lists domains in which anybody can get a mailbox, so that a log-in to a mailbox
+// proves nothing about the domain.
+var publicMailDomains = strings.Fields(`
 	gmail.com googlemail.com outlook.com hotmail.com hotmail.co.uk hotmail.de hotmail.fr hotmail.it live.com live.co.uk live.de live.fr
 	msn.com yahoo.com yahoo.co.uk yahoo.de yahoo.fr yahoo.it yahoo.es yahoo.co.in yahoo.co.jp yahoo.com.br ymail.com rocketmail.com
 	aol.com icloud.com me.com mac.com gmx.de gmx.net gmx.at gmx.ch gmx.com web.de mail.com email.com t-online.de freenet.de
@@ -265,8 +265,8 @@ var publicMail = strings.Fields(`
 	qq.com foxmail.com 163.com 126.com sina.com naver.com daum.net hanmail.net rediffmail.com
 	comcast.net verizon.net att.net sbcglobal.net bellsouth.net cox.net btinternet.com sky.com virginmedia.com ntlworld.com bluewin.ch`)
 
-// PublicMail reports whether anybody can get a mailbox in a domain.
-func PublicMail(domain string) bool { return slices.Contains(publicMail, domain) }
+// IsPublicMail reports whether anybody can get a mailbox in a domain.
+func IsPublicMail(domain string) bool { return slices.Contains(publicMailDomains, domain) }
 
 // TreeKey returns a name with its labels reversed: "com.example." for example.com. In DomainsUnder
 // it is the prefix for the name and all names below it.
@@ -357,9 +357,11 @@ const (
 	PurchaseRefused  = "refused" // nothing was bought, and nothing will be
 )
 
-// Stays reports whether a purchase is kept when its account is deleted, because money was paid or
-// may have been paid.
-func (p *Purchase) Stays() bool { return p.State == PurchaseBought || p.State == PurchaseOrdering }
+// OutlivesAccount reports whether a purchase is kept when its account is deleted, because money was
+// paid or may have been paid.
+func (p *Purchase) OutlivesAccount() bool {
+	return p.State == PurchaseBought || p.State == PurchaseOrdering
+}
 
 // Purchases keeps the purchases. A domain name has at most one that is not refused;
 // PurchaseOfDomain finds it.
@@ -429,7 +431,7 @@ type Refusal struct {
 }
 
 // Certificates keeps the certificates of the host and of domains.
-var Certificates = engine.NewTable("certificate", func(c *Certificate) string { return c.ID }).Sealed((*Certificate).secrets)
+var Certificates = engine.NewTable("certificate", func(c *Certificate) string { return c.ID }).Sealed((*Certificate).visitSecrets)
 
 // A CertificateAccount is our account at an ACME certificate authority.
 type CertificateAccount struct {
@@ -441,4 +443,4 @@ type CertificateAccount struct {
 
 // CertificateAccounts keeps our accounts under the URL of the authority's directory.
 var CertificateAccounts = engine.NewTable("certificate_account", func(a *CertificateAccount) string { return a.Directory }).
-	Sealed((*CertificateAccount).secrets)
+	Sealed((*CertificateAccount).visitSecrets)

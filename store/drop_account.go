@@ -145,7 +145,7 @@ func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error
 	}
 	switch r := rec.(type) {
 	case *Submission:
-		err = tx.UnrefBlob(r.Blob, r.ID)
+		err = tx.UnrefSubmission(r.Blob, r.ID)
 		if err == nil {
 			err = PendingRecipients.Delete(tx, r.ID)
 		}
@@ -160,7 +160,7 @@ func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error
 	case *RemoteCopy:
 		err = tx.UnrefCopy(r.Blob, r.ID)
 	case *Purchase:
-		if r.Stays() {
+		if r.OutlivesAccount() {
 			r.AccountID = ""
 			return Purchases.Put(tx, r)
 		}

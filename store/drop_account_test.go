@@ -20,7 +20,7 @@ func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 		"dmarc_count": "time, since it is of others' domains", "dmarc_day": "time", "grey_tuple": "time, and it names nobody", "auto_reply": "time, and it names nobody", "imported": "time, and it names nobody", "oauth_client": "time, and it is nobody's", "alert": "nothing: it is the host's", "master_key": "nothing: it is the host's", "sandbox_clock": "nothing: it is the host's",
 	}
 	for _, table := range tables {
-		_, names := reflect.TypeOf(table.Form().New()).Elem().FieldByName("AccountID")
+		_, names := reflect.TypeOf(table.RowForm().New()).Elem().FieldByName("AccountID")
 		name := table.Name()
 		if _, listed := others[name]; !listed && !names {
 			t.Errorf("nothing deletes what the table %s has of a deleted account", name)
@@ -44,7 +44,7 @@ func TestDropAccountRows(t *testing.T) {
 			id := func(kind string) string { return kind + "_" + account + n }
 			update(t, s, func(tx *Tx) error {
 				return errors.Join(
-					tx.RefBlob(m.Blob, id("sub")), Submissions.Put(tx, &Submission{ID: id("sub"), AccountID: account, Blob: m.Blob}),
+					tx.RefSubmission(m.Blob, id("sub")), Submissions.Put(tx, &Submission{ID: id("sub"), AccountID: account, Blob: m.Blob}),
 					PendingRecipients.Put(tx, &PendingRcpts{SubmissionID: id("sub")}),
 					tx.RefReport(m.Blob, id("rpm")), ReportMails.Put(tx, &ReportMail{ID: id("rpm"), AccountID: account, Blob: m.Blob}),
 					tx.RefCopy(m.Blob, id("rcp")), RemoteCopies.Put(tx, &RemoteCopy{ID: id("rcp"), AccountID: account, Blob: m.Blob}),

@@ -92,8 +92,8 @@ func followHistory(t *testing.T, seed uint64) {
 	}
 	sameStores(t, r.s, follower)
 	follower, copyDir = killed(t, follower, copyDir, Options{SegmentSize: 6000, noSync: true, lenient: true})
-	if follower.Lost() != nil {
-		t.Errorf("after a kill: %v", follower.Lost())
+	if follower.LostMessages() != nil {
+		t.Errorf("after a kill: %v", follower.LostMessages())
 	}
 	sameStores(t, r.s, follower)
 	_ = copyDir
@@ -148,7 +148,7 @@ func follow(t *testing.T, from, to *Store, most int) (more bool) {
 
 func numberOf(t *testing.T, s *Store) (n uint64) {
 	t.Helper()
-	view(t, s, func(tx *Tx) error { n = tx.Number(); return nil })
+	view(t, s, func(tx *Tx) error { n = tx.CommitNumber(); return nil })
 	return n
 }
 
@@ -225,7 +225,7 @@ func TestEntriesWithGaps(t *testing.T) {
 // TestEntriesThatNobodyTakes are dropped when they have become too many, and no more are kept until
 // somebody wants them again.
 func TestEntriesThatNobodyTakes(t *testing.T) {
-	s := openKeeping(t, t.TempDir(), Options{noSync: true, EntriesMost: 2000})
+	s := openKeeping(t, t.TempDir(), Options{noSync: true, MaxEntryBytes: 2000})
 	put := func() {
 		update(t, s, func(tx *Tx) error { return Events.Put(tx, &Event{ID: tx.NewID("evt"), AccountID: "acc_1"}) })
 	}
@@ -398,7 +398,7 @@ func TestEntryOfALargeMessage(t *testing.T) {
 	n := numberOf(t, s)
 	ref := appendTest(t, s, strings.Repeat("large ", 60_000))
 	update(t, s, func(tx *Tx) error {
-		return errors.Join(tx.RefBlob(ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
+		return errors.Join(tx.RefSubmission(ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
 	})
 	list, err := s.Entries(n, 1<<20)
 	if err != nil || len(list) != 1 || len(list[0].SeparateMessages()) != 1 || len(list[0].Marshal()) > 1000 {

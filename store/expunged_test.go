@@ -34,7 +34,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd, now, dir := rand.New(rand.NewPCG(seed, 1)), second(1), t.TempDir()
 	const most, atOnce = 60, 12
-	o := Options{noSync: true, Expunged: most, Now: func() time.Time { return now }}
+	o := Options{noSync: true, MaxExpunged: most, Now: func() time.Time { return now }}
 	s := openDir(t, dir, o)
 	addMailbox(t, s, 1, 2)
 	ref := appendTest(t, s, "x")

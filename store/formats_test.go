@@ -146,7 +146,7 @@ func fillFields(v reflect.Value, n *int) {
 // checkFields writes a record with all of its fields, and with each of them alone, and reads it.
 func checkFields[T any](t *testing.T, table *Table[T]) {
 	t.Helper()
-	if table.Form().Fields == nil {
+	if table.RowForm().Fields == nil {
 		t.Errorf("%s is not binary", table.Name())
 	}
 	full, n := new(T), 0
@@ -158,15 +158,15 @@ func checkFields[T any](t *testing.T, table *Table[T]) {
 		records = append(records, one)
 	}
 	for _, rec := range records {
-		row, err := table.Form().Row([]byte("id"), rec)
+		row, err := table.RowForm().Row([]byte("id"), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := table.Form().Record([]byte("id"), row)
+		again, err := table.RowForm().Record([]byte("id"), row)
 		if err != nil || !reflect.DeepEqual(again, rec) {
 			t.Errorf("%s: wrote %+v, read %+v, %v", table.Name(), rec, again, err)
 		}
-		if _, err := table.Form().Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
+		if _, err := table.RowForm().Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
 			t.Errorf("%s: in another place: %v", table.Name(), err)
 		}
 	}
@@ -191,25 +191,25 @@ func fuzzRecord[T any](f *testing.F, table *Table[T]) {
 	full, n := new(T), 0
 	fillFields(reflect.ValueOf(full), &n)
 	for _, rec := range []*T{full, new(T)} {
-		row, err := table.Form().Row(nil, rec)
+		row, err := table.RowForm().Row(nil, rec)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(row[:len(row)-rowform.SumSize])
 	}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		first, err := table.Form().Record(nil, table.Form().Sum.Seal(nil, bytes.Clone(row)))
+		first, err := table.RowForm().Record(nil, table.RowForm().Sum.Seal(nil, bytes.Clone(row)))
 		if err != nil {
 			return
 		}
-		again, err := table.Form().Row(nil, first)
+		again, err := table.RowForm().Row(nil, first)
 		if err != nil && row[0] == 1 { // JSON has times that no clock of ours shows
 			return
 		}
 		if err != nil {
 			t.Fatalf("%+v: %v", first, err)
 		}
-		second, err := table.Form().Record(nil, again)
+		second, err := table.RowForm().Record(nil, again)
 		if err != nil || !reflect.DeepEqual(first, second) {
 			t.Errorf("read %+v, written again %+v, %v", first, second, err)
 		}
@@ -337,7 +337,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	s := openDir(t, dir, Options{Program: "1.2.3"})
 	err := s.setup(func(tx *Tx) error {
 		b := engine.Bolt(tx)
-		format, program, err := metaRow(b, formatKey)
+		format, program, err := readMetaRow(b, formatKey)
 		if format != storeFormat || string(program) != "1.2.3" || err != nil {
 			t.Errorf("a new store is of format %d of %q, %v", format, program, err)
 		}
@@ -483,7 +483,7 @@ func TestCacheKnowsPlaces(t *testing.T) {
 
 // TestUnknownFormsAreNamed: rows of forms to come are no damage.
 func TestUnknownFormsAreNamed(t *testing.T) {
-	seal := func(row ...byte) []byte { return Jobs.Form().Sum.Seal([]byte("job_1"), row) }
+	seal := func(row ...byte) []byte { return Jobs.RowForm().Sum.Seal([]byte("job_1"), row) }
 	for name, c := range map[string]struct {
 		row  []byte
 		want error
@@ -504,7 +504,7 @@ func TestUnknownFormsAreNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := Jobs.Form().Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+	if _, err := Jobs.RowForm().Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 		t.Error("a time of the year 32767 was written")
 	}
 }
@@ -516,7 +516,7 @@ func BenchmarkRow(b *testing.B) {
 		Args: json.RawMessage(`{"outgoing":"msg_01k9x2v7wq3c8m5n6p7r8s9t0v"}`), State: JobRunning, Due: second(1), Attempt: 1, Max: 30,
 		Jitter: 7, CreatedAt: second(0), StartedAt: second(1), UpdatedAt: second(1),
 	}
-	for name, rows := range map[string]rowform.Records{"fields": *Jobs.Form(), "json": {Sum: Jobs.Form().Sum, New: Jobs.Form().New}} {
+	for name, rows := range map[string]rowform.Records{"fields": *Jobs.RowForm(), "json": {Sum: Jobs.RowForm().Sum, New: Jobs.RowForm().New}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -541,7 +541,7 @@ func TestEntriesOfAnOlderFormat(t *testing.T) {
 	if err := errors.Join(s.KeepEntries(), s.setup(func(tx *Tx) error { return putMetaRow(engine.Bolt(tx), formatKey, old, []byte("0.9")) })); err != nil {
 		t.Fatal(err)
 	}
-	n, err := s.Number()
+	n, err := s.CommitNumber()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -559,7 +559,7 @@ func TestEntriesOfAnOlderFormat(t *testing.T) {
 
 	formatOf := func(s *Store) (format uint32) {
 		view(t, s, func(tx *Tx) (err error) {
-			format, _, err = metaRow(engine.Bolt(tx), formatKey)
+			format, _, err = readMetaRow(engine.Bolt(tx), formatKey)
 			return err
 		})
 		return format

@@ -115,9 +115,9 @@ type Facts struct {
 }
 
 // An Arrival is a message from outside with so many recipients that one transaction cannot file it
-// for all of them. The record is kept until it is filed for the last recipient. It says what is
-// left to do, and changes in the same transaction that files copies, so that each copy is filed
-// once.
+// for all of them. The record is kept until the message is filed for the last recipient. The record
+// says what is left to do. It changes in the same transaction that files copies, so that each copy
+// is filed once.
 type Arrival struct {
 	Facts
 	ID         string          `json:",omitzero"`  // arr_…

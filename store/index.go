@@ -7,7 +7,7 @@ import (
 )
 
 func newIndex(db *engine.DB, leases *segment.Leases, expunged int) *mailindex.Index {
-	return &mailindex.Index{DB: db, Leases: leases, Expunged: expunged, InboxOf: inboxOf, TextWake: make(chan struct{}, 1)}
+	return &mailindex.Index{DB: db, Leases: leases, MaxExpunged: expunged, InboxOf: inboxOf, TextWake: make(chan struct{}, 1)}
 }
 
 // inboxOf returns the account and the id of a mailbox, or "" if the mailbox has no record any more.

@@ -72,7 +72,7 @@ type JobResource struct {
 	Name string `json:",omitzero"`
 }
 
-func (j *Job) fields(c *rowform.Coder) {
+func (j *Job) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&j.ID)
 	c.String(&j.AccountID)
@@ -91,7 +91,7 @@ func (j *Job) fields(c *rowform.Coder) {
 	c.String(&j.ErrCode)
 	c.String(&j.Detail)
 	c.Bytes((*[]byte)(&j.Result))
-	rowform.List(c, &j.Steps, (*JobStep).fields)
+	rowform.List(c, &j.Steps, (*JobStep).codeFields)
 	rowform.Int(c, &j.Completed)
 	rowform.Int(c, &j.Total)
 	c.Bool(&j.Visible)
@@ -107,7 +107,7 @@ func (j *Job) fields(c *rowform.Coder) {
 	c.Time(&j.ParkedAt)
 }
 
-func (s *JobStep) fields(c *rowform.Coder) {
+func (s *JobStep) codeFields(c *rowform.Coder) {
 	c.String(&s.Name)
 	c.String(&s.Status)
 	c.String(&s.Error)
@@ -162,7 +162,7 @@ func visibleJobChange(_ *engine.Tx, j *Job) Change {
 // Jobs keeps queued, running and ended jobs.
 var (
 	Jobs = engine.NewTable("job", func(j *Job) string { return j.ID }).
-		Binary((*Job).fields).Watched(visibleJobChange).Sealed((*Job).secrets)
+		Binary((*Job).codeFields).Watched(visibleJobChange).Sealed((*Job).visitSecrets)
 	// JobsDue holds queued and running jobs by due time. Each key also contains the lane, as in
 	// JobsByLane; DueLane returns it.
 	JobsDue = Jobs.Index("due", func(j *Job) string {

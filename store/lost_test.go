@@ -36,8 +36,8 @@ func reopenLost(t *testing.T, dir string, refs []BlobRef, kept []int) BlobRef {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if s.Lost() == nil || !strings.Contains(log.String(), "the disk has lost") {
-		t.Errorf("it is not told of: %v, %s", s.Lost(), &log)
+	if s.LostMessages() == nil || !strings.Contains(log.String(), "the disk has lost") {
+		t.Errorf("it is not told of: %v, %s", s.LostMessages(), &log)
 	}
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "new")
 	if got := readTest(t, s, m.Blob); got != "new" {
@@ -148,8 +148,8 @@ func TestNothingIsLostInATornTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = openDir(t, dir, Options{SegmentSize: 8 << 10})
-	if s.Lost() != nil {
-		t.Error(s.Lost())
+	if s.LostMessages() != nil {
+		t.Error(s.LostMessages())
 	}
 	if again := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "after"); again.Blob.Segment != m.Blob.Segment {
 		t.Errorf("a new segment was begun: %+v", again.Blob)

@@ -135,7 +135,7 @@ const (
 // Mailboxes keeps the mailboxes of every account.
 var (
 	Mailboxes = engine.NewTable("mailbox", func(m *Mailbox) string { return m.ID }).
-			Watched(func(_ *engine.Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).Sealed((*Mailbox).secrets)
+			Watched(func(_ *engine.Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).Sealed((*Mailbox).visitSecrets)
 	// MailboxByAddress finds a mailbox of a domain by its AddressKey. It leaves out mailboxes that
 	// are being deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.Unique("address", func(m *Mailbox) string {
@@ -187,33 +187,33 @@ type addressFinder struct{}
 
 // Get returns the mailbox of the address, or ErrNotFound.
 func (addressFinder) Get(tx *Tx, email string) (*Mailbox, error) {
-	return MailboxByAddress.Get(tx, addressKey(tx, email))
+	return MailboxByAddress.Get(tx, provenAddressKey(tx, email))
 }
 
 // Find returns the mailbox of the address, or nil without an error if there is none.
 func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
-	return MailboxByAddress.Find(tx, addressKey(tx, email))
+	return MailboxByAddress.Find(tx, provenAddressKey(tx, email))
 }
 
 // FindShared is like Find, but the caller must not change the record; see Table.FindShared.
 func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
-	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
+	return MailboxByAddress.FindShared(tx, provenAddressKey(tx, email))
 }
 
 // Read is like Get, but the caller must not change the record; see Table.Read.
 func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
-	return MailboxByAddress.Read(tx, addressKey(tx, email))
+	return MailboxByAddress.Read(tx, provenAddressKey(tx, email))
 }
 
-// Of returns the account's own mailbox with the address, or ErrNotFound. The state of the domain's
-// claim does not matter.
-func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
+// OfAccount returns the account's own mailbox with the address, or ErrNotFound. The state of the
+// domain's claim does not matter.
+func (addressFinder) OfAccount(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
-	id := engine.NamedBucket(tx, DomainOfAccount.Name()).Get([]byte(OwnKey(accountID, name)))
+	id := engine.NamedBucket(tx, DomainOfAccount.Name()).Get([]byte(AccountDomainKey(accountID, name)))
 	return MailboxByAddress.Get(tx, AddressKey(string(id), email))
 }
 
-func addressKey(tx *Tx, email string) string {
+func provenAddressKey(tx *Tx, email string) string {
 	name := email[strings.LastIndexByte(email, '@')+1:]
 	return AddressKey(string(engine.NamedBucket(tx, DomainByName.Name()).Get([]byte(name))), email)
 }
@@ -328,7 +328,7 @@ type Imported struct {
 	Expires time.Time
 }
 
-func (i *Imported) fields(c *rowform.Coder) {
+func (i *Imported) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&i.ID)
 	c.Time(&i.Expires)
@@ -342,6 +342,6 @@ func ImportedID(mailbox uint32, digest [16]byte) string {
 
 // ImportedMessages keeps one record for each imported message. Pruning reads ImportedByTime.
 var (
-	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).fields)
+	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).codeFields)
 	ImportedByTime   = ImportedMessages.Index("time", func(i *Imported) string { return TimeKey(i.Expires) })
 )

@@ -307,7 +307,7 @@ func (r *modelRun) submit() {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tx.UnrefBlob(sub.Blob, id), Submissions.Delete(tx, id))
+			return errors.Join(tx.UnrefSubmission(sub.Blob, id), Submissions.Delete(tx, id))
 		})
 		delete(r.w.subs, id)
 		break
@@ -321,7 +321,7 @@ func (r *modelRun) submit() {
 		if err != nil {
 			return err
 		}
-		return errors.Join(tx.RefBlob(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}))
+		return errors.Join(tx.RefSubmission(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}))
 	})
 	r.w.subs[id] = t.body
 }

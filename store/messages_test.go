@@ -73,23 +73,25 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "x")
 	gone := &Message{Account: 1, Mailbox: 1, Folder: InboxID, UID: 99}
 	for name, fn := range map[string]func(*Tx) error{
-		"message":            func(tx *Tx) error { _, err := tx.Message(1, InboxID, 99); return err },
-		"meta":               func(tx *Tx) error { _, err := tx.Meta(1, InboxID, 99); return err },
-		"folder":             func(tx *Tx) error { _, err := tx.Folder(2, InboxID); return err },
-		"folder name":        func(tx *Tx) error { _, err := tx.FolderByName(1, "archive"); return err },
-		"flags":              func(tx *Tx) error { return tx.SetFlags(gone, FlagSeen, nil) },
-		"bits":               func(tx *Tx) error { return tx.SetBits(gone, BitBounce) },
-		"deletion":           func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 99) },
-		"copy":               func(tx *Tx) error { _, err := tx.CopyMessage(gone, 2); return err },
-		"copy to no folder":  func(tx *Tx) error { _, err := tx.CopyMessage(m, 9); return err },
-		"add to no folder":   func(tx *Tx) error { return tx.AddMessage(&Message{Mailbox: 1, Folder: 9, Blob: m.Blob}, nil) },
-		"rename":             func(tx *Tx) error { return tx.RenameFolder(&Folder{Mailbox: 1, ID: 9}, "x") },
-		"subscription":       func(tx *Tx) error { return tx.SetSubscribed(&Folder{Mailbox: 1, ID: 9}, true) },
-		"folder deletion":    func(tx *Tx) error { _, err := tx.DeleteFolder(1, 9, 1); return err },
-		"reference":          func(tx *Tx) error { return tx.UnrefBlob(m.Blob, "sub_none") },
-		"blob":               func(*Tx) error { _, err := s.OpenBlob(BlobRef{Segment: 77, Offset: 36, Head: 40}); return err },
-		"add of no blob":     func(tx *Tx) error { return tx.AddMessage(&Message{Mailbox: 1, Folder: InboxID}, nil) },
-		"reference to other": func(tx *Tx) error { return tx.RefBlob(BlobRef{Segment: 1, Offset: 36, Head: 1, Length: 1}, "sub_none") },
+		"message":           func(tx *Tx) error { _, err := tx.Message(1, InboxID, 99); return err },
+		"meta":              func(tx *Tx) error { _, err := tx.Meta(1, InboxID, 99); return err },
+		"folder":            func(tx *Tx) error { _, err := tx.Folder(2, InboxID); return err },
+		"folder name":       func(tx *Tx) error { _, err := tx.FolderByName(1, "archive"); return err },
+		"flags":             func(tx *Tx) error { return tx.SetFlags(gone, FlagSeen, nil) },
+		"bits":              func(tx *Tx) error { return tx.SetBits(gone, BitBounce) },
+		"deletion":          func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 99) },
+		"copy":              func(tx *Tx) error { _, err := tx.CopyMessage(gone, 2); return err },
+		"copy to no folder": func(tx *Tx) error { _, err := tx.CopyMessage(m, 9); return err },
+		"add to no folder":  func(tx *Tx) error { return tx.AddMessage(&Message{Mailbox: 1, Folder: 9, Blob: m.Blob}, nil) },
+		"rename":            func(tx *Tx) error { return tx.RenameFolder(&Folder{Mailbox: 1, ID: 9}, "x") },
+		"subscription":      func(tx *Tx) error { return tx.SetSubscribed(&Folder{Mailbox: 1, ID: 9}, true) },
+		"folder deletion":   func(tx *Tx) error { _, err := tx.DeleteFolder(1, 9, 1); return err },
+		"reference":         func(tx *Tx) error { return tx.UnrefSubmission(m.Blob, "sub_none") },
+		"blob":              func(*Tx) error { _, err := s.OpenBlob(BlobRef{Segment: 77, Offset: 36, Head: 40}); return err },
+		"add of no blob":    func(tx *Tx) error { return tx.AddMessage(&Message{Mailbox: 1, Folder: InboxID}, nil) },
+		"reference to other": func(tx *Tx) error {
+			return tx.RefSubmission(BlobRef{Segment: 1, Offset: 36, Head: 1, Length: 1}, "sub_none")
+		},
 	} {
 		err := s.Update(func(tx *Tx) error {
 			err := fn(tx)

@@ -41,28 +41,28 @@ type migration struct {
 // migrations has one migration for each format number, in ascending order. createBuckets brings a
 // store without a number to format 1.
 var migrations = []migration{
-	{2, "inboxes by class", (*Tx).sortInbox},
+	{2, "inboxes by class", (*Tx).fillInboxIndexes},
 	{3, "a class for flagged messages", (*Tx).moveFlagged},
 	// Rows without checksums are still read, and get a checksum when they are next written.
-	{4, "rows with versions and checksums", nothingToDo},
+	{4, "rows with versions and checksums", noRowsToMigrate},
 	// Older versions would lose the new fields of queued messages.
-	{5, "scheduled and held messages", nothingToDo},
+	{5, "scheduled and held messages", noRowsToMigrate},
 	// Older versions would lose the new fields of mailboxes, too.
 	{6, "lists of all folders", (*Tx).listFolders},
 	// Older versions would lose the policies of tokens and mailboxes, and send messages that need
 	// approval.
-	{7, "policies and approvals", nothingToDo},
+	{7, "policies and approvals", noRowsToMigrate},
 	// Older versions would lose the facts about senders and the readings of tokens.
 	{8, "proof of senders, readings of keys and imported passwords", (*Tx).indexTaintingAndHashed},
 }
 
-func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
+func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }
 
 func metaSum() rowform.Sum { return rowform.SumOf(bucketMeta) }
 
-// metaRow reads a row of bucketMeta: the number n and what follows it. If the row or the bucket is
-// missing, n is 0.
-func metaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
+// readMetaRow reads a row of bucketMeta: the number n and what follows it. If the row or the bucket
+// is missing, n is 0.
+func readMetaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
 	meta := b.Bucket([]byte(bucketMeta))
 	if meta == nil {
 		return 0, nil, nil
@@ -91,7 +91,7 @@ func putMetaRow(b *bolt.Tx, key string, n uint32, rest []byte) error {
 func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 	return s.db.View(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
-		format, program, err := metaRow(b, formatKey)
+		format, program, err := readMetaRow(b, formatKey)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (s *Store) prepare(o Options) error {
 		for _, name := range bucketNames() {
 			ready = ready && b.Bucket([]byte(name)) != nil
 		}
-		format, _, err = metaRow(b, formatKey)
+		format, _, err = readMetaRow(b, formatKey)
 		return err
 	})
 	if ready && format == storeFormat || err != nil {
@@ -158,16 +158,16 @@ func (s *Store) createBuckets(tx *Tx, program string) error {
 			return fmt.Errorf("create bucket %s: %w", name, err)
 		}
 	}
-	if err := s.beginAccepted(b); err != nil {
+	if err := s.initFiledMark(b); err != nil {
 		return err
 	}
-	format, _, err := metaRow(b, formatKey)
+	format, _, err := readMetaRow(b, formatKey)
 	if format > 0 || err != nil {
 		return err
 	}
 	if fresh {
 		return errors.Join(putMetaRow(b, formatKey, storeFormat, []byte(program)),
-			b.Bucket([]byte(mailrow.BucketInbox.Name())).SetSequence(inboxForm), s.keepExistingSegments(tx))
+			b.Bucket([]byte(mailrow.BucketInbox.Name())).SetSequence(flaggedClassSequence), s.keepExistingSegments(tx))
 	}
 	if withoutClaims {
 		if err := tx.claimDomains(); err != nil {
@@ -186,12 +186,12 @@ func (s *Store) createBuckets(tx *Tx, program string) error {
 // left.
 func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error) {
 	b := engine.Bolt(tx)
-	format, _, err := metaRow(b, formatKey)
+	format, _, err := readMetaRow(b, formatKey)
 	if format == storeFormat || err != nil {
 		return true, err
 	}
 	m := migrations[format-1]
-	to, from, err := metaRow(b, progressKey)
+	to, from, err := readMetaRow(b, progressKey)
 	if err != nil {
 		return false, err
 	}
@@ -215,13 +215,13 @@ func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error)
 		b.Bucket([]byte(bucketMeta)).Delete([]byte(progressKey)))
 }
 
-// oldInbox is a bucket that only stores before format 2 have.
-const oldInbox = "inbox"
+// oldInboxBucket is a bucket that only stores before format 2 have.
+const oldInboxBucket = "inbox"
 
-// sortInbox fills the inbox indexes of stores whose keys had no class yet, and deletes the old
-// indexes.
-func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
-	if engine.NamedBucket(tx, oldInbox) == nil {
+// fillInboxIndexes fills the inbox indexes of stores whose keys had no class yet, and deletes the
+// old indexes.
+func (tx *Tx) fillInboxIndexes(from []byte, rows int) (next []byte, err error) {
+	if engine.NamedBucket(tx, oldInboxBucket) == nil {
 		return nil, nil
 	}
 	for k, row := range tx.Ascend(mailrow.BucketMessage, from) {
@@ -239,7 +239,7 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 			return nil, err
 		}
 	}
-	return nil, errors.Join(engine.Bolt(tx).DeleteBucket([]byte(oldInbox)), engine.Bolt(tx).DeleteBucket([]byte("inbox_mbx")))
+	return nil, errors.Join(engine.Bolt(tx).DeleteBucket([]byte(oldInboxBucket)), engine.Bolt(tx).DeleteBucket([]byte("inbox_mbx")))
 }
 
 // listFolders migrates stores in which only the messages of INBOX were in lists. It numbers the
@@ -286,7 +286,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			in = *f
 		}
 		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { // messages in these folders are deleted when they are old
-			m.Saved = mailrow.Storable(tx.Now())
+			m.Saved = mailrow.StorableTime(tx.Now())
 			if err := tx.PutRow(mailrow.BucketMessage, bytes.Clone(k), m.Row()); err != nil {
 				return nil, err
 			}
@@ -312,15 +312,15 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 	return MailboxesHashed.Fill(tx, from, rows)
 }
 
-// inboxForm is the sequence that the bucket inbox_class has once the keys in both inbox buckets
-// have a class for flagged messages.
-const inboxForm = 1
+// flaggedClassSequence is the sequence that the bucket inbox_class has once the keys in both inbox
+// buckets have a class for flagged messages.
+const flaggedClassSequence = 1
 
 // moveFlagged moves the inbox entries of flagged messages to their class, in stores that are older
 // than this class.
 func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 	index := tx.Bucket(mailrow.BucketInbox)
-	if index.Sequence() == inboxForm {
+	if index.Sequence() == flaggedClassSequence {
 		return nil, nil
 	}
 	for k, v := range tx.Ascend(mailrow.BucketInbox, from) {
@@ -345,7 +345,7 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 			return nil, err
 		}
 	}
-	return nil, index.SetSequence(inboxForm)
+	return nil, index.SetSequence(flaggedClassSequence)
 }
 
 // claimDomains adds claims to the domains of a store that is older than claims. Domains that are
@@ -374,7 +374,7 @@ func (tx *Tx) claimDomains() error {
 	}
 	for _, d := range all {
 		external := d.DNSProvider == DomainProviderExternal
-		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
+		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !IsPublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
 		d.Claim = ClaimProven
 		if !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()

@@ -72,14 +72,14 @@ type Grant struct {
 	AccessUntil time.Time // when the access token expires
 }
 
-func grantCode(t *Token) string {
+func grantCodeKey(t *Token) string {
 	if t.Grant == nil {
 		return ""
 	}
 	return t.Grant.Code
 }
 
-func grantFamily(t *Token) string {
+func grantFamilyKey(t *Token) string {
 	if t.Grant == nil {
 		return ""
 	}

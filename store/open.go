@@ -36,11 +36,10 @@ type Options struct {
 	// writes, its writes, and its cursor steps. If 0, the limits are 4 MiB, 5000 and 20000. A
 	// larger transaction is logged, or fails with ErrTooMuch if FailLarge is set.
 	MaxBytes, MaxWrites, MaxSteps int
-	// Expunged is the number of UIDs of expunged messages that are kept for a folder; 10000 if 0.
-	Expunged int
-	// EntriesMost is the number of bytes of entries, with their messages, that are kept; 1 GiB if
-	// 0.
-	EntriesMost int64
+	// MaxExpunged is how many UIDs of expunged messages are kept for a folder; 10000 if 0.
+	MaxExpunged int
+	// MaxEntryBytes is how many bytes of entries, with their messages, are kept; 1 GiB if 0.
+	MaxEntryBytes int64
 
 	FailLarge bool // always on in tests
 	// RunTwice runs every function of Update twice. It undoes the writes of the first run and drops
@@ -85,9 +84,9 @@ func Open(dir string, o Options) (s *Store, err error) {
 	b, err := engine.Open(filepath.Join(dir, DatabaseFile), engine.Options{
 		Log: o.Log, Now: func() time.Time { return wholeMillis(o.Clock.Now()) },
 		LockTimeout: o.LockTimeout, CheckPages: o.CheckPages, NoSync: o.noSync || o.Unsynced, Committed: o.Committed,
-		Buckets: bucketNames(), Sequential: risingTables,
+		Buckets: bucketNames(), Sequential: sequentialTables,
 		MaxBytes: o.MaxBytes, MaxWrites: o.MaxWrites, MaxSteps: o.MaxSteps, FailLarge: o.FailLarge, RunTwice: o.RunTwice,
-		EntriesMost: o.EntriesMost, Room: o.Room,
+		MaxEntryBytes: o.MaxEntryBytes, Room: o.Room,
 	})
 	if err != nil {
 		return nil, err
@@ -98,8 +97,8 @@ func Open(dir string, o Options) (s *Store, err error) {
 		unfiled: segment.NewUnfiled(),
 		compact: compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
 	}
-	s.index = newIndex(b, s.leases, o.Expunged)
-	if err := s.read(o); err != nil {
+	s.index = newIndex(b, s.leases, o.MaxExpunged)
+	if err := s.openAndPrepare(o); err != nil {
 		if s.seg != nil {
 			err = errors.Join(err, s.seg.Close())
 		}
@@ -108,13 +107,13 @@ func Open(dir string, o Options) (s *Store, err error) {
 	return s, nil
 }
 
-// read opens and prepares the files for Open. They may be damaged: it turns a panic that damage
-// causes into an error.
-func (s *Store) read(o Options) (err error) {
+// openAndPrepare opens and prepares the files for Open. They may be damaged: it turns a panic that
+// damage causes into an error.
+func (s *Store) openAndPrepare(o Options) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
-			err = engine.Damaged(s.dir, v)
+			err = engine.DamagedStoreError(s.dir, v)
 		}
 	}()
 	if err := s.checkFormat(o.MayMigrate); err != nil {
@@ -126,10 +125,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.prepare(o); err != nil {
 		return err
 	}
-	if err := s.db.View(s.openIDs); err != nil {
+	if err := s.db.View(s.readNewestID); err != nil {
 		return err
 	}
-	if err := s.openAccepted(); err != nil {
+	if err := s.findUnfiled(); err != nil {
 		return err
 	}
 	return s.Start(s.seg.Sync)
@@ -154,16 +153,16 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
-	o.Expunged = cmp.Or(o.Expunged, mailindex.MaxExpunged)
+	o.MaxExpunged = cmp.Or(o.MaxExpunged, mailindex.DefaultMaxExpunged)
 	if !o.lenient && engine.Strict() {
 		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
 }
 
-// openIDs finds the newest id in all tables, so that new ids sort after it even if the clock was
-// set back.
-func (s *Store) openIDs(tx *engine.Tx) error {
+// readNewestID finds the newest id in all tables, so that new ids sort after it even if the clock
+// was set back.
+func (s *Store) readNewestID(tx *engine.Tx) error {
 	for _, t := range tables {
 		id, _ := engine.Bolt(tx).Bucket([]byte(t.Name())).Cursor().Last()
 		if at, ok := IDTime(string(id)); ok {
@@ -180,26 +179,26 @@ func (s *Store) openFiles(o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("open spool directory: %w", err)
 	}
-	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
+	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsedSegment})
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
 	return nil
 }
 
-// lastUsed returns the number of the newest segment up to number `most` that a row refers to, and
-// the offset at which the last record with a reference ends. Both are 0 if there is no such
-// segment.
-func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
+// lastUsedSegment finds the newest segment that a row refers to, among those with numbers up to
+// upTo. It returns the number of the segment, and the offset at which the last record with a
+// reference ends. Both are 0 if there is no such segment.
+func (s *Store) lastUsedSegment(upTo uint32) (segment uint32, end int64, err error) {
 	err = s.db.View(func(tx *engine.Tx) error {
 		refs := engine.Bolt(tx).Bucket([]byte(mailrow.BucketRef.Name()))
 		if refs == nil { // the database is new
 			return nil
 		}
 		c := refs.Cursor()
-		k, _ := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(most)+1)<<32))
+		k, _ := c.Seek(binary.BigEndian.AppendUint64(nil, (uint64(upTo)+1)<<32))
 		var row []byte
-		if most == math.MaxUint32 || k == nil {
+		if upTo == math.MaxUint32 || k == nil {
 			k, row = c.Last()
 		} else {
 			k, row = c.Prev()

@@ -68,7 +68,7 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 			for name, claim := range map[string]string{
 				"done": ClaimProven, "wait": ClaimOpen, "sold": ClaimProven, "away": ClaimOpen, "read": ClaimProven,
 			} {
-				d, err := DomainOfAccount.Get(tx, OwnKey("acc_1", name+".test"))
+				d, err := DomainOfAccount.Get(tx, AccountDomainKey("acc_1", name+".test"))
 				if err != nil || d.Claim != claim || (claim == ClaimOpen) == d.ClaimedAt.IsZero() {
 					t.Errorf("%s: %+v, %v; want %q", name, d, err, claim)
 				}

@@ -52,12 +52,12 @@ type Submission struct {
 // A Tag is a name with a value that a sender gave a message, to find it in lists.
 type Tag struct{ Name, Value string }
 
-func (t *Tag) fields(c *rowform.Coder) {
+func (t *Tag) codeFields(c *rowform.Coder) {
 	c.String(&t.Name)
 	c.String(&t.Value)
 }
 
-func (s *Submission) fields(c *rowform.Coder) {
+func (s *Submission) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&s.ID)
 	c.String(&s.AccountID)
@@ -86,7 +86,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.String(&s.Answers)
 	c.Bool(&s.RequireTLS)
 	c.Bool(&s.TLSOptional)
-	rowform.List(c, &s.Tags, (*Tag).fields)
+	rowform.List(c, &s.Tags, (*Tag).codeFields)
 	c.Bool(&s.Checked)
 	c.String(&s.ListID)
 	c.Bool(&s.Program)
@@ -100,7 +100,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 
 // Submissions keeps each submission until every recipient has an outcome. Check verifies that the
 // Blob of each has a reference.
-var Submissions = engine.NewTable("submission", func(s *Submission) string { return s.ID }).Binary((*Submission).fields)
+var Submissions = engine.NewTable("submission", func(s *Submission) string { return s.ID }).Binary((*Submission).codeFields)
 
 // An Outgoing is a row of the sending log: one recipient of a submission. It begins as queued,
 // scheduled or held. Each attempt adds the reply of the next hop to its Log. Once its Status is
@@ -211,7 +211,7 @@ type Attempt struct {
 	Reply    string    `json:",omitzero"`
 }
 
-func (o *Outgoing) fields(c *rowform.Coder) {
+func (o *Outgoing) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&o.ID)
 	c.String(&o.SubmissionID)
@@ -237,14 +237,14 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Time(&o.UpdatedAt)
 	c.Time(&o.BouncedAt)
 	c.Time(&o.ComplainedAt)
-	rowform.List(c, &o.Log, (*Attempt).fields)
+	rowform.List(c, &o.Log, (*Attempt).codeFields)
 	c.Time(&o.SendAt)
 	c.Time(&o.TriedFrom)
 	c.Time(&o.HeldAt)
 	c.Time(&o.DelayedAt)
 	c.Bool(&o.Counted)
 	c.Bool(&o.RequireTLS)
-	rowform.List(c, &o.Tags, (*Tag).fields)
+	rowform.List(c, &o.Tags, (*Tag).codeFields)
 	c.Bool(&o.Program)
 	c.String(&o.ApprovalID)
 	c.Bool(&o.Tainted)
@@ -253,7 +253,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.OwnWords)
 }
 
-func (a *Attempt) fields(c *rowform.Coder) {
+func (a *Attempt) codeFields(c *rowform.Coder) {
 	c.Time(&a.At)
 	c.String(&a.Host)
 	c.String(&a.IP)
@@ -267,7 +267,7 @@ func (a *Attempt) fields(c *rowform.Coder) {
 // Outgoings keeps the sending log. Ids increase with time, so that pruning deletes the first rows.
 var (
 	Outgoings = engine.NewTable("outgoing", func(o *Outgoing) string { return o.ID }).
-			Binary((*Outgoing).fields).Watched(func(_ *engine.Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
+			Binary((*Outgoing).codeFields).Watched(func(_ *engine.Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.Index("account", func(o *Outgoing) string { return o.AccountID })
 	// OutgoingsWaiting holds the queued and deferred messages. OutgoingsParked holds the scheduled
 	// and held ones.
@@ -300,7 +300,7 @@ type Mapping struct {
 	RelayedAt     time.Time `json:",omitzero"`
 }
 
-func (m *Mapping) fields(c *rowform.Coder) {
+func (m *Mapping) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&m.ID)
 	c.String(&m.AccountID)
@@ -315,7 +315,7 @@ func (m *Mapping) fields(c *rowform.Coder) {
 
 // Mappings keeps the mappings for 90 days.
 var (
-	Mappings           = engine.NewTable("mapping", func(m *Mapping) string { return m.ID }).Binary((*Mapping).fields)
+	Mappings           = engine.NewTable("mapping", func(m *Mapping) string { return m.ID }).Binary((*Mapping).codeFields)
 	MappingsByOriginal = Mappings.Index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
 	MappingsByProvided = Mappings.Index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
 )

@@ -61,18 +61,18 @@ type Taint struct {
 // MinTaintSeconds is the shortest time for which a taint lasts.
 const MinTaintSeconds = 3600
 
-// TaintLasts returns how long a taint lasts after the last reading. 0: until a person clears it.
-func (p *Policy) TaintLasts() time.Duration {
+// TaintDuration returns how long a taint lasts after the last reading. 0: until a person clears it.
+func (p *Policy) TaintDuration() time.Duration {
 	if p.TaintSeconds <= 0 || p.Send == "" || p.Send == SendAllow { // some rows of an older release have TaintSeconds without a limit on sending
 		return 0
 	}
 	return time.Duration(max(p.TaintSeconds, MinTaintSeconds)) * time.Second
 }
 
-// Lasting returns the reading if it is still in force at the time now, otherwise nil. A reading
-// with a taint expires with the taint. A reading without one expires TaintLasts after the last
+// InForce returns the reading if it is still in force at the time now, otherwise nil. A reading
+// with a taint expires with the taint. A reading without one expires TaintDuration after the last
 // message was read.
-func (r *Reading) Lasting(p *Policy, now time.Time) *Reading {
+func (r *Reading) InForce(p *Policy, now time.Time) *Reading {
 	if r == nil || !p.Taint {
 		return nil
 	}
@@ -80,15 +80,15 @@ func (r *Reading) Lasting(p *Policy, now time.Time) *Reading {
 	if r.Taint != nil {
 		last = r.Taint.Last
 	}
-	if d := p.TaintLasts(); d > 0 && !last.IsZero() && !now.Before(last.Add(d)) {
+	if d := p.TaintDuration(); d > 0 && !last.IsZero() && !now.Before(last.Add(d)) {
 		return nil
 	}
 	return r
 }
 
-// Tainted returns the taint that is in force at the time now, or nil.
-func (r *Reading) Tainted(p *Policy, now time.Time) *Taint {
-	r = r.Lasting(p, now)
+// TaintInForce returns the taint that is in force at the time now, or nil.
+func (r *Reading) TaintInForce(p *Policy, now time.Time) *Taint {
+	r = r.InForce(p, now)
 	if r == nil {
 		return nil
 	}

@@ -40,8 +40,8 @@ type Rebuilt struct {
 	Lost    []string       // names of lost records that indexes still name
 }
 
-// A source is a bucket whose rows are copied, since they cannot be derived from other rows.
-type source struct {
+// A copiedBucket is a bucket whose rows are copied, since they cannot be derived from other rows.
+type copiedBucket struct {
 	sum   rowform.Sum
 	check func(key, row []byte) error // returns an error if the bucket cannot have this row
 }
@@ -54,7 +54,7 @@ type rebuilder struct {
 	progress func(what string, done, all int64)
 	out      *Rebuilt
 
-	sources   map[string]source
+	sources   map[string]copiedBucket
 	indexes   map[string]string // name of the table by name of the index
 	sequences map[string]uint64
 	waiting   []newRow // rows to be written by flush
@@ -109,9 +109,9 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		progress = func(string, int64, int64) {}
 	}
 	r := &rebuilder{
-		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.MaxExpunged)},
+		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.DefaultMaxExpunged)},
 		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
-		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
+		sources: copiedBuckets(), indexes: map[string]string{}, sequences: map[string]uint64{},
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailrow.MailboxCounts{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
 	}
 	for _, t := range tables {
@@ -178,10 +178,12 @@ func (r *rebuilder) run(program string) error {
 	return err
 }
 
-// sources returns all buckets whose rows are copied, by bucket name.
-func sources() map[string]source {
-	all := map[string]source{}
-	add := func(name string, check func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), check} }
+// copiedBuckets returns all buckets whose rows are copied, by bucket name.
+func copiedBuckets() map[string]copiedBucket {
+	all := map[string]copiedBucket{}
+	add := func(name string, check func(key, row []byte) error) {
+		all[name] = copiedBucket{rowform.SumOf(name), check}
+	}
 	for _, t := range tables {
 		add(t.Name(), func(key, row []byte) error { return checkTableRow(t, key, row) })
 	}
@@ -247,10 +249,10 @@ func sources() map[string]source {
 		return err
 	})
 	add(bucketAccepted.Name(), func(key, row []byte) error {
-		if string(key) != filedKey {
+		if string(key) != filedRowKey {
 			return ErrDamagedRow
 		}
-		_, err := parseFiled(row)
+		_, err := parseFiledMark(row)
 		return err
 	})
 	return all
@@ -273,7 +275,7 @@ func checkTableRow(t *engine.AnyTable, key, row []byte) error {
 // the wrong bucket. Its checksum also covers the name of its bucket, and so shows where it belongs.
 func (r *rebuilder) copyRows() error {
 	var failed error
-	rows := boltfile.Rows{
+	rows := boltfile.RowVisitor{
 		Bucket: func(name string, sequence uint64) {
 			if sequence <= maxSequence(name) {
 				r.sequences[name] = max(r.sequences[name], sequence)
@@ -295,20 +297,20 @@ func (r *rebuilder) copyRows() error {
 	return errors.Join(err, failed, r.flush())
 }
 
-// bucketOf returns the name of the bucket that a row belongs to; `bucket` is the one that it was
-// read from. name is "" if the row is not copied. ok is false if the row is damaged and would have
-// to be copied.
-func (r *rebuilder) bucketOf(bucket string, key, value []byte) (name string, ok bool) {
-	at, known := r.sources[bucket]
+// bucketOf returns the name of the bucket that a row belongs to. readFrom is the bucket that the
+// row was read from. name is "" if the row is not copied. ok is false if the row is damaged and
+// would have to be copied.
+func (r *rebuilder) bucketOf(readFrom string, key, value []byte) (name string, ok bool) {
+	at, known := r.sources[readFrom]
 	if known && at.check(key, value) == nil {
-		return bucket, true
+		return readFrom, true
 	}
 	for name, other := range r.sources {
-		if _, err := other.sum.Open(key, value); err == nil && name != bucket && other.check(key, value) == nil {
+		if _, err := other.sum.Open(key, value); err == nil && name != readFrom && other.check(key, value) == nil {
 			return name, true
 		}
 	}
-	return "", !known && bucket != ""
+	return "", !known && readFrom != ""
 }
 
 // queueRow queues a row to be written to the new database. A row that exists there already stays.
@@ -341,9 +343,9 @@ func (r *rebuilder) flush() error {
 	return err
 }
 
-// each calls fn for every row of a bucket in the new database, in several transactions of a bounded
-// number of rows. fn may write.
-func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error) error {
+// eachRow calls fn for every row of a bucket in the new database, in several transactions of a
+// bounded number of rows. fn may write.
+func (r *rebuilder) eachRow(bucket string, fn func(tx *Tx, key, value []byte) error) error {
 	var after []byte
 	for more := true; more; {
 		more = false
@@ -380,7 +382,7 @@ func (r *rebuilder) update(fn func(tx *Tx) error) error {
 func (r *rebuilder) checkFormat(program string) error {
 	return r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
-		format, by, err := metaRow(b, formatKey)
+		format, by, err := readMetaRow(b, formatKey)
 		switch {
 		case err != nil:
 			return err
@@ -398,7 +400,7 @@ func (r *rebuilder) indexTables() error {
 	for i, t := range tables {
 		r.progress("indexes", int64(i), int64(len(tables)))
 		name := t.Name()
-		err := r.each(name, func(tx *Tx, key, row []byte) error {
+		err := r.eachRow(name, func(tx *Tx, key, row []byte) error {
 			r.sequences[name] = max(r.sequences[name], shortNumber(t, key, row))
 			err := t.AddEntries(tx, key, row)
 			if !errors.Is(err, ErrExists) {
@@ -444,7 +446,7 @@ func (r *rebuilder) addLost(format string, args ...any) {
 // counts the messages.
 func (r *rebuilder) indexMessages() error {
 	done := int64(0)
-	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
+	return r.eachRow(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
 		if done++; done%rebuildRows == 0 {
 			r.progress("messages", done, int64(r.out.Kept[mailrow.BucketMessage.Name()]))
 		}
@@ -460,7 +462,7 @@ func (r *rebuilder) indexMessages() error {
 				return err
 			}
 		}
-		sum := r.folder(m.Mailbox, m.Folder)
+		sum := r.folderSumOf(m.Mailbox, m.Folder)
 		sum.Messages++
 		sum.Bytes += int64(m.Blob.Length)
 		if m.Flags&FlagSeen == 0 {
@@ -535,7 +537,7 @@ func (r *rebuilder) findLostRows() error {
 	}
 	lost := map[string]bool{}
 	err := r.s.View(func(tx *Tx) error {
-		_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
+		_, err := boltfile.Salvage(r.old, r.size, boltfile.RowVisitor{
 			Bucket: func(string, uint64) {},
 			Row: func(bucket string, key, value []byte) bool {
 				switch bucket {
@@ -576,7 +578,7 @@ func (r *rebuilder) findLostRows() error {
 	}
 	for _, row := range found {
 		if row.key[0] == rebuildMessage {
-			sum := r.folder(binary.BigEndian.Uint32(row.key[1:]), binary.BigEndian.Uint32(row.key[5:]))
+			sum := r.folderSumOf(binary.BigEndian.Uint32(row.key[1:]), binary.BigEndian.Uint32(row.key[5:]))
 			sum.lost++
 			sum.UIDNext = max(sum.UIDNext, binary.BigEndian.Uint32(row.key[9:])+1)
 		}
@@ -603,7 +605,7 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	if len(entries) == 0 {
 		return found, nil
 	}
-	_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
+	_, err := boltfile.Salvage(r.old, r.size, boltfile.RowVisitor{
 		Bucket: func(string, uint64) {},
 		Row: func(bucket string, key, value []byte) bool {
 			if bucket == mailrow.BucketRef.Name() {
@@ -632,8 +634,8 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 }
 
 // isRowLost reports whether an entry of blob_ref shows that the row of a message is lost; key is
-// the key of that row. It does not if the row exists. It also does not if another message of the
-// same folder has the bytes, since the entry itself may be damaged then.
+// the key of that row. A row that exists is not lost. If another message of the same folder has the
+// bytes, the row does not count as lost: the entry itself may be damaged.
 func (tx *Tx) isRowLost(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return false

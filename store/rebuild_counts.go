@@ -21,7 +21,7 @@ type folderSum struct {
 	lost uint32 // number of further messages, whose rows are still to be made
 }
 
-func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
+func (r *rebuilder) folderSumOf(mailbox, folder uint32) *folderSum {
 	at := [2]uint32{mailbox, folder}
 	if r.folders[at] == nil {
 		r.folders[at] = &folderSum{}
@@ -33,7 +33,7 @@ func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
 // folder without a valid name there gets a new one.
 func (r *rebuilder) makeLostFolders() error {
 	var lost []Folder
-	err := r.each(bucketRebuild.Name(), func(tx *Tx, key, name []byte) error {
+	err := r.eachRow(bucketRebuild.Name(), func(tx *Tx, key, name []byte) error {
 		if key[0] != rebuildFolder {
 			return nil
 		}
@@ -49,13 +49,13 @@ func (r *rebuilder) makeLostFolders() error {
 			there[[2]uint32{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])}] = true
 		}
 		for k := range tx.Ascend(mailrow.BucketMailbox, nil) { // a mailbox with folders has an INBOX
-			r.folder(binary.BigEndian.Uint32(k), InboxID)
+			r.folderSumOf(binary.BigEndian.Uint32(k), InboxID)
 		}
 		for at := range there {
-			r.folder(at[0], InboxID)
+			r.folderSumOf(at[0], InboxID)
 		}
 		for at := range r.folders {
-			r.folder(at[0], InboxID)
+			r.folderSumOf(at[0], InboxID)
 		}
 		for at := range r.folders {
 			lost = append(lost, Folder{Mailbox: at[0], ID: at[1]})
@@ -90,12 +90,12 @@ func (r *rebuilder) makeLostFolders() error {
 // countFolders writes the counters and names of folders. If the row of a folder counts more
 // messages than the folder has, messages are missing, and the mailbox is recorded as such.
 func (r *rebuilder) countFolders() error {
-	err := r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
+	err := r.eachRow(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
 		if err := f.Decode(key, row); err != nil {
 			return err
 		}
-		sum := r.folder(f.Mailbox, f.ID)
+		sum := r.folderSumOf(f.Mailbox, f.ID)
 		if f.Messages > sum.Messages+sum.lost {
 			if err := tx.PutRow(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
 				return err
@@ -138,7 +138,7 @@ func (r *rebuilder) countFolders() error {
 // listFolders gives numbers to the folders other than INBOX, and adds their messages to lists.
 func (r *rebuilder) listFolders() error {
 	most := uint32(mailrow.FirstFolderNum)
-	err := r.each(mailrow.BucketFolder.Name(), func(_ *Tx, key, row []byte) error {
+	err := r.eachRow(mailrow.BucketFolder.Name(), func(_ *Tx, key, row []byte) error {
 		var f Folder
 		err := f.Decode(key, row)
 		if f.Num >= mailrow.FirstFolderNum {
@@ -150,7 +150,7 @@ func (r *rebuilder) listFolders() error {
 		return err
 	}
 	most = max(most, mailrow.FirstFolderNum+uint32(r.sequences[mailrow.BucketFolderNum.Name()]))
-	err = r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
+	err = r.eachRow(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
 		if err := f.Decode(key, row); err != nil || f.ID == InboxID {
 			return err
@@ -168,7 +168,7 @@ func (r *rebuilder) listFolders() error {
 		return err
 	}
 	r.sequences[mailrow.BucketFolderNum.Name()] = uint64(most - mailrow.FirstFolderNum)
-	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
+	return r.eachRow(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
 		var m Message
 		if err := m.Decode(key, row); err != nil || m.Folder == InboxID {
 			return err
@@ -198,7 +198,7 @@ func (r *rebuilder) writeCounts() error {
 // dropLeftovers deletes meta rows whose messages are lost for good, and structures without a
 // reference.
 func (r *rebuilder) dropLeftovers() error {
-	err := r.each(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
+	err := r.eachRow(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
 		if tx.GetRow(mailrow.BucketMessage, key) != nil || tx.Bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
 			return nil
 		}
@@ -207,7 +207,7 @@ func (r *rebuilder) dropLeftovers() error {
 	if err != nil {
 		return err
 	}
-	return r.each(mailrow.BucketStructure.Name(), func(tx *Tx, key, _ []byte) error {
+	return r.eachRow(mailrow.BucketStructure.Name(), func(tx *Tx, key, _ []byte) error {
 		if k, _ := tx.Seek(mailrow.BucketRef, key); bytes.HasPrefix(k, key) {
 			return nil
 		}
@@ -218,7 +218,7 @@ func (r *rebuilder) dropLeftovers() error {
 // joinThreads writes the bucket thread_joined, which names the threads that were joined to each
 // thread. If the row of the older thread is lost, it makes that row again.
 func (r *rebuilder) joinThreads() error {
-	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
+	return r.eachRow(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
 		up, _, _, err := mailindex.ThreadRow(&tx.Tx, key)
 		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
 		if err != nil || up == n {
@@ -238,7 +238,7 @@ func (r *rebuilder) resetText() error {
 	var after []byte
 	for more := true; more; more = after != nil {
 		err := r.update(func(tx *Tx) (err error) {
-			after, err = mailindex.MarkAllUnindexed(&tx.Tx, after, textindex.UnindexedFolders)
+			after, err = mailindex.MarkAllUnindexed(&tx.Tx, after, textindex.ResetFoldersPerTx)
 			return err
 		})
 		if err != nil {
@@ -251,7 +251,7 @@ func (r *rebuilder) resetText() error {
 // setSequences sets the sequences of the buckets. If a sequence could not be read, it becomes the
 // highest number in use. Entries are not kept, so that the next backup is a full one.
 func (r *rebuilder) setSequences() error {
-	r.sequences[mailrow.BucketInbox.Name()] = inboxForm
+	r.sequences[mailrow.BucketInbox.Name()] = flaggedClassSequence
 	r.sequences[mailrow.BucketTextTodo.Name()], r.sequences[mailrow.BucketTextRun.Name()] = 0, 0
 	return r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -272,10 +272,10 @@ func (r *rebuilder) setSequences() error {
 // one that a row refers to as filed.
 func (r *rebuilder) markFiled() error {
 	return r.update(func(tx *Tx) error {
-		if tx.Bucket(bucketAccepted).Get([]byte(filedKey)) != nil {
+		if tx.Bucket(bucketAccepted).Get([]byte(filedRowKey)) != nil {
 			return nil
 		}
 		mark := segment.FiledMark{From: segment.Position{Segment: r.last.Segment, Offset: uint32(min(int64(r.last.Offset)+r.last.Size(), math.MaxUint32))}}
-		return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
+		return tx.PutRow(bucketAccepted, []byte(filedRowKey), bucketAccepted.Sum().Seal([]byte(filedRowKey), mark.Row()))
 	})
 }

@@ -80,8 +80,8 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	return rows, err
 }
 
-// RowMade removes a row from the list of RowsToMake, because it was made or cannot be made.
-func (tx *Tx) RowMade(row *RowToMake) error { return tx.DeleteRow(bucketRebuild, row.key) }
+// RemoveRowToMake removes a row from the list of RowsToMake, because it was made or cannot be made.
+func (tx *Tx) RemoveRowToMake(row *RowToMake) error { return tx.DeleteRow(bucketRebuild, row.key) }
 
 // PutMeta writes the meta row of a message that has none.
 func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
@@ -120,9 +120,9 @@ type Unlisted struct {
 	Envelope []byte
 }
 
-// Unlisted calls fn for each message in the segments that no row refers to, the oldest first. It
-// leaves out accepted messages that the server files when it starts.
-func (s *Store) Unlisted(fn func(Unlisted) error) error {
+// EachUnlisted calls fn for each message in the segments that no row refers to, the oldest first.
+// It leaves out accepted messages that the server files when it starts.
+func (s *Store) EachUnlisted(fn func(Unlisted) error) error {
 	toFile := map[BlobRef]bool{}
 	for _, a := range s.unfiledAtOpen {
 		toFile[a.Blob] = true
@@ -201,16 +201,16 @@ func (s *Store) AdoptBlob(ref BlobRef) error {
 // Envelope returns the envelope that Append was given with a message.
 func (s *Store) Envelope(ref BlobRef) ([]byte, error) { return s.seg.Envelope(ref) }
 
-// EndRebuild deletes the list of rows to be made. If keep is true, compaction will keep all
+// EndRebuild deletes the list of rows to be made. If keepSegments is true, compaction will keep all
 // segments that exist now, since the missing messages may be in them.
-func (s *Store) EndRebuild(keep bool) error {
+func (s *Store) EndRebuild(keepSegments bool) error {
 	return s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
 		if b.Bucket([]byte(bucketRebuild.Name())) == nil {
 			return nil
 		}
 		list := s.seg.List()
-		if live := b.Bucket([]byte(mailrow.BucketLive.Name())); keep && len(list) > 0 {
+		if live := b.Bucket([]byte(mailrow.BucketLive.Name())); keepSegments && len(list) > 0 {
 			if err := live.SetSequence(uint64(list[len(list)-1].Number)); err != nil {
 				return err
 			}
@@ -236,7 +236,7 @@ func (s *Store) recordFiledEnd() error {
 	if noted || err != nil {
 		return err
 	}
-	return s.Update(func(tx *Tx) error { return tx.Filed() })
+	return s.Update(func(tx *Tx) error { return tx.MarkFiled() })
 }
 
 // IsRebuilding reports whether the error of a check says that rows of messages are still to be

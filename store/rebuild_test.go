@@ -104,7 +104,7 @@ func remake(t *testing.T, s *Store) {
 				} else {
 					err = tx.AddMessageAt(&m, &Meta{})
 				}
-				if err = errors.Join(err, tx.RowMade(&row)); err != nil {
+				if err = errors.Join(err, tx.RemoveRowToMake(&row)); err != nil {
 					return err
 				}
 			}
@@ -291,7 +291,7 @@ func TestUnlisted(t *testing.T) {
 	s = openDir(t, dir, rebuildOptions)
 	defer s.Close()
 	newer := map[BlobRef]bool{}
-	if err := s.Unlisted(func(u Unlisted) error {
+	if err := s.EachUnlisted(func(u Unlisted) error {
 		newer[u.Blob] = u.Newer
 		return nil
 	}); err != nil {

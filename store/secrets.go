@@ -54,64 +54,64 @@ func WebhookBinding(id string) string { return "webhook " + id }
 // secretTables lists the tables whose records have sealed secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
-func (m *Mailbox) secrets(each engine.EachSecret) {
-	each(MailboxBinding(m.ID), &m.PasswordSealed)
-	each(SCRAMBinding(m.ID), &m.SCRAM)
+func (m *Mailbox) visitSecrets(visit engine.SecretVisitor) {
+	visit(MailboxBinding(m.ID), &m.PasswordSealed)
+	visit(SCRAMBinding(m.ID), &m.SCRAM)
 	if m.External == nil {
 		return
 	}
 	external := *m.External
 	m.External = &external
-	each(ServerBinding(m.ID, "imap"), &external.IMAP.PasswordSealed)
+	visit(ServerBinding(m.ID, "imap"), &external.IMAP.PasswordSealed)
 	if external.SMTP != nil {
 		smtp := *external.SMTP
 		external.SMTP = &smtp
-		each(ServerBinding(m.ID, "smtp"), &smtp.PasswordSealed)
+		visit(ServerBinding(m.ID, "smtp"), &smtp.PasswordSealed)
 	}
 }
 
-func (d *Domain) secrets(each engine.EachSecret) {
-	each(EdgeBinding(d.ID), &d.EdgeToken)
+func (d *Domain) visitSecrets(visit engine.SecretVisitor) {
+	visit(EdgeBinding(d.ID), &d.EdgeToken)
 	d.DKIM = slices.Clone(d.DKIM)
 	for i := range d.DKIM {
-		each(DKIMBinding(d.ID), &d.DKIM[i].Sealed)
+		visit(DKIMBinding(d.ID), &d.DKIM[i].Sealed)
 	}
 	if d.DNSSEC != nil {
 		key := *d.DNSSEC
 		d.DNSSEC = &key
-		each(DNSSECBinding(d.ID), &key.Sealed)
+		visit(DNSSECBinding(d.ID), &key.Sealed)
 	}
 }
 
-func (w *Webhook) secrets(each engine.EachSecret) {
-	each(WebhookBinding(w.ID), &w.Secret)
-	each(WebhookBinding(w.ID), &w.OldSecret)
+func (w *Webhook) visitSecrets(visit engine.SecretVisitor) {
+	visit(WebhookBinding(w.ID), &w.Secret)
+	visit(WebhookBinding(w.ID), &w.OldSecret)
 }
 
-func (c *Certificate) secrets(each engine.EachSecret) {
-	each(CertificateBinding(c.ID), &c.Key)
-	each(CertificateBinding(c.ID), &c.NextKey)
-	each(CertificateBinding(c.ID), &c.Order.Key)
+func (c *Certificate) visitSecrets(visit engine.SecretVisitor) {
+	visit(CertificateBinding(c.ID), &c.Key)
+	visit(CertificateBinding(c.ID), &c.NextKey)
+	visit(CertificateBinding(c.ID), &c.Order.Key)
 }
 
-func (a *CertificateAccount) secrets(each engine.EachSecret) {
-	each(AccountBinding(a.Directory), &a.Key)
+func (a *CertificateAccount) visitSecrets(visit engine.SecretVisitor) {
+	visit(AccountBinding(a.Directory), &a.Key)
 }
 
-func (u *User) secrets(each engine.EachSecret) {
+func (u *User) visitSecrets(visit engine.SecretVisitor) {
 	if u.TOTP != nil {
 		totp := *u.TOTP
 		u.TOTP = &totp
-		each(TOTPBinding(u.ID), &totp.Sealed)
+		visit(TOTPBinding(u.ID), &totp.Sealed)
 	}
 }
 
-func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayBinding(i.ID), &i.Sealed) }
+func (i *Idempotency) visitSecrets(visit engine.SecretVisitor) { visit(ReplayBinding(i.ID), &i.Sealed) }
 
-// secrets calls each with the secrets in a job's arguments. The setup of a domain has the token of
-// the edge provider and the passwords of the new mailboxes. An import of mail has the password at
-// the other server.
-func (j *Job) secrets(each engine.EachSecret) {
+// visitSecrets calls visit with the secrets in a job's arguments. The setup of a domain has the
+// token of the edge provider and the passwords of the new mailboxes. An import of mail has the
+// password at the other server.
+func (j *Job) visitSecrets(visit engine.SecretVisitor) {
 	if !bytes.Contains(j.Args, []byte(`"edge_token"`)) && !bytes.Contains(j.Args, []byte(`"mailboxes"`)) && !bytes.Contains(j.Args, []byte(`"import_server"`)) {
 		return
 	}
@@ -127,10 +127,10 @@ func (j *Job) secrets(each engine.EachSecret) {
 		return // a job of another kind
 	}
 	changed := map[string]any{}
-	watch := func(name string, value any) engine.EachSecret {
+	watch := func(name string, value any) engine.SecretVisitor {
 		return func(binding string, secret *[]byte) {
 			before := *secret
-			if each(binding, secret); !bytes.Equal(before, *secret) {
+			if visit(binding, secret); !bytes.Equal(before, *secret) {
 				changed[name] = value
 			}
 		}
@@ -140,7 +140,7 @@ func (j *Job) secrets(each engine.EachSecret) {
 		watch("import_server", &args.Server)(ServerBinding(args.MailboxID, "imap"), &args.Server.PasswordSealed)
 	}
 	for _, m := range args.Mailboxes {
-		m.secrets(watch("mailboxes", &args.Mailboxes))
+		m.visitSecrets(watch("mailboxes", &args.Mailboxes))
 	}
 	for name, value := range changed {
 		text, err := json.Marshal(value)

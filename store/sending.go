@@ -22,7 +22,7 @@ type SendDay struct {
 // SendDayID returns the id of the SendDay, and of the SendCount, for a day and subject.
 func SendDayID(accountID, day, subject string) string { return accountID + day + subject }
 
-func (d *SendDay) fields(c *rowform.Coder) {
+func (d *SendDay) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&d.AccountID)
 	c.String(&d.Day)
@@ -33,7 +33,7 @@ func (d *SendDay) fields(c *rowform.Coder) {
 
 // SendDays keeps the counts until the end of the next day. Pruning reads SendDaysByTime.
 var (
-	SendDays       = engine.NewTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendDay).fields)
+	SendDays       = engine.NewTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendDay).codeFields)
 	SendDaysByTime = SendDays.Index("time", func(d *SendDay) string {
 		day, _ := time.Parse(time.DateOnly, d.Day)
 		return TimeKey(day.AddDate(0, 0, 2))
@@ -41,15 +41,15 @@ var (
 )
 
 // A Contact is an external address that an account wrote to, or that wrote to the account, within
-// ContactKept days.
+// ContactDays days.
 type Contact struct {
 	AccountID string `json:",omitzero"`
 	Hash      string `json:",omitzero"` // the first 16 bytes of the SHA-256 of the address
 	Day       int    `json:",omitzero"` // day of the newest message, as DayNumber counts
 }
 
-// ContactKept is for how many days an account keeps a contact.
-const ContactKept = 90
+// ContactDays is for how many days an account keeps a contact.
+const ContactDays = 90
 
 // ContactID returns the id of an account's Contact. The address must be in lower case.
 func ContactID(accountID, email string) string {
@@ -60,7 +60,7 @@ func ContactID(accountID, email string) string {
 // DayNumber returns the number of days from 1970-01-01 (UTC) to a time.
 func DayNumber(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
 
-func (a *Contact) fields(c *rowform.Coder) {
+func (a *Contact) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&a.AccountID)
 	c.String(&a.Hash)
@@ -69,9 +69,9 @@ func (a *Contact) fields(c *rowform.Coder) {
 
 // Contacts keeps the contacts of every account. Pruning reads ContactsByTime.
 var (
-	Contacts       = engine.NewTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).Binary((*Contact).fields)
+	Contacts       = engine.NewTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).Binary((*Contact).codeFields)
 	ContactsByTime = Contacts.Index("time", func(c *Contact) string {
-		return TimeKey(time.Unix(int64(c.Day)*24*60*60, 0).UTC().AddDate(0, 0, ContactKept+1))
+		return TimeKey(time.Unix(int64(c.Day)*24*60*60, 0).UTC().AddDate(0, 0, ContactDays+1))
 	})
 )
 
@@ -104,7 +104,7 @@ type HourCount struct {
 	Complained int `json:",omitzero"`
 }
 
-func (h *HourCount) fields(c *rowform.Coder) {
+func (h *HourCount) codeFields(c *rowform.Coder) {
 	rowform.Int(c, &h.Hour)
 	rowform.Int(c, &h.Sent)
 	rowform.Int(c, &h.Deferred)
@@ -123,12 +123,12 @@ type SendCount struct {
 	Hours     []HourCount `json:",omitempty"` // hours with messages, in order
 }
 
-func (d *SendCount) fields(c *rowform.Coder) {
+func (d *SendCount) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&d.AccountID)
 	c.String(&d.Day)
 	c.String(&d.Subject)
-	rowform.List(c, &d.Hours, (*HourCount).fields)
+	rowform.List(c, &d.Hours, (*HourCount).codeFields)
 	domains := strings.Join(d.Domains, " ")
 	c.String(&domains)
 	d.Domains = strings.Fields(domains)
@@ -139,7 +139,7 @@ const SendCountDays = 31
 
 // SendCounts keeps the counts. Those of an account on one day are adjacent.
 var (
-	SendCounts       = engine.NewTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendCount).fields)
+	SendCounts       = engine.NewTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendCount).codeFields)
 	SendCountsByTime = SendCounts.Index("time", func(d *SendCount) string {
 		day, _ := time.Parse(time.DateOnly, d.Day)
 		return TimeKey(day.AddDate(0, 0, SendCountDays+1))

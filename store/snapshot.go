@@ -53,17 +53,17 @@ func (s *Store) Snapshot() (*Snapshot, error) {
 	s.compact.snapshots++
 	n := &Snapshot{Time: s.Now(), Segments: s.seg.List(), s: s, in: in, tx: engine.Bolt(in)}
 	s.compact.removing.Unlock()
-	if err := n.read(); err != nil {
+	if err := n.readState(); err != nil {
 		n.Close()
 		return nil, err
 	}
 	return n, nil
 }
 
-func (n *Snapshot) read() (err error) {
+func (n *Snapshot) readState() (err error) {
 	defer n.s.CatchDamage(&err)
 	tx := n.s.in(n.in)
-	n.Number = tx.Number()
+	n.Number = tx.CommitNumber()
 	if nonce, at, kept := tx.LastEntry(); kept {
 		n.Nonce, n.Time = nonce, at
 	}

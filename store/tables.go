@@ -9,7 +9,7 @@ import (
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, SubscribedNames, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Mailboxes, OldSubscriptions, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
@@ -27,9 +27,9 @@ func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.A
 	return out
 }
 
-// risingTables names the tables and indexes of logs: new keys sort after the others, and rows do
-// not change. See sequentialFill in package engine.
-var risingTables = map[string]bool{
+// sequentialTables names the tables and indexes of logs: new keys sort after the others, and rows
+// do not change. See sequentialFill in package engine.
+var sequentialTables = map[string]bool{
 	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
 	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,
 }

@@ -14,10 +14,10 @@ type (
 	// A TextBatch collects the words of messages of one account, which become searchable in one
 	// transaction.
 	TextBatch = textindex.Batch
-	// A TextWork is a set of messages to be indexed together, with the queue entries that are done
+	// TextWork is a set of messages to be indexed together, with the queue entries that are done
 	// then.
 	TextWork = textindex.Work
-	// TextLimits bound a TextWork.
+	// TextLimits bound how much TextWork has.
 	TextLimits = textindex.Limits
 	// An InboxSearch iterates over the messages of an InboxQuery that contain the searched words,
 	// newest first.
@@ -58,7 +58,7 @@ func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) err
 	killpoint.At("text.add")
 	return s.Update(func(tx *Tx) error {
 		for _, t := range done {
-			if err := tx.TextDone(t); err != nil {
+			if err := tx.MarkIndexed(t); err != nil {
 				return err
 			}
 		}

@@ -138,7 +138,7 @@ func (w *textTwin) waiting() {
 		}
 	}
 	_ = w.s.View(func(tx *Tx) error {
-		for m := range tx.TextWaiting(textTestAccount, nil) {
+		for m := range tx.UnindexedMessages(textTestAccount, nil) {
 			got = append(got, InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
 		}
 		return nil
@@ -380,7 +380,7 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	}
 	waiting := 0
 	view(t, s, func(tx *Tx) error {
-		for range tx.TextWaiting(1, nil) {
+		for range tx.UnindexedMessages(1, nil) {
 			waiting++
 		}
 		return nil
@@ -701,7 +701,7 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 		if _, err := mailindex.MarkAllUnindexed(&tx.Tx, nil, 500); err != nil {
 			return err
 		}
-		return tx.Bucket(mailrow.BucketTextTodo).SetSequence(textindex.Resetting)
+		return tx.Bucket(mailrow.BucketTextTodo).SetSequence(textindex.ResettingSequence)
 	})
 	if err := s.TidyText(context.Background(), 0); err != nil {
 		t.Fatal(err)

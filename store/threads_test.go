@@ -57,7 +57,7 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 	if n := forget(t, s); n != 0 {
 		t.Errorf("%d rows of today were dropped", n)
 	}
-	now = now.Add(ThreadKept - 100*24*time.Hour)
+	now = now.Add(ThreadLifetime - 100*24*time.Hour)
 	join("third", "third") // as of an answer that names it
 	join("third", "fourth")
 	now = now.Add(200 * 24 * time.Hour)
@@ -90,7 +90,7 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 	if _, known := root("early"); !known {
 		t.Error("a row of no age was dropped")
 	}
-	now = now.Add(2 * ThreadKept)
+	now = now.Add(2 * ThreadLifetime)
 	forget(t, s)
 	if _, known := root("fourth"); known {
 		t.Error("it is known for ever")
@@ -143,7 +143,7 @@ func TestThreadsThatManyAreTiedTo(t *testing.T) {
 	})
 	view(t, s, func(tx *Tx) error {
 		names, err := tx.ThreadNames(1, nodeOf("top"))
-		if err != nil || len(names) != mailindex.ThreadMembers || names[0] != nodeOf("top") {
+		if err != nil || len(names) != mailindex.MaxJoinedThreads || names[0] != nodeOf("top") {
 			t.Errorf("a search is for %d names, %v", len(names), err)
 		}
 		if root, _, _ := tx.Thread(1, nodeOf("x")); root != nodeOf("other") {

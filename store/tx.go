@@ -70,19 +70,19 @@ type (
 // mailindex.
 type Subscriptions = mailindex.Subscriptions
 
-// SubscribedNames keeps the Subscriptions that are not converted to rows yet. SubscriptionsID
-// returns their ids.
-var SubscribedNames = mailindex.SubscribedNames
+// OldSubscriptions keeps the Subscriptions that are not converted yet to one row a name.
+// SubscriptionsID returns their ids.
+var OldSubscriptions = mailindex.OldSubscriptions
 
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return mailindex.SubscriptionsID(mailbox) }
 
-// SubjectKept and ThreadKept are how long the rows of a subject and of a thread are kept. InboxName
-// is the Table in a Change of an INBOX.
+// SubjectLifetime and ThreadLifetime are how long the rows of a subject and of a thread are kept.
+// InboxTable is the Table in a Change of an INBOX.
 const (
-	SubjectKept = mailindex.SubjectKept
-	ThreadKept  = mailindex.ThreadKept
-	InboxName   = mailindex.InboxTable
+	SubjectLifetime = mailindex.SubjectLifetime
+	ThreadLifetime  = mailindex.ThreadLifetime
+	InboxTable      = mailindex.InboxTable
 )
 
 // The flags and bits of a message, and the folder id of INBOX in every mailbox.

@@ -46,7 +46,7 @@ const (
 // Webhooks keeps the endpoints of every account.
 var (
 	Webhooks = engine.NewTable("webhook", func(w *Webhook) string { return w.ID }).
-			Watched(func(_ *engine.Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} }).Sealed((*Webhook).secrets)
+			Watched(func(_ *engine.Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} }).Sealed((*Webhook).visitSecrets)
 	WebhooksByAccount = Webhooks.Index("account", func(w *Webhook) string { return w.AccountID })
 )
 
@@ -61,7 +61,7 @@ type Event struct {
 	Data      json.RawMessage
 }
 
-func (e *Event) fields(c *rowform.Coder) {
+func (e *Event) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&e.ID)
 	c.String(&e.AccountID)
@@ -73,7 +73,7 @@ func (e *Event) fields(c *rowform.Coder) {
 // Events keeps the events. Ids increase with time, so that pruning deletes the first rows.
 var (
 	Events = engine.NewTable("event", func(e *Event) string { return e.ID }).
-		Binary((*Event).fields).Watched(func(_ *engine.Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
+		Binary((*Event).codeFields).Watched(func(_ *engine.Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
 	EventsByAccount = Events.Index("account", func(e *Event) string { return e.AccountID })
 )
 
@@ -98,7 +98,7 @@ type Delivery struct {
 	NextAt     time.Time
 }
 
-func (d *Delivery) fields(c *rowform.Coder) {
+func (d *Delivery) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&d.ID)
 	c.String(&d.WebhookID)
@@ -135,7 +135,7 @@ const (
 // Deliveries keeps the log of attempts for 30 days.
 var (
 	Deliveries = engine.NewTable("delivery", func(d *Delivery) string { return d.ID }).
-			Binary((*Delivery).fields).Watched(func(_ *engine.Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
+			Binary((*Delivery).codeFields).Watched(func(_ *engine.Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	DeliveriesByWebhook = Deliveries.Index("webhook", func(d *Delivery) string { return d.WebhookID })
 	DeliveriesByEvent   = Deliveries.Index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
 )

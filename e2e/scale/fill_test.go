@@ -695,7 +695,7 @@ func (f *filling) index(copies []filedCopy) {
 func (f *filling) indexed() {
 	f.update(func(tx *store.Tx) error {
 		for _, b := range f.boxes {
-			if err := tx.TextDone(store.TextTodo{Account: f.account.Num, Num: b.num, UID: uint32(b.messages) + 1}); err != nil {
+			if err := tx.MarkIndexed(store.TextTodo{Account: f.account.Num, Num: b.num, UID: uint32(b.messages) + 1}); err != nil {
 				return err
 			}
 		}

@@ -87,7 +87,7 @@ func uidValidity(t *testing.T, c *talker) (n uint32) {
 // noneHeld fails where an APPEND has left bytes for compaction to wait for.
 func noneHeld(t *testing.T, h *host) {
 	t.Helper()
-	if n := h.Core.Store.Leased(); n != 0 {
+	if n := h.Core.Store.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nothing refers to", n)
 	}
 }

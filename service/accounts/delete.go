@@ -207,7 +207,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 func (s *Service) logKeptPurchases(a *store.Account) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		for p := range store.Purchases.All(tx) {
-			if p.AccountID == a.ID && p.Stays() {
+			if p.AccountID == a.ID && p.OutlivesAccount() {
 				s.Log.Warn("a domain that a deleted account bought, or may have bought, stays at its registrar",
 					"domain", p.Domain, "registrar", p.Registrar, "order", p.ID, "state", p.State, "expires", p.ExpiresAt, "account", a.ID)
 			}

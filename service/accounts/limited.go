@@ -179,7 +179,7 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		if err != nil || now == nil || now.Email != u.Email {
 			return false, err
 		}
-		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
+		now.Forgot = &store.ForgotLink{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
 		return true, store.Users.Put(tx, now)
 	})
 	if sent {

@@ -45,7 +45,7 @@ func tokenOut(t *store.Token, now time.Time) Token {
 	out := Token{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
 		CreatedAt: core.Time{Time: t.CreatedAt}, ExpiresAt: core.Time{Time: t.ExpiresAt}, LastUsedAt: core.Time{Time: t.LastUsedAt}, LastUsedIP: core.OrNull(t.LastUsedIP),
-		OwnWords: t.OwnWords, Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.Tainted(&t.Policy, now)),
+		OwnWords: t.OwnWords, Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.TaintInForce(&t.Policy, now)),
 	}
 	if t.Grant != nil {
 		out.ClientName = &t.Grant.ClientName

@@ -91,7 +91,7 @@ func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	if of == nil || err != nil {
 		return nil, err
 	}
-	return of.reading.Tainted(&of.policy, tx.Now()), nil
+	return of.reading.TaintInForce(&of.policy, tx.Now()), nil
 }
 
 // find returns the record of a holder. It returns nil for a person, and for a token or credential

@@ -300,7 +300,7 @@ func (r *reading) add(g readMessage, now time.Time) {
 // newReading returns a reading with the messages that a holder has read so far.
 func newReading(of *holderRecord, now time.Time) *reading {
 	r := &reading{of: of, before: of.reading}
-	lasting := of.reading.Lasting(&of.policy, now)
+	lasting := of.reading.InForce(&of.policy, now)
 	if lasting == nil {
 		r.fresh = true
 		return r
@@ -316,7 +316,7 @@ func newReading(of *holderRecord, now time.Time) *reading {
 // intersectPeople removes those people from the reading who are not among the people of a message.
 // If it is the first message, these become the people of the reading.
 func (r *reading) intersectPeople(people []string, now time.Time) {
-	if r.of.policy.TaintLasts() > 0 {
+	if r.of.policy.TaintDuration() > 0 {
 		r.Last = now
 	}
 	if !r.fresh {
@@ -365,13 +365,13 @@ func (r *reading) differs() bool {
 		return false
 	case r.before == nil, (r.before.Taint == nil) != (r.Taint == nil), !slices.Equal(r.before.People, r.People):
 		return true
-	case r.of.policy.TaintLasts() > 0 && r.Last.Sub(r.before.Last) >= lastReadPrecision:
+	case r.of.policy.TaintDuration() > 0 && r.Last.Sub(r.before.Last) >= lastReadPrecision:
 		return true
 	case r.Taint == nil:
 		return false
 	}
 	return r.before.Taint.ThreadID != r.Taint.ThreadID || !r.before.Taint.Since.Equal(r.Taint.Since) ||
-		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
+		r.of.policy.TaintDuration() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
 }
 
 // put stores a reading in the token or credential.
@@ -439,7 +439,7 @@ func CheckUntainted(tx *store.Tx, h Holder) error {
 	if of == nil || err != nil {
 		return err
 	}
-	if t := of.reading.Tainted(&of.policy, tx.Now()); t != nil {
+	if t := of.reading.TaintInForce(&of.policy, tx.Now()); t != nil {
 		return core.OverSMTP(550, "5.7.1", TaintedError(t))
 	}
 	return nil

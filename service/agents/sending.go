@@ -209,7 +209,7 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	if of == nil || err != nil {
 		return held, false, err
 	}
-	reading := of.reading.Lasting(&of.policy, tx.Now())
+	reading := of.reading.InForce(&of.policy, tx.Now())
 	elsewhere := false
 	if reading != nil && reading.Taint != nil {
 		tainted = true

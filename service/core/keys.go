@@ -214,7 +214,7 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 			path, ring.fingerprint, st.Dir(), orUnknown(known.Fingerprint))
 	}
 	return keys, st.Update(func(tx *store.Tx) error {
-		return store.MasterKeys.Put(tx, &store.MasterKey{ID: store.MasterKeyID, Fingerprint: ring.fingerprint, Since: tx.Now()})
+		return store.MasterKeys.Put(tx, &store.MasterKeyRecord{ID: store.MasterKeyID, Fingerprint: ring.fingerprint, Since: tx.Now()})
 	})
 }
 
@@ -230,7 +230,7 @@ const secretsTried = 3
 
 // storedMasterKey returns what the store records about its master key. If it records nothing, it
 // returns some of the store's secrets of each kind.
-func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Secret, err error) {
+func storedMasterKey(st *store.Store) (known store.MasterKeyRecord, secrets []store.Secret, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		k, err := store.MasterKeys.Find(tx, store.MasterKeyID)
 		if err != nil {
@@ -247,7 +247,7 @@ func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Se
 }
 
 // finishTakeOver finishes a change of the key if only its last step is missing.
-func finishTakeOver(dir string, known store.MasterKey) error {
+func finishTakeOver(dir string, known store.MasterKeyRecord) error {
 	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
 		return nil // no change was interrupted, or FinishKeyChange has to continue it
@@ -257,7 +257,7 @@ func finishTakeOver(dir string, known store.MasterKey) error {
 
 // withEarlier adds what the store keeps of earlier master keys to the keyring. While the key is
 // being changed, it returns the keyring of the next key.
-func (r *keyring) withEarlier(dir string, known store.MasterKey) (*keyring, error) {
+func (r *keyring) withEarlier(dir string, known store.MasterKeyRecord) (*keyring, error) {
 	if known.Next != "" {
 		next, err := nextKey(dir, known)
 		if err != nil {
@@ -281,7 +281,7 @@ func (r *keyring) withEarlier(dir string, known store.MasterKey) (*keyring, erro
 }
 
 // nextKey reads the master key that replaces the present one, while it is being changed.
-func nextKey(dir string, known store.MasterKey) ([]byte, error) {
+func nextKey(dir string, known store.MasterKeyRecord) ([]byte, error) {
 	path := filepath.Join(dir, keyfile.NextName)
 	next, err := keyfile.Read(path)
 	if err == nil && keyfile.Fingerprint(next) != known.Next {

@@ -108,7 +108,7 @@ func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	mb, err := store.MailboxByEmail.Of(tx, who.AccountID, email)
+	mb, err := store.MailboxByEmail.OfAccount(tx, who.AccountID, email)
 	if err == nil && !who.Sees(mb.ID) {
 		return nil, store.ErrNotFound
 	}
@@ -123,7 +123,7 @@ func FindDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error)
 		if bad != nil {
 			return nil, store.ErrNotFound
 		}
-		d, err = store.DomainOfAccount.Get(tx, store.OwnKey(who.AccountID, name))
+		d, err = store.DomainOfAccount.Get(tx, store.AccountDomainKey(who.AccountID, name))
 	}
 	if err == nil && d.AccountID != who.AccountID {
 		return nil, store.ErrNotFound

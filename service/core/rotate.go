@@ -66,7 +66,7 @@ func (s *Core) FinishKeyChange(ctx context.Context) error {
 
 // masterKey returns what the store records about its master key. It returns an error if the key
 // file holds another key.
-func (s *Core) masterKey() (known store.MasterKey, err error) {
+func (s *Core) masterKey() (known store.MasterKeyRecord, err error) {
 	known, _, err = storedMasterKey(s.Store)
 	if err != nil {
 		return known, err
@@ -82,7 +82,7 @@ func (s *Core) masterKey() (known store.MasterKey, err error) {
 	return known, err
 }
 
-func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share func(context.Context) error) error {
+func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKeyRecord, share func(context.Context) error) error {
 	killpoint.At("rotate.begin")
 	path := filepath.Join(s.Store.Dir(), keyfile.NextName)
 	master, err := keyfile.Make(path)
@@ -162,7 +162,7 @@ func (s *Core) resealAll(ctx context.Context) (*KeyRotated, error) {
 			return err
 		}
 		*out = KeyRotated{KeyID: known.Next, Records: known.Resealed}
-		known.Past[0].Number = tx.Number() + 1
+		known.Past[0].Number = tx.CommitNumber() + 1
 		known.Fingerprint, known.Since, known.Next, known.Resealed = known.Next, tx.Now(), "", 0
 		if err := store.MasterKeys.Put(tx, known); err != nil {
 			return err

@@ -59,7 +59,7 @@ func claimRecord(d *store.Domain) string {
 // claimOf returns the account's domain with the given name. The error is store.ErrNotFound if the
 // account does not claim the name.
 func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
-	return store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
+	return store.DomainOfAccount.Get(tx, store.AccountDomainKey(accountID, name))
 }
 
 // provenByOther reports whether another account has proven its claim to the name.
@@ -99,7 +99,7 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 		return ""
 	}
 	switch {
-	case store.PublicMail(d.Name):
+	case store.IsPublicMail(d.Name):
 		return "" // no account can prove its claim to such a name, and none needs to
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
@@ -359,7 +359,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 	}
 	now, end := s.Now(), d.ClaimedAt.Add(claimPeriod)
-	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // the claim to a public mail domain never expires, because nobody can prove one
+	over := by == "" && !now.Before(end) && !store.IsPublicMail(d.Name) // the claim to a public mail domain never expires, because nobody can prove one
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {

@@ -240,7 +240,7 @@ func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) 
 			t.Fatal("no keys were made")
 		}
 	}
-	return storetest.Crashed(t, s.Core.Store)
+	return storetest.CopyCrashed(t, s.Core.Store)
 }
 
 // After a crash during provisioning, the job finds what exists and does the rest.

@@ -72,7 +72,7 @@ func (l *life) meddle(string) error {
 	case "drop":
 		return errUnreachable
 	case "crash":
-		l.crashed = storetest.Crashed(l.t, l.s.Core.Store)
+		l.crashed = storetest.CopyCrashed(l.t, l.s.Core.Store)
 		return errUnreachable
 	}
 	return nil

@@ -29,7 +29,7 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 	if err != nil || d.Claim == store.ClaimProven || d.Gone() || d.DNSProvider != store.DomainProviderExternal {
 		return err
 	}
-	if store.PublicMail(d.Name) || !s.isServerOf(ctx, d.Name, mb, at) {
+	if store.IsPublicMail(d.Name) || !s.isServerOf(ctx, d.Name, mb, at) {
 		return nil
 	}
 	_, err = s.SettleProof(d.ID, provenByLogin)

@@ -221,7 +221,7 @@ func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 	}
 	fresh := 0
 	for _, b := range p.newMailboxes {
-		_, err := store.MailboxByEmail.Of(tx, p.who.AccountID, b.Username+"@"+p.name)
+		_, err := store.MailboxByEmail.OfAccount(tx, p.who.AccountID, b.Username+"@"+p.name)
 		if errors.Is(err, store.ErrNotFound) {
 			fresh++
 		} else if err != nil {

@@ -95,7 +95,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 			ids = append(ids, w.ID)
 		}
 	}
-	if len(ids) > 1 && tx.Large() { // let a job add them, since this transaction is near its limits
+	if len(ids) > 1 && tx.IsLarge() { // let a job add them, since this transaction is near its limits
 		_, err := s.Queue.Add(tx, jobs.New{
 			AccountID: accountID, Kind: kindWebhookEvents, Lane: "webhook events " + accountID, Args: fanOutArgs{e.ID, ids},
 		})

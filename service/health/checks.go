@@ -115,7 +115,7 @@ func (s *Service) checkStore(context.Context) (out []Check) {
 		out = badResult(code, Error, dir, fmt.Sprintf("The store takes no more writes, and nothing is acknowledged: %v.", err),
 			"Look for what is wrong with the disk (the system's log names it), and restart the server.")
 	}
-	if times, last := s.Store.DamageMet(); times > 0 {
+	if times, last := s.Store.DamageFound(); times > 0 {
 		out = append(out, badResult(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
 			"Stop the server, run "+s.command("check")+", and restore what it names from a backup.")...)
 	}
@@ -229,7 +229,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
 	}
 	if s.Host != nil && !s.Host.Running { // no schedule runs in this process, so the target was not read yet
-		s.Backups.Look(ctx)
+		s.Backups.LoadState(ctx)
 	}
 	state, err := s.Backups.State()
 	if err != nil {

@@ -59,7 +59,7 @@ func newHost(t *testing.T) *host {
 	}
 	h := &host{t: t, now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), free: 100 << 30}
 	st, err := store.Open(dir, store.Options{
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }, EntriesMost: entriesMost,
+		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }, MaxEntryBytes: entriesMost,
 		Room: func(string) (int64, int64, error) { return h.free, 200 << 30, nil },
 	})
 	if err != nil {

@@ -331,7 +331,7 @@ func (s *Service) fileBatch(batch []*acceptedMessage) (filed int, err error) {
 		filed = 0
 		var logged []store.BlobRef
 		for _, it := range batch {
-			if filed > 0 && tx.Large() {
+			if filed > 0 && tx.IsLarge() {
 				break
 			}
 			tx.For(it.cause)
@@ -346,7 +346,7 @@ func (s *Service) fileBatch(batch []*acceptedMessage) (filed int, err error) {
 		if len(logged) == 0 {
 			return nil
 		}
-		return tx.Filed(logged...)
+		return tx.MarkFiled(logged...)
 	})
 }
 
@@ -375,7 +375,7 @@ func (s *Service) fileAlone(it *acceptedMessage) error {
 			}
 			err = s.updateSafely(func(tx *store.Tx) error {
 				tx.For(it.cause)
-				return errors.Join(s.fileLater(tx, it.envelope.arrival(it.stored.Blob)), tx.Filed(it.stored.Blob))
+				return errors.Join(s.fileLater(tx, it.envelope.arrival(it.stored.Blob)), tx.MarkFiled(it.stored.Blob))
 			})
 			if err == nil {
 				return nil
@@ -443,7 +443,7 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 // message is added to a.Refused.
 func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
 	decided := decisionsOf(a.Decisions)
-	for n := 0; len(a.To) > 0 && n < most && !tx.Large(); n++ {
+	for n := 0; len(a.To) > 0 && n < most && !tx.IsLarge(); n++ {
 		entry := a.To[0]
 		err := s.deliverNext(tx, a, stored, decided, size)
 		switch e := new(core.SMTPError); {

@@ -130,7 +130,7 @@ func (a *MultiAppend) put(last bool, in []Append) error {
 				return err
 			}
 			uids = append(uids, m.UID)
-			if len(in) > 1 && tx.Over() {
+			if len(in) > 1 && tx.IsOverLimits() {
 				return errBatchTooLarge
 			}
 		}

@@ -49,7 +49,7 @@ func TestAppendsWithinTheBounds(t *testing.T) {
 	if err != nil || f.Messages != 500 || f.UIDNext != 501 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
-	if n := i.St.Leased(); n != 0 {
+	if n := i.St.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nothing refers to", n)
 	}
 }
@@ -69,7 +69,7 @@ func TestAppendsAreAllOrNone(t *testing.T) {
 	if f, err := i.Svc.Inbox.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
-	if n := i.St.Leased(); n != 0 {
+	if n := i.St.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nothing refers to", n)
 	}
 }
@@ -94,7 +94,7 @@ func TestAppendsOfManyPagesAreAllOrNone(t *testing.T) {
 	if f, err := i.Svc.Inbox.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
-	if n := i.St.Leased(); n != 0 {
+	if n := i.St.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nothing refers to", n)
 	}
 }

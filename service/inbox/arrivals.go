@@ -162,7 +162,7 @@ func (a *arrivals) nextTime(tx *store.Tx, account uint32) (time.Time, error) {
 		after = in.promised
 	}
 	a.mu.Unlock()
-	return tx.Arrive(account, after)
+	return tx.AssignArrivalTime(account, after)
 }
 
 // promise makes sure that every message that arrives from now on has a time after at. It does not

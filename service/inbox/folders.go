@@ -336,7 +336,7 @@ func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names 
 		if _, err := core.OpenMailbox(tx, u); err != nil {
 			return err
 		}
-		names, err = tx.Subscribed(u.Mailbox)
+		names, err = tx.SubscribedNames(u.Mailbox)
 		return err
 	})
 	return names, err
@@ -388,7 +388,7 @@ func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) e
 // subscribedNames returns the set of subscribed names for which no folder exists. An operation on
 // several folders calls it once.
 func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
-	list, err := tx.Subscribed(mailbox)
+	list, err := tx.SubscribedNames(mailbox)
 	names := make(map[string]bool, len(list))
 	for _, name := range list {
 		names[name] = true
@@ -401,14 +401,14 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 func (s *Service) moveSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {
-		_, err := store.SubscribedNames.Read(tx, store.SubscriptionsID(mailbox))
+		_, err := store.OldSubscriptions.Read(tx, store.SubscriptionsID(mailbox))
 		old = err == nil
 		return nil
 	})
 	if err != nil || !old {
 		return err
 	}
-	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
+	return s.Store.Update(func(tx *store.Tx) error { return tx.ConvertSubscriptions(mailbox) })
 }
 
 // takeSubscription deletes the subscription of a name for which no folder existed, and reports

@@ -35,7 +35,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 		if err := tx.CreateFolder(&store.Folder{Mailbox: ann.Num, Name: "old"}); err != nil {
 			return err
 		}
-		return store.SubscribedNames.Put(tx, rec)
+		return store.OldSubscriptions.Put(tx, rec)
 	})
 	names, err := i.Svc.Inbox.SubscribedNames(ctx, u)
 	if err != nil || len(names) != tree+1 {

@@ -101,7 +101,7 @@ func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 // if there are too many.
 func (x *inboxSearch) findUnindexed() (few bool, err error) {
 	q, scanned := &x.l.query, 0
-	for m := range x.tx.TextWaiting(q.Account, q.Folders) {
+	for m := range x.tx.UnindexedMessages(q.Account, q.Folders) {
 		if scanned++; scanned > maxScanned {
 			return false, nil
 		}

@@ -158,7 +158,7 @@ func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
 	<-answered
 	i.Stop()
-	if n := i.St.Leased(); n != 0 {
+	if n := i.St.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nobody will file", n)
 	}
 }
@@ -181,7 +181,7 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 	if _, err := i.Send(ann, in); !servicetest.HasCode(err, "daily_send_limit_reached") {
 		t.Errorf("got %v", err)
 	}
-	if n := i.St.Leased(); n != 0 {
+	if n := i.St.LeaseCount(); n != 0 {
 		t.Errorf("%d messages are held that nobody will send", n)
 	}
 }

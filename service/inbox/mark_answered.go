@@ -81,7 +81,7 @@ func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread st
 	query := store.InboxQuery{Account: mb.AccountNum, Folders: folders}
 	var waiting []store.InboxPos
 	scanned := 0
-	for m := range tx.TextWaiting(mb.AccountNum, folders) {
+	for m := range tx.UnindexedMessages(mb.AccountNum, folders) {
 		if scanned++; scanned > maxScanned {
 			break
 		}

@@ -88,7 +88,7 @@ func (t *threadList) open(mb *store.Mailbox) (*threadMailbox, error) {
 		box.folders = append(box.folders, f.Num)
 		box.ids[f.Num] = f.ID
 	}
-	for m := range t.tx.TextWaiting(mb.AccountNum, box.folders) {
+	for m := range t.tx.UnindexedMessages(mb.AccountNum, box.folders) {
 		if len(box.unindexed) == maxScanned {
 			break // while the mail of an existing store is being indexed, summaries may be incomplete
 		}

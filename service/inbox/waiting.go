@@ -344,7 +344,7 @@ func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, e
 // arrival.
 func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (matches []*arrivedMessage, more bool, err error) {
 	rows := 0
-	for place := range view.tx.Received(account, folders, w.at) {
+	for place := range view.tx.ReceivedAfter(account, folders, w.at) {
 		if place.Received.After(last) {
 			break
 		}
@@ -383,7 +383,7 @@ func (w *messageWait) moved(view *messageView, n arrivalNote) (*arrivedMessage, 
 	for _, f := range all {
 		folders = append(folders, f.Num)
 	}
-	for place := range view.tx.Received(0, folders, time.UnixMilli(n.at-1)) {
+	for place := range view.tx.ReceivedAfter(0, folders, time.UnixMilli(n.at-1)) {
 		if place.Received.UnixMilli() != n.at {
 			break
 		}

@@ -304,11 +304,11 @@ func TestReceivedRises(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		at, err := tx.Arrive(1, last.Add(time.Hour))
+		at, err := tx.AssignArrivalTime(1, last.Add(time.Hour))
 		if err == nil && !at.After(last.Add(time.Hour)) {
 			t.Errorf("after %s: %s", last.Add(time.Hour), at)
 		}
-		again, err := tx.Arrive(1, time.Time{})
+		again, err := tx.AssignArrivalTime(1, time.Time{})
 		if err == nil && !again.After(at) {
 			t.Errorf("after %s: %s", at, again)
 		}

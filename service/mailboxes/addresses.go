@@ -54,7 +54,7 @@ func cleanAddress(field, text string) (string, error) {
 // domain is the account's, complete and hosted here, and the address is free.
 func checkFreeAddress(tx *store.Tx, accountID, field, email string) (*store.Domain, error) {
 	name := core.DomainOfAddress(email)
-	d, err := store.DomainOfAccount.Read(tx, store.OwnKey(accountID, name))
+	d, err := store.DomainOfAccount.Read(tx, store.AccountDomainKey(accountID, name))
 	switch {
 	case core.IsGone(err) || err == nil && d.Gone():
 		return nil, core.Invalid(field, "not_found", "%s is not a domain of this account; connect it first", name)
@@ -120,7 +120,7 @@ func dropMembers(tx *store.Tx, index *store.Index[store.GroupMember], id string)
 		list = append(list, m)
 	}
 	for _, m := range list {
-		if err := store.GroupMembers.Delete(tx, store.MemberID(m.GroupID, m.Place)); err != nil {
+		if err := store.GroupMembers.Delete(tx, store.GroupMemberID(m.GroupID, m.Place)); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ type Credential struct {
 
 func credentialOut(c *store.Credential, now time.Time) Credential {
 	out := Credential{
-		OwnWords: c.OwnWords, Policy: agents.PolicyOut(&c.Policy), Tainted: agents.TaintedOut(c.Reading.Tainted(&c.Policy, now)),
+		OwnWords: c.OwnWords, Policy: agents.PolicyOut(&c.Policy), Tainted: agents.TaintedOut(c.Reading.TaintInForce(&c.Policy, now)),
 		ID: c.ID, Name: c.Name, Protocols: c.Protocols, ExpiresAt: core.Time{Time: c.ExpiresAt},
 		LastUsedAt: core.Time{Time: c.LastUsedAt}, LastUsedIP: core.OrNull(c.LastUsedIP), CreatedAt: core.Time{Time: c.CreatedAt},
 	}

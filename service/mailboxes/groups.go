@@ -236,7 +236,7 @@ func setMembers(tx *store.Tx, g *store.Group, list []NewMember) error {
 		}
 	}
 	for place := range maxMembers {
-		id := store.MemberID(g.ID, place)
+		id := store.GroupMemberID(g.ID, place)
 		was, err := store.GroupMembers.FindShared(tx, id)
 		switch {
 		case err != nil:
@@ -272,7 +272,7 @@ func newMember(tx *store.Tx, g *store.Group, field string, in NewMember) (*store
 	if err != nil {
 		return nil, err
 	}
-	d, err := store.DomainOfAccount.Read(tx, store.OwnKey(g.AccountID, core.DomainOfAddress(email)))
+	d, err := store.DomainOfAccount.Read(tx, store.AccountDomainKey(g.AccountID, core.DomainOfAddress(email)))
 	if core.IsGone(err) || err == nil && (d.Gone() || d.DNSProvider == store.DomainProviderExternal) {
 		return &store.GroupMember{Email: email}, nil
 	}
@@ -325,7 +325,7 @@ func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 				next = append(next, m.MemberID)
 			}
 		}
-		if len(seen) > maxGroupSearch || tx.Large() {
+		if len(seen) > maxGroupSearch || tx.IsLarge() {
 			return true, nil
 		}
 	}

@@ -110,7 +110,7 @@ type ForwardArgs struct {
 func (s *Service) PlanForward(tx *store.Tx, like *store.Submission, args ForwardArgs, due time.Time) error {
 	sub := *like
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 1
-	if err := errors.Join(tx.RefBlob(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
+	if err := errors.Join(tx.RefSubmission(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
 		return err
 	}
 	lane := "forward " + cmp.Or(sub.MailboxID, sub.AccountID) // one at a time, so that each sees what earlier ones have sent

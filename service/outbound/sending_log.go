@@ -154,7 +154,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return sentMessageOut(who, o, tx.Now()), nil
 		},
 		First: func(tx *store.Tx) error {
-			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
+			mb, err := store.MailboxByEmail.OfAccount(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if core.IsGone(err) {
 				return nil
 			}

@@ -206,7 +206,7 @@ func storeReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 // there is none.
 func nearestDomain(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	for name != "" {
-		d, err := store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
+		d, err := store.DomainOfAccount.Get(tx, store.AccountDomainKey(accountID, name))
 		switch {
 		case err == nil && d.Claim == store.ClaimProven && !d.Gone():
 			return d, nil

@@ -206,7 +206,7 @@ func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	if c == nil || err != nil {
 		return false, err
 	}
-	return store.DayNumber(tx.Now())-c.Day <= store.ContactKept, nil
+	return store.DayNumber(tx.Now())-c.Day <= store.ContactDays, nil
 }
 
 // recordContact stores an address on another server as a contact of an account, if there are limits

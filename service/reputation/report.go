@@ -107,7 +107,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 			onlyDomain = d.ID
 		}
 		if in.Mailbox != "" {
-			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
+			mb, err := store.MailboxByEmail.OfAccount(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if core.IsGone(err) {
 				mb, err = core.ReadMailbox(tx, who, in.Mailbox)
 			}

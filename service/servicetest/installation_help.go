@@ -104,7 +104,7 @@ func (i *Installation) Run() {
 func (i *Installation) Close() {
 	i.Stop()
 	i.Svc.Close()
-	if n := i.St.Leased(); n != 0 && !i.Cut {
+	if n := i.St.LeaseCount(); n != 0 && !i.Cut {
 		i.T.Errorf("%d messages are held that nobody filed or released", n)
 	}
 	if err := i.St.Check(); err != nil {

@@ -44,7 +44,7 @@ func (b *Sandbox) WithoutKeys() *service.Service {
 func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
 	t.Helper()
 	b = new(Sandbox)
-	dir, o := t.TempDir(), store.Options{Expunged: expunged}
+	dir, o := t.TempDir(), store.Options{MaxExpunged: expunged}
 	end := b.open(t, dir, o, nil)
 	t.Cleanup(func() { end() })
 	b.Owner = b.Account(t, "owner@example.test")

@@ -144,7 +144,7 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err != nil || now == nil || now.Email != args.Email {
 			return false, err
 		}
-		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotLinkLife)}
+		now.Forgot = &store.ForgotLink{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotLinkLife)}
 		return true, store.Users.Put(tx, now)
 	})
 	if sent {

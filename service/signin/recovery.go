@@ -74,7 +74,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 			if err != nil {
 				return false, err
 			}
-			person.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(recoveryLinkLife)}
+			person.Forgot = &store.ForgotLink{Hash: core.TokenHash(token), Expires: tx.Now().Add(recoveryLinkLife)}
 			return true, store.Users.Put(tx, person)
 		})
 }

@@ -129,7 +129,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 		rows = append(rows, row)
 	}
 	a.LastRow = rows[len(rows)-1].ID
-	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
+	if err := tx.RefSubmission(sub.Blob, sub.ID); err != nil {
 		return nil, nil, err
 	}
 	if err := tx.RefApproval(a.Blob, a.ID); err != nil {

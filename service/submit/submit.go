@@ -604,7 +604,7 @@ func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.D
 	if name == d.Name {
 		return d, nil
 	}
-	of, err := store.DomainOfAccount.Read(tx, store.OwnKey(d.AccountID, name))
+	of, err := store.DomainOfAccount.Read(tx, store.AccountDomainKey(d.AccountID, name))
 	if err == nil && !of.MaySend() {
 		err = domainNotReady(of)
 	}

@@ -91,7 +91,7 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 		return u, err
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Of(tx, accountID, address)
+		mb, err := store.MailboxByEmail.OfAccount(tx, accountID, address)
 		if core.IsGone(err) {
 			mb, err = store.MailboxByEmail.Read(tx, address)
 		}
@@ -184,7 +184,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				return err
 			}
 			next := done
-			for ; next < len(in) && !tx.Large(); next++ {
+			for ; next < len(in) && !tx.IsLarge(); next++ {
 				d := stored[next]
 				if d == nil {
 					continue

@@ -65,7 +65,7 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 		return nil, err
 	}
 	unknown := false
-	err = st.Unlisted(func(u store.Unlisted) error {
+	err = st.EachUnlisted(func(u store.Unlisted) error {
 		if len(missing) == 0 && !u.Newer {
 			return nil
 		}
@@ -144,7 +144,7 @@ func rebuildRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) 
 			default:
 				return err
 			}
-			if err := tx.RowMade(m.row); err != nil {
+			if err := tx.RemoveRowToMake(m.row); err != nil {
 				return err
 			}
 		}

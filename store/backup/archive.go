@@ -51,7 +51,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	defer os.Remove(f.Name()) // does nothing once the file is renamed
 	defer f.Close()
 	sum := sha256.New()
-	size := &counter{w: io.MultiWriter(f, sum)}
+	size := &byteCounter{w: io.MultiWriter(f, sum)}
 	if err := seal(size, recipients, func(w io.Writer) error { return writeArchive(ctx, w, m, files, snap) }); err != nil {
 		return nil, fmt.Errorf("write %s: %w", file, err)
 	}
@@ -190,7 +190,7 @@ func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 	if !errors.Is(err, enough) {
 		return nil, err
 	}
-	return &Listing{Data: []Listed{{m.ID, m.Kind, m.At, m.Number, info.Size()}}, FirstAt: &m.At, LastAt: &m.At}, nil
+	return &Listing{Data: []ListedBackup{{m.ID, m.Kind, m.At, m.Number, info.Size()}}, FirstAt: &m.At, LastAt: &m.At}, nil
 }
 
 // VerifyArchive reads an archive, compares each file in it with its checksum, and checks every

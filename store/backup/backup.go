@@ -69,18 +69,18 @@ const (
 
 // A Manifest describes one backup. It is not encrypted.
 type Manifest struct {
-	Version   int       `json:"version"`
-	ID        string    `json:"id"` // begins with the time at which the backup was made, so that ids sort by time
-	Kind      string    `json:"kind"`
-	At        time.Time `json:"at"`             // time of the last commit in the backup
-	Number    uint64    `json:"number"`         // number of that commit
-	Nonce     string    `json:"nonce"`          // nonce of the entry of that commit
-	Base      string    `json:"base,omitempty"` // id of the backup that it is based on; "": a full one
-	Messages  int64     `json:"messages"`
-	Encrypted bool      `json:"encrypted"`
-	Verified  bool      `json:"verified"` // its new objects were read back before the manifest was written
-	Program   string    `json:"program"`  // the version of Mailstead
-	Objects   []Stored  `json:"objects"`
+	Version   int            `json:"version"`
+	ID        string         `json:"id"` // begins with the time at which the backup was made, so that ids sort by time
+	Kind      string         `json:"kind"`
+	At        time.Time      `json:"at"`             // time of the last commit in the backup
+	Number    uint64         `json:"number"`         // number of that commit
+	Nonce     string         `json:"nonce"`          // nonce of the entry of that commit
+	Base      string         `json:"base,omitempty"` // id of the backup that it is based on; "": a full one
+	Messages  int64          `json:"messages"`
+	Encrypted bool           `json:"encrypted"`
+	Verified  bool           `json:"verified"` // its new objects were read back before the manifest was written
+	Program   string         `json:"program"`  // the version of Mailstead
+	Objects   []StoredObject `json:"objects"`
 }
 
 // Bytes returns the total size of all objects of the backup.
@@ -91,8 +91,8 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// A Stored describes one object of a backup, in the form in which it is stored.
-type Stored struct {
+// A StoredObject describes one object of a backup, in the form in which it is stored.
+type StoredObject struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -139,27 +139,27 @@ type Result struct {
 	Reason     string    `json:"reason,omitempty"` // why a full backup was made although an incremental one was requested
 }
 
-// unpacedFrom is the size of the database above which its copy is not paced: the longer a snapshot
-// stays open, the more the database grows.
-const unpacedFrom = 1 << 30
+// maxPacedDatabase is the size of the database above which its copy is not paced: the longer a
+// snapshot stays open, the more the database grows.
+const maxPacedDatabase = 1 << 30
 
 // databasePacer returns the pacer for copying a snapshot's database; nil if the copy is not paced.
 func databasePacer(snap *store.Snapshot) *store.Pacer {
-	if snap.DatabaseSize() > unpacedFrom {
+	if snap.DatabaseSize() > maxPacedDatabase {
 		return nil
 	}
 	return &store.Pacer{}
 }
 
-// A run is one backup in progress.
-type run struct {
+// A backupRun is one backup in progress.
+type backupRun struct {
 	*Target
 	src         Source
 	m           *Manifest
-	besideFiles []sourceFile      // files of the data directory beside the store
-	known       map[string]Stored // objects of earlier backups by name
-	added       []Stored          // objects that this backup has stored
-	pace        *store.Pacer      // nil: not paced
+	besideFiles []sourceFile            // files of the data directory beside the store
+	known       map[string]StoredObject // objects of earlier backups by name
+	added       []StoredObject          // objects that this backup has stored
+	pace        *store.Pacer            // nil: not paced
 }
 
 // Run makes a backup of the store. It is incremental to the newest backup that it can be based on.
@@ -218,7 +218,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			base, reason = nil, "a master key that was in use since the last backup is not there any more"
 		}
 	}
-	r := &run{Target: t, src: src, besideFiles: files, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
+	r := &backupRun{Target: t, src: src, besideFiles: files, known: map[string]StoredObject{}, pace: databasePacer(snap), m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -323,9 +323,9 @@ func (t *Target) deleteLeftovers(ctx context.Context, log *slog.Logger, manifest
 }
 
 // findBase returns the newest backup that the next one can be incremental to: it belongs to the
-// history of the store, and all entries since then are kept. If there is none, it returns nil and
-// the reason.
-func (t *Target) findBase(s *store.Store, manifests []*Manifest) (*Manifest, string, error) {
+// history of the store, and all entries since then are kept. If there is none, base is nil and
+// noBase is the reason.
+func (t *Target) findBase(s *store.Store, manifests []*Manifest) (base *Manifest, noBase string, err error) {
 	if len(manifests) == 0 {
 		return nil, "there is no backup yet", nil
 	}
@@ -353,7 +353,7 @@ func (t *Target) findBase(s *store.Store, manifests []*Manifest) (*Manifest, str
 
 // storeSegments stores the full segments that are not stored yet. For a full backup it also stores
 // the active segment.
-func (r *run) storeSegments(ctx context.Context, snap *store.Snapshot) error {
+func (r *backupRun) storeSegments(ctx context.Context, snap *store.Snapshot) error {
 	for _, info := range snap.Segments {
 		f, err := snap.OpenSegment(info.Number)
 		if err != nil {
@@ -389,9 +389,9 @@ func segmentName(number uint32, mark [8]byte) string {
 
 // storeEntries stores the entries after the number `after`, up to that of the backup. It leaves out
 // the bytes of messages in stored segments.
-func (r *run) storeEntries(ctx context.Context, after uint64) error {
+func (r *backupRun) storeEntries(ctx context.Context, after uint64) error {
 	stored := map[uint32]bool{}
-	for _, list := range [][]Stored{r.added, r.m.Objects} {
+	for _, list := range [][]StoredObject{r.added, r.m.Objects} {
 		for _, o := range list {
 			if number, ok := parseSegmentName(o.Name); ok {
 				stored[number] = true
@@ -442,7 +442,7 @@ func (r *run) storeEntries(ctx context.Context, after uint64) error {
 
 // storeLargeMessages stores the large messages of an entry: those whose bytes are neither in the
 // entry nor in a stored segment.
-func (r *run) storeLargeMessages(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
+func (r *backupRun) storeLargeMessages(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
 	for _, ref := range e.SeparateMessages() {
 		name := messageName(ref, e.Nonce)
 		if stored[ref.Segment] {
@@ -485,7 +485,7 @@ func writeMessage(w io.Writer, s *store.Store, ref segment.Ref) error {
 }
 
 // storeDatabase stores the database in parts.
-func (r *run) storeDatabase(ctx context.Context, snap *store.Snapshot) error {
+func (r *backupRun) storeDatabase(ctx context.Context, snap *store.Snapshot) error {
 	from, to := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -512,7 +512,7 @@ func (r *run) storeDatabase(ctx context.Context, snap *store.Snapshot) error {
 }
 
 // storeFiles stores the files beside the database.
-func (r *run) storeFiles(ctx context.Context) error {
+func (r *backupRun) storeFiles(ctx context.Context) error {
 	return r.addObject(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
 		for _, f := range r.besideFiles {
@@ -528,9 +528,9 @@ func (r *run) storeFiles(ctx context.Context) error {
 }
 
 // addObject stores the output of write as an object of the backup.
-func (r *run) addObject(ctx context.Context, name string, write func(io.Writer) error) error {
+func (r *backupRun) addObject(ctx context.Context, name string, write func(io.Writer) error) error {
 	temp, err := r.seal(func(w io.Writer) error {
-		return write(&paced{ctx: ctx, pace: r.pace, to: w})
+		return write(&pacedStream{ctx: ctx, pace: r.pace, to: w})
 	})
 	if err != nil {
 		return fmt.Errorf("prepare object %s: %w", name, err)
@@ -539,12 +539,12 @@ func (r *run) addObject(ctx context.Context, name string, write func(io.Writer) 
 }
 
 // putObject puts a sealed object into the place, adds it to the manifest, and closes it.
-func (r *run) putObject(ctx context.Context, name string, temp *sealed) error {
+func (r *backupRun) putObject(ctx context.Context, name string, temp *sealedObject) error {
 	defer temp.Close()
-	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
+	if err := r.Place.Put(ctx, name, &pacedStream{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
 		return err
 	}
-	o := Stored{name, temp.size, temp.sum}
+	o := StoredObject{name, temp.size, temp.sum}
 	r.added = append(r.added, o)
 	r.m.Objects = append(r.m.Objects, o)
 	return nil

@@ -86,7 +86,9 @@ func (h *history) step() {
 			h.Fatal(err)
 		}
 		sub := &store.Submission{ID: h.s.NewID("sub"), Blob: ref, Subject: "s"}
-		h.update(func(tx *store.Tx) error { return errors.Join(tx.RefBlob(ref, sub.ID), store.Submissions.Put(tx, sub)) })
+		h.update(func(tx *store.Tx) error {
+			return errors.Join(tx.RefSubmission(ref, sub.ID), store.Submissions.Put(tx, sub))
+		})
 		h.subs = append(h.subs, sub)
 	case n < 9 && len(h.subs) > 0:
 		i := h.rnd.IntN(len(h.subs))
@@ -95,7 +97,7 @@ func (h *history) step() {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+			return errors.Join(tx.UnrefSubmission(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 		})
 		h.subs = slices.Delete(h.subs, i, i+1)
 	case n == 9:
@@ -274,7 +276,7 @@ func TestRestoredStoreGoesOn(t *testing.T) {
 	src := again.source()
 	src.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	sched := &Schedule{Target: to, Source: src, Every: 24 * time.Hour, FullEvery: 7 * 24 * time.Hour, Keep: 24 * time.Hour}
-	sched.Look(t.Context())
+	sched.LoadState(t.Context())
 	if state, err := sched.State(); err != nil || state.LastAt.IsZero() || state.Full {
 		t.Errorf("before its first backup: %+v, %v", state, err)
 	}
@@ -319,7 +321,7 @@ func TestBackupWithoutEntries(t *testing.T) {
 // has never been kept, also by the process after; and so is another kind of encryption.
 func TestWhyABackupIsFull(t *testing.T) {
 	dir := t.TempDir()
-	s, err := store.Open(dir, store.Options{EntriesMost: 1, Unsynced: true, Log: quiet})
+	s, err := store.Open(dir, store.Options{MaxEntryBytes: 1, Unsynced: true, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

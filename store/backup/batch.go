@@ -25,7 +25,7 @@ const maxEntry = 1 << 30
 // batch.
 type batch struct {
 	first, last     uint64    // numbers of the entries
-	previous, nonce string    // first 8 bytes, in hex, of the nonces of the entry before the first and of the last one
+	previous, nonce string    // first 8 bytes, in hex, of two nonces: that of the entry before the first one, and that of the last one
 	at              time.Time // time of the last entry
 }
 
@@ -124,7 +124,7 @@ func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error
 func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
-	number, err := s.Number()
+	number, err := s.CommitNumber()
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(snap.WriteDatabase(&paced{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
+	return errors.Join(snap.WriteDatabase(&pacedStream{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
 }
 
 // CopyStopped copies the store in the directory `from` and the named files beside it to the new

@@ -12,13 +12,13 @@ import (
 
 // A Listing lists the backups, and the first and the last time that can be restored.
 type Listing struct {
-	Data    []Listed   `json:"data"`
-	FirstAt *time.Time `json:"first_at"` // null: there is no backup
-	LastAt  *time.Time `json:"last_at"`
+	Data    []ListedBackup `json:"data"`
+	FirstAt *time.Time     `json:"first_at"` // null: there is no backup
+	LastAt  *time.Time     `json:"last_at"`
 }
 
-// A Listed describes one backup in a Listing.
-type Listed struct {
+// A ListedBackup describes one backup in a Listing.
+type ListedBackup struct {
 	ID     string    `json:"id"`
 	Kind   string    `json:"kind"`
 	At     time.Time `json:"at"`
@@ -36,9 +36,9 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Listing{Data: []Listed{}}
+	out := &Listing{Data: []ListedBackup{}}
 	for _, m := range manifests {
-		out.Data = append(out.Data, Listed{m.ID, m.Kind, m.At, m.Number, m.Bytes()})
+		out.Data = append(out.Data, ListedBackup{m.ID, m.Kind, m.At, m.Number, m.Bytes()})
 	}
 	if list := t.ranges(chains); len(list) > 0 {
 		out.FirstAt, out.LastAt = &list[0].First, &list[len(list)-1].Last

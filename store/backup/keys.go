@@ -81,15 +81,15 @@ func keysIn(files []sourceFile) map[string][]byte {
 	return keys
 }
 
-func keyName(print string, at time.Time) string {
-	return fmt.Sprintf("keys/%s-%x", print, at.UnixMilli())
+func keyName(fingerprint string, at time.Time) string {
+	return fmt.Sprintf("keys/%s-%x", fingerprint, at.UnixMilli())
 }
 
 // parseKeyName parses the name of a key object: the fingerprint of the key, and when it was stored.
-func parseKeyName(name string) (print string, at time.Time, ok bool) {
-	print, digits, ok := strings.Cut(strings.TrimPrefix(name, "keys/"), "-")
+func parseKeyName(name string) (fingerprint string, at time.Time, ok bool) {
+	fingerprint, digits, ok := strings.Cut(strings.TrimPrefix(name, "keys/"), "-")
 	ms, err := strconv.ParseInt(digits, 16, 64)
-	return print, time.UnixMilli(ms).UTC(), ok && err == nil && strings.HasPrefix(name, "keys/")
+	return fingerprint, time.UnixMilli(ms).UTC(), ok && err == nil && strings.HasPrefix(name, "keys/")
 }
 
 // keyObjects returns the names of the key objects by the fingerprint of the key, each list oldest
@@ -131,7 +131,7 @@ func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 
 // storeKeys stores the master keys that no earlier backup has. A full backup stores the current
 // keys again, since it is complete in itself.
-func (r *run) storeKeys(ctx context.Context) error {
+func (r *backupRun) storeKeys(ctx context.Context) error {
 	for print, master := range keysIn(r.besideFiles) {
 		named := false
 		for name := range r.known {
@@ -152,8 +152,9 @@ func (r *run) storeKeys(ctx context.Context) error {
 	return nil
 }
 
-// PutKeys stores the master keys beside a store that the target lacks: the current one and the next
-// one. It must have returned before anything is sealed under the next key.
+// PutKeys stores at the target the master keys that are beside the store and that the target lacks:
+// the current one and the next one. It must have returned before anything is sealed under the next
+// key.
 func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.readFiles()
 	if err != nil {
@@ -178,7 +179,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 		if err := errors.Join(t.Place.Put(ctx, name, temp, temp.size), temp.Close()); err != nil {
 			return err
 		}
-		if err := t.verify(ctx, Stored{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
+		if err := t.verify(ctx, StoredObject{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
 			return err
 		}
 	}
@@ -207,7 +208,7 @@ func (t *Target) readKey(ctx context.Context, name string) (master []byte, err e
 // restoreKeys writes the master keys that a restored store needs into its directory. The full
 // backup contains them, unless the key was replaced after it.
 func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Logger) error {
-	var known *store.MasterKey
+	var known *store.MasterKeyRecord
 	err := st.View(func(tx *store.Tx) (err error) {
 		known, err = store.MasterKeys.Find(tx, store.MasterKeyID)
 		return err

@@ -49,10 +49,10 @@ func (h *keyHistory) known(now, next string) {
 			return err
 		}
 		if k == nil {
-			k = &store.MasterKey{ID: store.MasterKeyID, Fingerprint: now}
+			k = &store.MasterKeyRecord{ID: store.MasterKeyID, Fingerprint: now}
 		}
 		if k.Fingerprint != now {
-			k.Past = append([]store.PastKey{{Fingerprint: k.Fingerprint, Number: tx.Number() + 1}}, k.Past...)
+			k.Past = append([]store.PastKey{{Fingerprint: k.Fingerprint, Number: tx.CommitNumber() + 1}}, k.Past...)
 		}
 		k.Fingerprint, k.Next = now, next
 		return store.MasterKeys.Put(tx, k)

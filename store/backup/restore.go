@@ -43,12 +43,12 @@ func (e *RangeError) Error() string {
 	}
 	var list []string
 	for _, r := range e.Ranges {
-		list = append(list, r.First.Format(rangeTime)+" to "+r.Last.Format(rangeTime))
+		list = append(list, r.First.Format(rangeTimeLayout)+" to "+r.Last.Format(rangeTimeLayout))
 	}
-	return fmt.Sprintf("nothing is kept of %s: give --at a time from %s", e.At.Format(rangeTime), strings.Join(list, ", or from "))
+	return fmt.Sprintf("nothing is kept of %s: give --at a time from %s", e.At.Format(rangeTimeLayout), strings.Join(list, ", or from "))
 }
 
-const rangeTime = "2006-01-02T15:04:05.000Z07:00"
+const rangeTimeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // A TimeRange is a period in which every time can be restored.
 type TimeRange struct{ First, Last time.Time }
@@ -112,9 +112,9 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	return list
 }
 
-// Restore makes a store in dir as it was at the time at; the zero time means the newest state. dir
-// must be empty, except for files of a restore that was killed. It returns a *RangeError for a time
-// that is not kept, and ErrNoIdentity if the backup cannot be decrypted.
+// Restore makes a store in dir as it was at the time `at`; the zero time means the newest state.
+// dir must be empty, except for files of a restore that was killed. It returns a *RangeError for a
+// time that is not kept, and ErrNoIdentity if the backup cannot be decrypted.
 func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *Restored, err error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 		err = t.restoreKeys(ctx, st, log)
 	}
 	if err == nil {
-		err = describe(st, res)
+		err = readStoreFields(st, res)
 	}
 	if err == nil {
 		err = st.ForgetEntries()
@@ -210,8 +210,9 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	return res, finishRestore(work, dir, res)
 }
 
-// describe sets the fields of res that the store knows.
-func describe(st *store.Store, res *Restored) error {
+// readStoreFields sets the fields of res that are read from the restored store: its time, its
+// number and how many messages it has.
+func readStoreFields(st *store.Store, res *Restored) error {
 	snap, err := st.Snapshot()
 	if err != nil {
 		return err
@@ -228,7 +229,7 @@ func beginRestore(dir string) (work string, err error) {
 		return "", err
 	}
 	work = filepath.Join(dir, WorkDir)
-	moving := isThere(filepath.Join(work, movingFile)) && !isThere(filepath.Join(dir, store.DatabaseFile))
+	moving := fileExists(filepath.Join(work, movingFile)) && !fileExists(filepath.Join(dir, store.DatabaseFile))
 	for _, e := range list {
 		if e.Name() != WorkDir && !moving {
 			return "", fmt.Errorf("%s is not empty: restore to an empty directory", dir)
@@ -252,13 +253,13 @@ func beginRestore(dir string) (work string, err error) {
 // already moved out of it, it stays, so that the next restore knows that these files may be
 // overwritten.
 func endRestore(work string, failed error) error {
-	if failed == nil || isThere(filepath.Join(work, movingFile)) {
+	if failed == nil || fileExists(filepath.Join(work, movingFile)) {
 		return nil
 	}
 	return os.RemoveAll(work)
 }
 
-func isThere(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }

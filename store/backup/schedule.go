@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	sendWait  = 500 * time.Millisecond // period whose entries are sent together
-	retryWait = 10 * time.Second       // wait after a failure
-	maxKept   = 256 << 20              // bytes of kept entries above which the next backup is made early
+	sendWait     = 500 * time.Millisecond // period whose entries are sent together
+	retryWait    = 10 * time.Second       // wait after a failure
+	maxKeptBytes = 256 << 20              // bytes of kept entries above which the next backup is made early
 )
 
 // A Schedule sends the entries and makes the backups of one installation while it runs. The
@@ -58,13 +58,13 @@ func (s *Schedule) State() (State, error) {
 	defer s.mu.Unlock()
 	now := s.state
 	now.Target, now.Every = s.Target.Place.String(), s.Every
-	now.Late = s.late()
+	now.Late = s.isLateLocked()
 	now.Full = dropped
 	return now, err
 }
 
-// late does the work of isLate; the caller has locked s.mu.
-func (s *Schedule) late() bool {
+// isLateLocked does the work of isLate; the caller has locked s.mu.
+func (s *Schedule) isLateLocked() bool {
 	since := s.state.LastAt
 	if since.IsZero() {
 		since = s.begun
@@ -76,7 +76,7 @@ func (s *Schedule) late() bool {
 func (s *Schedule) isLate() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.late()
+	return s.isLateLocked()
 }
 
 // recordBackup records the outcome of an attempt to make a backup.
@@ -100,7 +100,7 @@ func (s *Schedule) recordSend(err error) {
 
 // limitToIntervals limits the times of the next backup and of the next full one to one interval
 // from now, in case the clock was set back.
-func (s *Schedule) limitToIntervals(now, next, full time.Time) (time.Time, time.Time) {
+func (s *Schedule) limitToIntervals(now, next, full time.Time) (limitedNext, limitedFull time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.LastAt, s.begun = earlier(s.state.LastAt, now), earlier(s.begun, now)
@@ -135,8 +135,8 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	return res, nil
 }
 
-// Look reads the list of backups, so that State knows the last one. Run does so itself.
-func (s *Schedule) Look(ctx context.Context) { s.readDueTimes(ctx) }
+// LoadState reads the list of backups, so that State knows the last one. Run does so itself.
+func (s *Schedule) LoadState(ctx context.Context) { s.readDueTimes(ctx) }
 
 // Run makes a backup every Every, and sends each entry at most a second after its commit, until ctx
 // ends. It logs failures and tries again.
@@ -152,7 +152,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 		kept, _, keptErr := s.Source.Store.KeptEntries()
 		now := s.Source.Store.Now()
 		next, full = s.limitToIntervals(now, next, full)
-		if !now.Before(next) || kept > maxKept {
+		if !now.Before(next) || kept > maxKeptBytes {
 			var res *Result
 			res, err = s.Backup(ctx, !now.Before(full), true)
 			if err == nil {
@@ -188,7 +188,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 		case s.Sync:
 			wait = 0
 		}
-		if !s.pause(ctx, wait, next) {
+		if !s.waitForWork(ctx, wait, next) {
 			break
 		}
 	}
@@ -202,15 +202,15 @@ func (s *Schedule) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for the duration least, and then until there are entries to send or a backup is due.
-// It returns false when ctx has ended.
-func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Time) bool {
+// waitForWork waits for the duration least, and then until there are entries to send or the time
+// nextBackup has come. It returns false when ctx has ended.
+func (s *Schedule) waitForWork(ctx context.Context, least time.Duration, nextBackup time.Time) bool {
 	select {
 	case <-ctx.Done():
 		return false
 	case <-time.After(least):
 	}
-	due, stop := s.Source.Store.Clock().At(next)
+	due, stop := s.Source.Store.Clock().At(nextBackup)
 	defer stop()
 	select {
 	case <-ctx.Done():
@@ -255,16 +255,16 @@ func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 	return next, full
 }
 
-// idTime is the layout of the time at the start of a backup's id.
-const idTime = "20060102T150405.000Z"
+// idTimeLayout is the layout of the time at the start of a backup's id.
+const idTimeLayout = "20060102T150405.000Z"
 
 // madeAt returns the time in the id of a backup; ok is false if there is none.
 func madeAt(id string) (at time.Time, ok bool) {
-	at, err := time.Parse(idTime, id[:min(len(idTime), len(id))])
+	at, err := time.Parse(idTimeLayout, id[:min(len(idTimeLayout), len(id))])
 	return at, err == nil
 }
 
 // newID returns the id of a backup: when it was made, the number of its last commit, its kind.
 func newID(at time.Time, number uint64, kind string) string {
-	return strings.Join([]string{at.UTC().Format(idTime), fmt.Sprintf("%016x", number), kind}, "-")
+	return strings.Join([]string{at.UTC().Format(idTimeLayout), fmt.Sprintf("%016x", number), kind}, "-")
 }

@@ -19,16 +19,16 @@ import (
 // ErrNoIdentity is returned for an encrypted backup if none of the identities can decrypt it.
 var ErrNoIdentity = errors.New("the backup is encrypted, and none of the given identities opens it: give the age identity file that belongs to one of its recipients (--age-identity FILE)")
 
-// A sealed is a compressed and encrypted object, ready to be stored. It is in an unlinked temporary
-// file.
-type sealed struct {
+// A sealedObject is a compressed and encrypted object, ready to be stored. It is in an unlinked
+// temporary file.
+type sealedObject struct {
 	*os.File
 	size int64
 	sum  string // SHA-256, hex
 }
 
 // seal writes the output of write, compressed and encrypted, to a temporary file.
-func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
+func (t *Target) seal(write func(io.Writer) error) (_ *sealedObject, err error) {
 	f, err := os.CreateTemp(t.Temp, "backup-")
 	if err != nil {
 		return nil, err
@@ -37,11 +37,11 @@ func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	h := sha256.New()
-	n := &counter{w: io.MultiWriter(f, h)}
+	n := &byteCounter{w: io.MultiWriter(f, h)}
 	if err := seal(n, t.Recipients, write); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &sealed{f, n.n, hex.EncodeToString(h.Sum(nil))}, nil
+	return &sealedObject{f, n.n, hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // seal writes the output of write to `to`, compressed and, if there are recipients, encrypted.
@@ -65,35 +65,35 @@ func seal(to io.Writer, recipients []age.Recipient, write func(io.Writer) error)
 	return errors.Join(packed.Close(), end())
 }
 
-// A counter counts the bytes that are written through it.
-type counter struct {
+// A byteCounter counts the bytes that are written through it.
+type byteCounter struct {
 	w io.Writer
 	n int64
 }
 
-func (c *counter) Write(p []byte) (int, error) {
+func (c *byteCounter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
 }
 
-// A paced is a reader or a writer that pauses between its reads or writes, so that a backup does
-// not slow down the delivery of mail.
-type paced struct {
+// A pacedStream is a reader or a writer that pauses between its reads or writes, so that a backup
+// does not slow down the delivery of mail.
+type pacedStream struct {
 	ctx  context.Context
 	pace *store.Pacer
 	at   io.ReaderAt // set for a reader; otherwise to is set
 	to   io.Writer
 }
 
-func (p *paced) ReadAt(b []byte, off int64) (int, error) {
+func (p *pacedStream) ReadAt(b []byte, off int64) (int, error) {
 	if err := p.pace.Rest(p.ctx); err != nil {
 		return 0, err
 	}
 	return p.at.ReadAt(b, off)
 }
 
-func (p *paced) Write(b []byte) (int, error) {
+func (p *pacedStream) Write(b []byte) (int, error) {
 	if err := p.pace.Rest(p.ctx); err != nil {
 		return 0, err
 	}

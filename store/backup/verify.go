@@ -106,13 +106,13 @@ func verifySegment(r io.Reader, temp string) error {
 }
 
 // verify reads an object back and compares it with its stored size and checksum.
-func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error {
+func (t *Target) verify(ctx context.Context, o StoredObject, pace *store.Pacer) error {
 	in, err := t.Place.Open(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	h := sha256.New()
-	n, err := io.Copy(&paced{ctx: ctx, pace: pace, to: h}, in)
+	n, err := io.Copy(&pacedStream{ctx: ctx, pace: pace, to: h}, in)
 	if err := errors.Join(err, in.Close()); err != nil {
 		return fmt.Errorf("read %s: %w", o.Name, err)
 	}

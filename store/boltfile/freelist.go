@@ -90,7 +90,7 @@ func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	order := binary.NativeEndian
 	list := make([]byte, own*uint64(c.pageSize))
 	order.PutUint64(list, at)
-	order.PutUint16(list[8:], listPage)
+	order.PutUint16(list[8:], freelistPage)
 	order.PutUint16(list[10:], uint16(min(len(free), 0xffff)))
 	order.PutUint32(list[12:], uint32(own-1))
 	ids := list[pageHead:pageHead]

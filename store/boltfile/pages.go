@@ -44,12 +44,12 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	c.used.add(1)
 	c.walk(meta.root, checkWorkers)
 	if meta.HasFreelist() && len(c.errs) == 0 { // otherwise the same damage would be reported twice
-		if page := c.read(meta.freelist, freePages); page != nil {
-			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used.has(id) })
+		if page := c.readPage(meta.freelist, freelistText); page != nil {
+			c.checkFreelist(page, meta.freelist, func(id uint64) bool { return !c.used.has(id) })
 		}
 		for n := range c.pages {
 			if !c.used.has(n) && len(c.errs) == 0 {
-				c.add("page %d is neither used nor in %s", n, freePages)
+				c.add("page %d is neither used nor in %s", n, freelistText)
 			}
 		}
 	}
@@ -73,12 +73,12 @@ func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64
 }
 
 const (
-	pageHead    = 16
-	elementSize = 16
-	branchPage  = 1
-	leafPage    = 2
-	listPage    = 16
-	freePages   = "the list of free pages"
+	pageHead     = 16
+	elementSize  = 16
+	branchPage   = 1
+	leafPage     = 2
+	freelistPage = 16
+	freelistText = "the list of free pages"
 )
 
 // A pageSet is a set of pages that several goroutines may add to.
@@ -114,7 +114,7 @@ type pageCheck struct {
 }
 
 // A branch is a page to walk down from. Its fields id, bucket, from and to are the arguments of
-// tree.
+// checkTree.
 type branch struct {
 	id       uint64
 	bucket   string
@@ -130,7 +130,7 @@ func newPageCheck(f io.ReaderAt, size, pageSize int64) *pageCheck {
 // walk verifies all trees with the given number of goroutines.
 func (c *pageCheck) walk(root uint64, workers int) {
 	c.split = workers > 1
-	c.tree(root, "", nil, nil)
+	c.checkTree(root, "", nil, nil)
 	c.split = false
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -139,7 +139,7 @@ func (c *pageCheck) walk(root uint64, workers int) {
 			for n := next.Add(1) - 1; n < int64(len(c.branches)); n = next.Add(1) - 1 {
 				b := &c.branches[n]
 				part := &pageCheck{f: c.f, pageSize: c.pageSize, pages: c.pages, used: c.used}
-				part.tree(b.id, b.bucket, b.from, b.to)
+				part.checkTree(b.id, b.bucket, b.from, b.to)
 				b.errs = part.errs
 			}
 		})
@@ -170,20 +170,20 @@ func treeName(bucket string) string {
 	switch bucket {
 	case "":
 		return "the list of buckets"
-	case freePages:
+	case freelistText:
 		return bucket
-	case lostPage:
+	case lostBucket:
 		return "no known bucket"
 	}
 	return fmt.Sprintf("bucket %q", bucket)
 }
 
-// sparePages has buffers for pages, so that repeated checks of a database in use need no new ones.
-var sparePages = sync.Pool{New: func() any { return new([]byte) }}
+// pageBuffers has buffers for pages, so that repeated checks of a database in use need no new ones.
+var pageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// read returns a page with its overflow pages, and marks them as used. It returns nil if the page
-// is damaged. The caller may put a page that it no longer uses into sparePages.
-func (c *pageCheck) read(id uint64, bucket string) []byte {
+// readPage returns a page with its overflow pages, and marks them as used. It returns nil if the
+// page is damaged. The caller may put a page that it no longer uses into pageBuffers.
+func (c *pageCheck) readPage(id uint64, bucket string) []byte {
 	wrong := func(text string) []byte {
 		c.add("page %d of %s %s", id, treeName(bucket), text)
 		return nil
@@ -191,7 +191,7 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	if id >= c.pages {
 		return wrong("is beyond the end of the database")
 	}
-	page := *sparePages.Get().(*[]byte)
+	page := *pageBuffers.Get().(*[]byte)
 	if int64(cap(page)) < c.pageSize {
 		page = make([]byte, c.pageSize)
 	}
@@ -218,19 +218,19 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	return page
 }
 
-// tree walks down from the page id. Its keys must be at least `from`, and less than `to` if that is
-// not nil. The bucket "" is the tree of all buckets.
-func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
-	if page := c.read(id, bucket); page != nil {
-		if c.elements(page, id, bucket, from, to); !c.split { // branches point into the page
+// checkTree walks down from the page id. Its keys must be at least `from`, and less than `to` if
+// that is not nil. The bucket "" is the tree of all buckets.
+func (c *pageCheck) checkTree(id uint64, bucket string, from, to []byte) {
+	if page := c.readPage(id, bucket); page != nil {
+		if c.checkElements(page, id, bucket, from, to); !c.split { // branches point into the page
 			page = page[:c.pageSize]
-			sparePages.Put(&page)
+			pageBuffers.Put(&page)
 		}
 	}
 }
 
-// elements verifies the elements of a page and the pages below it.
-func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []byte) {
+// checkElements verifies the elements of a page and the pages below it.
+func (c *pageCheck) checkElements(page []byte, id uint64, bucket string, from, to []byte) {
 	order := binary.NativeEndian
 	flags, count := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
 	wrong := func(text string) { c.add("page %d of %s is damaged: %s", id, treeName(bucket), text) }
@@ -301,38 +301,38 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 				c.branches = append(c.branches, branch{id: e.child, bucket: bucket, from: e.key, to: end})
 				continue
 			}
-			c.tree(e.child, bucket, e.key, end)
+			c.checkTree(e.child, bucket, e.key, end)
 		case len(e.value) < 16:
 			wrong(fmt.Sprintf("the row of bucket %q is too short", e.key))
 		default:
 			if root := order.Uint64(e.value); root != 0 {
-				c.tree(root, string(e.key), nil, nil)
+				c.checkTree(root, string(e.key), nil, nil)
 			} else if inline := e.value[16:]; len(inline) < pageHead || order.Uint16(inline[8:]) != leafPage {
 				wrong(fmt.Sprintf("the rows of bucket %q, which are inline, are damaged", e.key))
 			} else {
-				c.elements(inline, id, string(e.key), nil, nil)
+				c.checkElements(inline, id, string(e.key), nil, nil)
 			}
 		}
 	}
 }
 
-// freelist verifies the list of free pages, which must be in order, and marks each of them as used.
-// mayBeFree reports whether a page may be in the list.
-func (c *pageCheck) freelist(page []byte, id uint64, mayBeFree func(id uint64) bool) {
+// checkFreelist verifies the list of free pages, which must be in order, and marks each of them as
+// used. mayBeFree reports whether a page may be in the list.
+func (c *pageCheck) checkFreelist(page []byte, id uint64, mayBeFree func(id uint64) bool) {
 	order := binary.NativeEndian
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHead:]
 	if count == 0xffff {
 		count, ids = order.Uint64(ids), ids[8:]
 	}
-	if order.Uint16(page[8:]) != listPage || count > uint64(len(ids)/8) {
-		c.add("page %d, %s, is damaged", id, freePages)
+	if order.Uint16(page[8:]) != freelistPage || count > uint64(len(ids)/8) {
+		c.add("page %d, %s, is damaged", id, freelistText)
 		return
 	}
 	last := uint64(0)
 	for i := range count {
 		free := order.Uint64(ids[8*i:])
 		if free <= last || free >= c.pages || !mayBeFree(free) {
-			c.add("page %d, %s, is damaged: it names page %d", id, freePages, free)
+			c.add("page %d, %s, is damaged: it names page %d", id, freelistText, free)
 			return
 		}
 		c.used.add(free)

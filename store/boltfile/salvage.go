@@ -9,8 +9,8 @@ import (
 // ErrNoMeta is returned for a file with two damaged meta pages: its trees cannot be found.
 var ErrNoMeta = errors.New("both meta pages of the database are damaged")
 
-// Rows has the functions that Salvage calls with the buckets and rows that it finds.
-type Rows struct {
+// A RowVisitor has the functions that Salvage calls with the buckets and rows that it finds.
+type RowVisitor struct {
 	// Bucket is called for each bucket before its rows.
 	Bucket func(name string, sequence uint64)
 	// Row is called with each row, and reports whether it accepts key and value as a row. The
@@ -24,7 +24,7 @@ type Rows struct {
 // also finds pages that only a damaged page led to: they are not in the list of free pages, though
 // no tree leads to them. Salvage verifies no row; Row must do that. It returns the damage that it
 // found.
-func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
+func Salvage(f io.ReaderAt, size int64, to RowVisitor) ([]error, error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
 		return nil, err
@@ -38,12 +38,12 @@ func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	if meta.HasFreelist() {
 		s.readFreelist(meta.freelist)
 	}
-	s.tree(meta.root, "")
+	s.salvageTree(meta.root, "")
 	if len(s.errs) > 0 && s.free != nil {
 		for id := range s.pages {
 			if !s.used.has(id) && !s.free.has(id) {
-				if page := s.read(id); page != nil {
-					s.elements(page, id, lostPage)
+				if page := s.readPage(id); page != nil {
+					s.salvageElements(page, id, lostBucket)
 				}
 			}
 		}
@@ -51,8 +51,8 @@ func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	return s.errs, s.failed
 }
 
-// lostPage stands for the bucket of pages that no tree leads to.
-const lostPage = "\x00lost"
+// lostBucket stands for the bucket of pages that no tree leads to.
+const lostBucket = "\x00lost"
 
 // maxOverflow is the largest number of overflow pages in a page header that is not taken for
 // damage.
@@ -61,7 +61,7 @@ const maxOverflow = 4096
 // A salvage is one walk over trees that may be damaged.
 type salvage struct {
 	pageCheck
-	to     Rows
+	to     RowVisitor
 	free   pageSet // free pages; nil: not known
 	failed error   // error of reading the file; ends the walk
 }
@@ -72,13 +72,13 @@ func (s *salvage) readFreelist(id uint64) {
 		return
 	}
 	list := pageCheck{f: s.f, pageSize: s.pageSize, pages: s.pages, used: newPageSet(s.pages)}
-	page := list.read(id, freePages)
+	page := list.readPage(id, freelistText)
 	if page == nil {
 		return
 	}
 	used := list.used
 	list.used = newPageSet(s.pages)
-	list.freelist(page, id, func(uint64) bool { return true })
+	list.checkFreelist(page, id, func(uint64) bool { return true })
 	if len(list.errs) > 0 {
 		return
 	}
@@ -88,9 +88,9 @@ func (s *salvage) readFreelist(id uint64) {
 	}
 }
 
-// read returns a page with its overflow pages, and marks them as used. It returns nil if the page
-// was read before, is free or is outside of the file.
-func (s *salvage) read(id uint64) []byte {
+// readPage returns a page with its overflow pages, and marks them as used. It returns nil if the
+// page was read before, is free or is outside of the file.
+func (s *salvage) readPage(id uint64) []byte {
 	if s.failed != nil || id >= s.pages || s.used.has(id) || s.free != nil && s.free.has(id) {
 		return nil
 	}
@@ -118,33 +118,33 @@ func (s *salvage) read(id uint64) []byte {
 	}
 }
 
-// tree passes on the rows of the page id and of all pages below it.
-func (s *salvage) tree(id uint64, bucket string) {
-	page := s.read(id)
+// salvageTree passes on the rows of the page id and of all pages below it.
+func (s *salvage) salvageTree(id uint64, bucket string) {
+	page := s.readPage(id)
 	if page == nil {
 		if s.failed == nil {
 			s.add("page %d of %s is missing, or was reached before", id, treeName(bucket))
 		}
 		return
 	}
-	s.elements(page, id, bucket)
+	s.salvageElements(page, id, bucket)
 }
 
-// elements passes on the rows of a page, and those below it.
-func (s *salvage) elements(page []byte, id uint64, bucket string) {
+// salvageElements passes on the rows of a page, and those below it.
+func (s *salvage) salvageElements(page []byte, id uint64, bucket string) {
 	kind, count := pageShape(page)
 	list, contiguous := readElements(page, kind, count)
 	order := binary.NativeEndian
 	intact := contiguous && order.Uint64(page) == id && order.Uint16(page[8:]) == kind && int(order.Uint16(page[10:])) == count
 	if kind == branchPage {
-		if !intact && bucket != lostPage {
+		if !intact && bucket != lostBucket {
 			s.add("page %d of %s is damaged; the pages below it were searched", id, treeName(bucket))
 		}
-		if bucket == lostPage { // the pages below it are found in the same way as this page
+		if bucket == lostBucket { // the pages below it are found in the same way as this page
 			return
 		}
 		for _, e := range list {
-			s.tree(e.child, bucket)
+			s.salvageTree(e.child, bucket)
 		}
 		return
 	}
@@ -152,18 +152,18 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	for i, e := range list {
 		name, value := e.cut(page, e.keySize, e.valueSize)
 		switch {
-		case bucket == "" || bucket == lostPage && e.kind == 1:
+		case bucket == "" || bucket == lostBucket && e.kind == 1:
 			if len(value) < 16 {
 				s.add("page %d of %s: the root of a bucket cannot be read", id, treeName(bucket))
 				continue
 			}
-			s.bucket(string(name), value, id)
-		case !s.row(page, list, i, bucket):
+			s.salvageBucket(string(name), value, id)
+		case !s.passRow(page, list, i, bucket):
 			lost++
 		}
 	}
 	switch {
-	case bucket == lostPage:
+	case bucket == lostBucket:
 	case lost > 0:
 		s.add("page %d of %s: %d rows are damaged", id, treeName(bucket), lost)
 	case !intact:
@@ -171,12 +171,12 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	}
 }
 
-// bucket passes on the rows of a bucket, which are in a tree or inline in value.
-func (s *salvage) bucket(name string, value []byte, id uint64) {
+// salvageBucket passes on the rows of a bucket, which are in a tree or inline in value.
+func (s *salvage) salvageBucket(name string, value []byte, id uint64) {
 	order := binary.NativeEndian
 	s.to.Bucket(name, order.Uint64(value[8:]))
 	if root := order.Uint64(value); root != 0 {
-		s.tree(root, name)
+		s.salvageTree(root, name)
 		return
 	}
 	if inline := value[16:]; len(inline) >= pageHead {
@@ -184,7 +184,7 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 		list, contiguous := readElements(inline, kind, count)
 		lost := 0
 		for i := range list {
-			if kind == branchPage || !s.row(inline, list, i, name) {
+			if kind == branchPage || !s.passRow(inline, list, i, name) {
 				lost++
 			}
 		}
@@ -196,10 +196,11 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 	}
 }
 
-// row passes a row to Rows.Row until that accepts it: first with the sizes in its element, then
-// with sizes that follow from the neighbouring elements. It reports whether the row was accepted.
-func (s *salvage) row(page []byte, list []element, i int, bucket string) bool {
-	if bucket == lostPage {
+// passRow passes a row to RowVisitor.Row until that accepts it: first with the sizes in its
+// element, then with sizes that follow from the neighbouring elements. It reports whether the row
+// was accepted.
+func (s *salvage) passRow(page []byte, list []element, i int, bucket string) bool {
+	if bucket == lostBucket {
 		bucket = ""
 	}
 	e := list[i]

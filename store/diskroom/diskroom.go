@@ -12,7 +12,7 @@ const (
 	Reserve      = 64 << 20
 	reserveShare = 20 // on a small disk, the reserve is the size of the disk divided by this
 
-	// Interval is the time for which Short reuses the result that the disk has enough space.
+	// Interval is the time for which IsShort reuses the result that the disk has enough space.
 	Interval = 20 * time.Millisecond
 )
 
@@ -24,14 +24,14 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	askedAt time.Time // when the disk was last asked
-	short   bool      // the last result of Short
+	short   bool      // the last result of IsShort
 }
 
-// Short reports whether the free space has fallen below the reserve, so that only deletions are
+// IsShort reports whether the free space has fallen below the reserve, so that only deletions are
 // allowed. It asks for the free space, unless there was enough within the last Interval. If that
 // fails, it returns false. It logs when the reserve is reached, and when there is enough space
 // again.
-func (r *Monitor) Short() bool {
+func (r *Monitor) IsShort() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := time.Now()

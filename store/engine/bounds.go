@@ -46,10 +46,10 @@ func Strict() bool {
 	return bench == nil || bench.Value.String() == ""
 }
 
-// exempt lists functions that may exceed the limits for now, each with a comment on how that will
-// be fixed. A transaction is exempt if the name of a function in its call chain contains one of
-// these names.
-var exempt = []string{}
+// exemptFunctions lists functions that may exceed the limits for now. Each has a comment that says
+// how this will be mended. A transaction is exempt if the name of a function in its call chain
+// contains one of these names.
+var exemptFunctions = []string{}
 
 // A txCost counts what a transaction has written and read, and how long it ran.
 type txCost struct {
@@ -71,7 +71,7 @@ type bounds struct {
 	warned map[string]bool // functions already logged; used by the committer only
 }
 
-func (b *bounds) over(c txCost) bool {
+func (b *bounds) exceededBy(c txCost) bool {
 	return c.bytes > b.limits.bytes || c.writes > b.limits.writes || c.steps > b.limits.steps
 }
 
@@ -79,12 +79,12 @@ func (b *bounds) over(c txCost) bool {
 // bounds.fail is set, it returns ErrTooMuch with the numbers and the caller. Otherwise it logs each
 // function once.
 func (db *DB) checkBounds(w *write, c txCost) error {
-	if !db.bounds.over(c) {
+	if !db.bounds.exceededBy(c) {
 		return nil
 	}
-	from := w.caller()
+	from := w.callChain()
 	if db.bounds.fail {
-		for _, name := range exempt {
+		for _, name := range exemptFunctions {
 			if strings.Contains(from, name) {
 				return nil
 			}
@@ -100,28 +100,28 @@ func (db *DB) checkBounds(w *write, c txCost) error {
 	return nil
 }
 
-// Large reports whether the transaction has used more than a third of any limit. A function that
+// IsLarge reports whether the transaction has used more than a third of any limit. A function that
 // handles many items stops then and leaves the rest to another transaction.
-func (tx *Tx) Large() bool {
+func (tx *Tx) IsLarge() bool {
 	most := tx.db.bounds.limits
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
 }
 
-// Over reports whether the transaction exceeds any limit. A function that must do all of its work
-// or none calls it, so that it can refuse the work itself.
-func (tx *Tx) Over() bool {
-	return tx.db.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
+// IsOverLimits reports whether the transaction exceeds any limit. A function that must do all of
+// its work or none calls it, so that it can refuse the work itself.
+func (tx *Tx) IsOverLimits() bool {
+	return tx.db.bounds.exceededBy(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }
 
-// callers returns the call stack above Update or UpdateFor, the innermost function first.
-func callers() []uintptr {
+// callStack returns the call stack above Update or UpdateFor, the innermost function first.
+func callStack() []uintptr {
 	pcs := make([]uintptr, 24)
 	return pcs[:runtime.Callers(4, pcs)]
 }
 
-// caller names the transaction's function and, if they were recorded, up to four of its callers,
+// callChain names the transaction's function and, if they were recorded, up to four of its callers,
 // the innermost first.
-func (w *write) caller() string {
+func (w *write) callChain() string {
 	const module = "github.com/mailstead/mailstead/"
 	name := func(s string) string { return strings.TrimPrefix(s, module) }
 	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.logAs).Pointer()).Name())}
@@ -147,9 +147,9 @@ type txReport struct {
 	largest map[string]int64 // the largest value of each measure so far
 }
 
-// reportFrom has, for each measure, the value above which it is reported. Times are in
+// reportThresholds has, for each measure, the value above which it is reported. Times are in
 // microseconds.
-var reportFrom = map[string]int64{"bytes": 16 << 10, "writes": 100, "steps": 500, "function_us": 2_000, "batch_us": 2_000, "commit_us": 2_000}
+var reportThresholds = map[string]int64{"bytes": 16 << 10, "writes": 100, "steps": 500, "function_us": 2_000, "batch_us": 2_000, "commit_us": 2_000}
 
 func newTxReport() txReport {
 	dir := os.Getenv(ReportEnv)
@@ -164,23 +164,23 @@ func (r *txReport) recordCost(w *write, c txCost) {
 	if r.path == "" {
 		return
 	}
-	r.record("bytes", int64(c.bytes), w.caller)
-	r.record("writes", int64(c.writes), w.caller)
-	r.record("steps", int64(c.steps), w.caller)
-	r.record("function_us", c.took.Microseconds(), w.caller)
+	r.record("bytes", int64(c.bytes), w.callChain)
+	r.record("writes", int64(c.writes), w.callChain)
+	r.record("steps", int64(c.steps), w.callChain)
+	r.record("function_us", c.took.Microseconds(), w.callChain)
 }
 
 // record appends a line with the measure, its value, the program and the call chain, if the value
-// is the largest so far and above reportFrom.
-func (r *txReport) record(what string, n int64, from func() string) {
-	if r.path == "" || n <= max(r.largest[what], reportFrom[what]) {
+// is the largest so far and above reportThresholds.
+func (r *txReport) record(measure string, value int64, callChain func() string) {
+	if r.path == "" || value <= max(r.largest[measure], reportThresholds[measure]) {
 		return
 	}
-	r.largest[what] = n
+	r.largest[measure] = value
 	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return // a failing report must not disturb the server
 	}
 	defer f.Close()
-	fmt.Fprintf(f, "%s\t%d\t%s\t%s\n", what, n, filepath.Base(os.Args[0]), from())
+	fmt.Fprintf(f, "%s\t%d\t%s\t%s\n", measure, value, filepath.Base(os.Args[0]), callChain())
 }

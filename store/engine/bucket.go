@@ -36,15 +36,15 @@ const (
 	BareRow    = 1    // an old version without a checksum
 )
 
-// buckets counts the calls of NewBucket.
-var buckets int
+// bucketCount counts the calls of NewBucket.
+var bucketCount int
 
 // NewBucket declares a bucket by its name in the database. versions are the row versions that Open
 // accepts besides RowVersion. Call it only to set package variables: it is not safe for concurrent
 // use.
 func NewBucket(name string, versions ...byte) *Bucket {
-	buckets++
-	return &Bucket{name: name, number: buckets - 1, sum: rowform.SumOf(name), versions: versions}
+	bucketCount++
+	return &Bucket{name: name, number: bucketCount - 1, sum: rowform.SumOf(name), versions: versions}
 }
 
 // Sequential declares that each new key sorts after the other keys of its mailbox, account or
@@ -103,7 +103,7 @@ type openBucket struct {
 // open returns the transaction's cached state of a bucket.
 func (tx *Tx) open(bucket *Bucket) *openBucket {
 	if tx.opened == nil {
-		tx.opened = make([]openBucket, buckets)
+		tx.opened = make([]openBucket, bucketCount)
 	}
 	o := &tx.opened[bucket.number]
 	if o.b == nil {
@@ -131,12 +131,12 @@ func (tx *Tx) SetSequence(bucket *Bucket, n uint64) error {
 		return ErrReadOnly
 	}
 	tx.writes++
-	tx.entryChanges.Sequence(bucket.name, n)
+	tx.entryChanges.SetSequence(bucket.name, n)
 	return tx.Bucket(bucket).SetSequence(n)
 }
 
-// Next increments the sequence number of the bucket and returns it; the first is 1.
-func (tx *Tx) Next(bucket *Bucket) (uint64, error) { return tx.nextSequence(bucket.name) }
+// NextSequence increments the sequence number of the bucket and returns it; the first is 1.
+func (tx *Tx) NextSequence(bucket *Bucket) (uint64, error) { return tx.nextSequence(bucket.name) }
 
 // GetRow returns the row of the key; nil if there is none. The row is valid until the transaction
 // ends or writes.

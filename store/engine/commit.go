@@ -82,7 +82,7 @@ func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	}
 	w := &write{fn: fn, logAs: of, done: make(chan error, 1)}
 	if db.bounds.fail || db.report.path != "" {
-		w.callers = callers()
+		w.callers = callStack()
 	}
 	select {
 	case db.writes <- w:
@@ -97,7 +97,7 @@ func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	if err == nil && w.hasChanges && w.number != 0 {
 		return db.waitStored(w.number)
 	}
-	return db.damage.count(err)
+	return db.damage.countIfDamage(err)
 }
 
 // View runs fn on a snapshot. fn must not wait for a network peer, since bbolt cannot reuse old
@@ -115,7 +115,7 @@ func (db *DB) View(fn func(*Tx) error) (err error) {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
-	return db.damage.count(err)
+	return db.damage.countIfDamage(err)
 }
 
 // Failed returns the error that stopped all writes; nil if there was none.
@@ -227,8 +227,8 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	}
 	err := db.commitOrRollback(tx, cost.writes, entryChanges, <-synced)
 	if len(good) > 0 {
-		db.report.record("batch_us", cost.took.Microseconds(), good[0].caller)
-		db.report.record("commit_us", time.Since(began).Microseconds(), good[0].caller)
+		db.report.record("batch_us", cost.took.Microseconds(), good[0].callChain)
+		db.report.record("commit_us", time.Since(began).Microseconds(), good[0].callChain)
 	}
 	if err == nil {
 		if db.onCommitted != nil {
@@ -287,7 +287,7 @@ func (db *DB) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			tx.writes++
-			if err = Damaged(db.dir, v); !isDamage(v) {
+			if err = DamagedStoreError(db.dir, v); !isDamage(v) {
 				err = &panicError{v, debug.Stack()}
 			}
 		}
@@ -346,7 +346,7 @@ func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) 
 			return fmt.Errorf("assign the commit number: %w", err)
 		}
 	}
-	db.keepFreelist()
+	db.chooseFreelistSync()
 	killpoint.At("commit.pages")
 	if err := tx.Commit(); err != nil {
 		return db.commitFailed(err)
@@ -397,18 +397,18 @@ func sendResults(batch []*write, err error) {
 // only in Commit, which only the committer calls, so it may change between commits. A commit
 // without the list says so in its meta page.
 
-// FreelistMost is the largest number of free pages at which each commit still writes their list: 8
-// KiB, two pages.
-const FreelistMost = 1000
+// MaxWrittenFreelist is the largest number of free pages at which each commit still writes their
+// list: 8 KiB, two pages.
+const MaxWrittenFreelist = 1000
 
-// keepFreelist decides before a commit whether the commit writes the list of free pages.
-func (db *DB) keepFreelist() {
+// chooseFreelistSync decides before a commit whether the commit writes the list of free pages.
+func (db *DB) chooseFreelistSync() {
 	stats := db.bolt.Stats()
-	db.bolt.NoFreelistSync = stats.FreePageN+stats.PendingPageN > FreelistMost
+	db.bolt.NoFreelistSync = stats.FreePageN+stats.PendingPageN > MaxWrittenFreelist
 }
 
-// closeFreelist writes the list of free pages if the last commit did not.
-func (db *DB) closeFreelist() {
+// writeFreelistAtClose writes the list of free pages if the last commit did not.
+func (db *DB) writeFreelistAtClose() {
 	if !db.freelistMissing || db.failure.get() != nil {
 		return
 	}
@@ -433,7 +433,7 @@ var errReserve = fmt.Errorf("%w: the space that is left is reserved for deletion
 
 // RoomForMessage returns nil if there is room for a new message, otherwise ErrFull.
 func (db *DB) RoomForMessage() error {
-	if db.room.Short() {
+	if db.room.IsShort() {
 		return errReserve
 	}
 	return nil
@@ -461,7 +461,7 @@ type Disk struct {
 // Disk returns the free and total space of the file system.
 func (db *DB) Disk() (d Disk, err error) {
 	d.Free, d.Total, err = db.room.Free(db.dir)
-	d.Full = db.room.Short()
+	d.Full = db.room.IsShort()
 	return d, err
 }
 
@@ -485,8 +485,8 @@ func (db *DB) OnCommit(fn func([]Change)) {
 	db.onCommit.Store(&fn)
 }
 
-// Observed reports whether OnCommit has set a function.
-func (tx *Tx) Observed() bool { return tx.db.onCommit.Load() != nil }
+// HasObserver reports whether OnCommit has set a function.
+func (tx *Tx) HasObserver() bool { return tx.db.onCommit.Load() != nil }
 
 // RecordChange adds a change for OnCommit. It ignores a change without an account, and one that
 // equals the change before it.

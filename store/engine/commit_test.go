@@ -354,7 +354,7 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 	fillPages(t, db, 4000)
 	free := db.bolt.Stats().FreePageN
 	killed := copyTest(t, db)
-	if free < FreelistMost || hasList(t, killed) {
+	if free < MaxWrittenFreelist || hasList(t, killed) {
 		t.Errorf("a list of %d pages was written at each commit", free)
 	}
 	closeTest(t, db)

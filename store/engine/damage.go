@@ -31,26 +31,27 @@ var ErrDatabase = errors.New("the database is damaged")
 // damaged page causes into *err and lets every other panic continue.
 func (db *DB) CatchDamage(err *error) {
 	if v := recover(); v != nil {
-		*err = db.Damage(v)
+		*err = db.DamageError(v)
 		if *err == nil {
 			panic(v)
 		}
 	}
 }
 
-// Damage takes the value v that recover returned from a transaction. If a damaged page caused the
-// panic, Damage counts it and returns ErrDatabase, otherwise nil. Call it in the function that
-// calls recover.
-func (db *DB) Damage(v any) error {
-	if !isDamage(v) {
+// DamageError takes what recover returned after a panic in a transaction. If a damaged page caused
+// the panic, DamageError counts the damage and returns ErrDatabase; otherwise it returns nil. Call
+// it in the function that calls recover.
+func (db *DB) DamageError(recovered any) error {
+	if !isDamage(recovered) {
 		return nil
 	}
-	return db.damage.count(Damaged(db.dir, v))
+	return db.damage.countIfDamage(DamagedStoreError(db.dir, recovered))
 }
 
-// Damaged returns ErrDatabase for the store in dir. v is the cause: a recovered panic or an error.
-func Damaged(dir string, v any) error {
-	return fmt.Errorf("%w: stop the server and run mailstead check --data %s: %v", ErrDatabase, dir, v)
+// DamagedStoreError returns ErrDatabase for the store in dir. cause is a recovered panic or an
+// error.
+func DamagedStoreError(dir string, cause any) error {
+	return fmt.Errorf("%w: stop the server and run mailstead check --data %s: %v", ErrDatabase, dir, cause)
 }
 
 // isDamage reports whether a damaged page caused a panic: v is a memory fault, or bbolt raised it.
@@ -82,7 +83,7 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
-			err = Damaged(filepath.Dir(path), v)
+			err = DamagedStoreError(filepath.Dir(path), v)
 		}
 	}()
 	db, err = bolt.Open(path, 0o600, o)
@@ -99,8 +100,8 @@ type damageCount struct {
 	last  error
 }
 
-// count counts err if it reports damage, and returns err in any case.
-func (d *damageCount) count(err error) error {
+// countIfDamage counts err if it reports damage, and returns err in any case.
+func (d *damageCount) countIfDamage(err error) error {
 	if errors.Is(err, segment.ErrDamaged) || errors.Is(err, ErrDamagedRow) || errors.Is(err, ErrDatabase) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -111,11 +112,11 @@ func (d *damageCount) count(err error) error {
 }
 
 // NoteDamage counts err if it reports damage, and returns err in any case.
-func (db *DB) NoteDamage(err error) error { return db.damage.count(err) }
+func (db *DB) NoteDamage(err error) error { return db.damage.countIfDamage(err) }
 
-// DamageMet returns how many times damage was found since the database was opened, and the last
+// DamageFound returns how many times damage was found since the database was opened, and the last
 // error about it; nil if there was none.
-func (db *DB) DamageMet() (times int, last error) {
+func (db *DB) DamageFound() (times int, last error) {
 	db.damage.mu.Lock()
 	defer db.damage.mu.Unlock()
 	return db.damage.times, db.damage.last
@@ -170,7 +171,7 @@ func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 				// Read the file directly: on a damaged page bbolt would panic or loop forever.
 				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(db.bolt.Info().PageSize), from, pagesPerSnapshot)
 				if len(wrong) > 0 {
-					return Damaged(db.dir, errors.Join(wrong...))
+					return DamagedStoreError(db.dir, errors.Join(wrong...))
 				}
 				return nil
 			})

@@ -77,7 +77,7 @@ type Options struct {
 	FailLarge                     bool // a transaction over the limits fails; otherwise it is only logged
 	RunTwice                      bool // for tests: run each function of Update twice and roll the first run back
 
-	EntriesMost int64 // limit on the bytes of kept entries and their messages; 0: 1 GiB
+	MaxEntryBytes int64 // limit on the bytes of kept entries and their messages; 0: 1 GiB
 	// Room returns the free and total bytes of the file system that dir is on.
 	Room func(dir string) (free, total int64, err error)
 }
@@ -100,7 +100,7 @@ type DB struct {
 	committed chan struct{} // closed when the committer has ended; nil before Start
 	failure   failure
 	damage    damageCount
-	records   records
+	records   recordCache
 	onCommit  atomic.Pointer[func([]Change)]
 	reseal    atomic.Pointer[Reseal] // set by ResealWrites; nil before
 	mmapTrim  boltfile.MmapTrim      // used by the committer only
@@ -136,13 +136,13 @@ func Open(path string, o Options) (*DB, error) {
 		dir: filepath.Dir(path), path: path, bolt: b, log: o.Log, now: o.Now, onCommitted: o.Committed,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
-		records:         newRecords(),
+		records:         newRecordCache(),
 		bounds:          bounds{most, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
 		buckets:         o.Buckets,
 		sequential:      o.Sequential,
-		entries:         entryKeeper{maxBytes: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
+		entries:         entryKeeper{maxBytes: cmp.Or(o.MaxEntryBytes, defaultMaxEntryBytes), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
 		room:            diskroom.Monitor{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
 		freelistMissing: lacksFreelist,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
@@ -156,7 +156,7 @@ func OpenOffline(path string, readOnly bool, now func() time.Time, log *slog.Log
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	return &DB{dir: filepath.Dir(path), path: path, bolt: b, log: log, now: now, records: newRecords(), closing: make(chan struct{})}, nil
+	return &DB{dir: filepath.Dir(path), path: path, bolt: b, log: log, now: now, records: newRecordCache(), closing: make(chan struct{})}, nil
 }
 
 // Start reads the state of the kept entries and starts the committer, which accepts writes from
@@ -207,7 +207,7 @@ func (db *DB) Stop() {
 		close(db.closing)
 		if db.committed != nil {
 			<-db.committed
-			db.closeFreelist()
+			db.writeFreelistAtClose()
 		}
 	})
 }
@@ -268,7 +268,7 @@ func prepareDatabase(path string, o Options) (lacksFreelist bool, err error) {
 	defer f.Close()
 	damage, err := boltfile.Prepare(f)
 	if len(damage) > 0 {
-		return false, Damaged(filepath.Dir(path), errors.Join(damage...))
+		return false, DamagedStoreError(filepath.Dir(path), errors.Join(damage...))
 	}
 	if err != nil { // bbolt can open the file without the list
 		o.Log.Warn("the list of free pages was not written; this start takes longer", "error", err)

@@ -24,9 +24,9 @@ import (
 // writes its nonce and time to the row lastEntryKey. An entry is deleted once it is stored
 // elsewhere. The bytes of new messages are in the segments; whoever reads the entry adds them.
 const (
-	EntryBucket  = "entry"
-	lastEntryKey = "last"
-	entriesMost  = 1 << 30 // default limit on the bytes of kept entries and their messages
+	EntryBucket          = "entry"
+	lastEntryKey         = "last"
+	defaultMaxEntryBytes = 1 << 30 // default limit on the bytes of kept entries and their messages
 )
 
 // ErrGap is returned by Entries and Apply when the next entry is missing. A copy of the store must
@@ -89,7 +89,7 @@ type entryKeeper struct {
 
 // RequireStored sets whether Update waits until EntriesStored has confirmed its entry. Update does
 // not wait while no entries are kept.
-func (db *DB) RequireStored(on bool) { db.entries.required.Store(on) }
+func (db *DB) RequireStored(required bool) { db.entries.required.Store(required) }
 
 // EndWaits makes every Update that waits because of RequireStored, now or later, return ErrClosed.
 // Its writes are on the local disk but are not acknowledged. A server calls it when it has to stop
@@ -131,8 +131,8 @@ func (db *DB) waitStored(number uint64) error {
 }
 
 // KeepEntries starts keeping an entry for each commit, until ForgetEntries. It does nothing if
-// entries are already kept. When the entries exceed Options.EntriesMost bytes, all are dropped and
-// no more are kept.
+// entries are already kept. When the entries exceed Options.MaxEntryBytes bytes, all are dropped
+// and no more are kept.
 func (db *DB) KeepEntries() error {
 	var last *lastEntry
 	err := db.Update(func(tx *Tx) error {
@@ -255,10 +255,10 @@ func (db *DB) numberCommit(b *bolt.Tx, c *entry.Changes) (onDisk func(), err err
 	}, errors.Join(entries.Put(binary.BigEndian.AppendUint64(nil, number), row), entries.Put([]byte(lastEntryKey), last.row()))
 }
 
-// Number returns the number of the last commit that is on disk.
-func (db *DB) Number() (n uint64, err error) {
+// CommitNumber returns the number of the last commit that is on disk.
+func (db *DB) CommitNumber() (n uint64, err error) {
 	err = db.Update(func(tx *Tx) error {
-		n = tx.Number()
+		n = tx.CommitNumber()
 		return nil
 	})
 	return n, err
@@ -280,7 +280,7 @@ func (db *DB) OldestEntry() (n uint64, err error) {
 func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	err = db.View(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)
-		if last := lastEntryIn(b); last != nil && tx.Number() == number {
+		if last := lastEntryIn(b); last != nil && tx.CommitNumber() == number {
 			nonce = last.nonce
 			return nil
 		}
@@ -298,8 +298,8 @@ func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	return nonce, err
 }
 
-// Number returns the number of the last commit that the transaction sees.
-func (tx *Tx) Number() uint64 { return tx.bucket(EntryBucket).Sequence() }
+// CommitNumber returns the number of the last commit that the transaction sees.
+func (tx *Tx) CommitNumber() uint64 { return tx.bucket(EntryBucket).Sequence() }
 
 // Entries returns the entries of the commits after the number `after`, without the bytes of their
 // messages. It stops once the list has `most` bytes, but returns at least one entry if there is
@@ -321,7 +321,7 @@ func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
 			size += e.Size()
 			next++
 		}
-		if len(list) == 0 && tx.Number() != after {
+		if len(list) == 0 && tx.CommitNumber() != after {
 			return ErrGap
 		}
 		return nil
@@ -387,7 +387,7 @@ func (tx *Tx) OldestEntryTime() (time.Time, bool) {
 func (db *DB) Apply(e *Entry) error {
 	return db.Update(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)
-		last, have := lastEntryIn(b), tx.Number()
+		last, have := lastEntryIn(b), tx.CommitNumber()
 		if have >= e.Number {
 			return nil
 		}

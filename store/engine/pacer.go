@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// paceWork is how long background work runs between two pauses. A pause takes shortRest times the
-// time worked. If the rest of the process used more than busyShare of one processor during the
-// pause, the pause is extended to longRest times the time worked.
+// workPeriod is how long background work runs between two pauses. A pause takes shortRestRatio
+// times the time worked. If the rest of the process used more than busyShare of one processor
+// during the pause, the pause is extended to longRestRatio times the time worked.
 const (
-	paceWork  = 20 * time.Millisecond
-	shortRest = 1.0 / 8
-	longRest  = 4
-	busyShare = 1.0 / 4
-	// maxTurns limits the time worked, in units of paceWork, since one step may have waited long
-	// for a slow disk.
-	maxTurns = 10
+	workPeriod     = 20 * time.Millisecond
+	shortRestRatio = 1.0 / 8
+	longRestRatio  = 4
+	busyShare      = 1.0 / 4
+	// maxWorkPeriods limits the time worked, in units of workPeriod, since one step may have waited
+	// long for a slow disk.
+	maxWorkPeriods = 10
 )
 
 // A Pacer slows down work that is not urgent, such as compaction and backups, while the process is
@@ -37,15 +37,15 @@ func (p *Pacer) Rest(ctx context.Context) error {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
-	work := cmp.Or(p.Work, paceWork)
-	worked := min(time.Since(p.began), maxTurns*work)
+	work := cmp.Or(p.Work, workPeriod)
+	worked := min(time.Since(p.began), maxWorkPeriods*work)
 	if worked < work {
 		return ctx.Err()
 	}
 	before, rested := processorTime(), time.Now()
-	err := sleep(ctx, time.Duration(shortRest*float64(worked)))
+	err := sleep(ctx, time.Duration(shortRestRatio*float64(worked)))
 	if others := processorTime() - before; err == nil && float64(others) > busyShare*float64(time.Since(rested)) {
-		err = sleep(ctx, longRest*worked-time.Since(rested))
+		err = sleep(ctx, longRestRatio*worked-time.Since(rested))
 	}
 	p.began = time.Now()
 	return err

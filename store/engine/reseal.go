@@ -10,16 +10,16 @@ import "bytes"
 // identifies the record and the kind of secret.
 type Reseal func(binding string, sealed []byte) []byte
 
-// An EachSecret is called with each sealed field of a record, and with the binding of the field.
-type EachSecret func(binding string, secret *[]byte)
+// A SecretVisitor is called with each sealed field of a record, and with the binding of the field.
+type SecretVisitor func(binding string, secret *[]byte)
 
 // Sealed declares which fields of a record are secrets. `secrets` gets a shallow copy of the record
 // and calls each for every sealed field. Before it passes a field that the record only refers to,
 // it must copy what the record refers to.
-func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
+func (t *Table[T]) Sealed(secrets func(rec *T, each SecretVisitor)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)
-		changed := resealEach(func(each EachSecret) { secrets(&out, each) }, reseal)
+		changed := resealEach(func(each SecretVisitor) { secrets(&out, each) }, reseal)
 		return &out, changed
 	}
 	return t
@@ -28,7 +28,7 @@ func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 // resealEach replaces each secret by the result of reseal, and reports whether any has changed.
 // Equal secrets get equal replacements, since other code compares them: a certificate's next key
 // with the one in use.
-func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
+func resealEach(secrets func(SecretVisitor), reseal Reseal) (changed bool) {
 	var done []Secret // the original secrets; fresh has their replacements
 	var fresh [][]byte
 	secrets(func(binding string, secret *[]byte) {
@@ -87,7 +87,7 @@ func (t *AnyTable) ResealRows(in Transaction, after string, most int, reseal Res
 	tx := in.engine()
 	found.Last = after
 	t.walk(tx, after, func(rec any) bool {
-		if found.Examined == most || tx.Large() {
+		if found.Examined == most || tx.IsLarge() {
 			found.More = true
 			return false
 		}

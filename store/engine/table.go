@@ -155,7 +155,7 @@ func (x *Index[T]) Asc(tx Transaction, prefix, after string) iter.Seq2[string, *
 // than `before` ("": from the end). It yields the entry's key and the record.
 func (x *Index[T]) Desc(tx Transaction, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		x.desc(tx.engine(), prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
+		x.walkRecordsDown(tx.engine(), prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
 	}
 }
 
@@ -165,7 +165,7 @@ func (x *Index[T]) Desc(tx Transaction, prefix, before string) iter.Seq2[string,
 // literally, except for characters that JSON escapes.
 func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		x.descSome(tx.engine(), prefix, before, wanted, func(key string, rec any) bool {
+		x.walkSomeDown(tx.engine(), prefix, before, wanted, func(key string, rec any) bool {
 			typed, _ := rec.(*T)
 			return yield(key, typed)
 		})
@@ -175,8 +175,8 @@ func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted 
 // Name returns the name of the table's bucket. A Change has it in the field Table.
 func (t *AnyTable) Name() string { return t.name }
 
-// Form returns the encoding of the table's rows.
-func (t *AnyTable) Form() *rowform.Records { return &t.rows }
+// RowForm returns the encoding of the table's rows.
+func (t *AnyTable) RowForm() *rowform.Records { return &t.rows }
 
 func (t *AnyTable) find(tx *Tx, id string) (any, error) {
 	data := tx.bucket(t.name).Get([]byte(id))
@@ -227,12 +227,12 @@ func (t *AnyTable) AddEntries(in Transaction, id, row []byte) error {
 	}
 	keys := t.indexKeys(rec)
 	for i, x := range t.indexes {
-		if x.unique && x.taken(tx, keys[i], string(id)) {
+		if x.unique && x.isTaken(tx, keys[i], string(id)) {
 			return ErrExists
 		}
 	}
 	for i, x := range t.indexes {
-		if err := x.move(tx, "", keys[i], string(id)); err != nil {
+		if err := x.moveEntry(tx, "", keys[i], string(id)); err != nil {
 			return err
 		}
 	}
@@ -250,7 +250,7 @@ func (t *AnyTable) PutRow(in Transaction, rec any) error {
 // Add writes the index entry of a record, if it has one.
 func (x *AnyIndex) Add(in Transaction, rec any) error {
 	id := x.table.id(rec)
-	return x.move(in.engine(), "", x.entry(rec, id), id)
+	return x.moveEntry(in.engine(), "", x.entryKey(rec, id), id)
 }
 
 // Fill writes the index entries of the next `rows` records after the id from. It returns the id to
@@ -283,7 +283,7 @@ func orNotFound(rec any, err error) (any, error) {
 func (t *AnyTable) indexKeys(rec any) []string {
 	list, id := make([]string, 0, len(t.indexes)), t.id(rec)
 	for _, x := range t.indexes {
-		list = append(list, x.entry(rec, id))
+		list = append(list, x.entryKey(rec, id))
 	}
 	return list
 }
@@ -316,12 +316,12 @@ func (t *AnyTable) put(tx *Tx, rec any) error {
 		return err
 	}
 	for _, x := range t.indexes {
-		if x.unique && x.taken(tx, x.key(rec), id) {
+		if x.unique && x.isTaken(tx, x.key(rec), id) {
 			return ErrExists
 		}
 	}
 	for _, x := range t.indexes {
-		if err := x.move(tx, x.entry(old, id), x.entry(rec, id), id); err != nil {
+		if err := x.moveEntry(tx, x.entryKey(old, id), x.entryKey(rec, id), id); err != nil {
 			return err
 		}
 	}
@@ -340,7 +340,7 @@ func (t *AnyTable) Delete(in Transaction, id string) error {
 		return err
 	}
 	for _, x := range t.indexes {
-		if err := x.move(tx, x.entry(old, id), "", id); err != nil {
+		if err := x.moveEntry(tx, x.entryKey(old, id), "", id); err != nil {
 			return err
 		}
 	}
@@ -354,7 +354,7 @@ func (t *AnyTable) Delete(in Transaction, id string) error {
 
 // recordChange records for OnCommit that a row was written or deleted, if a function is set.
 func (t *AnyTable) recordChange(tx *Tx, rec any) {
-	if t.change == nil || !tx.Observed() {
+	if t.change == nil || !tx.HasObserver() {
 		return
 	}
 	c := t.change(tx, rec)
@@ -372,8 +372,8 @@ func (t *AnyTable) walk(tx *Tx, after string, each func(rec any) bool) {
 	})
 }
 
-// entry returns the key of the record's index entry; "" if it has none.
-func (x *AnyIndex) entry(rec any, id string) string {
+// entryKey returns the key of the record's index entry; "" if it has none.
+func (x *AnyIndex) entryKey(rec any, id string) string {
 	if rec == nil {
 		return ""
 	}
@@ -384,8 +384,8 @@ func (x *AnyIndex) entry(rec any, id string) string {
 	return key + id
 }
 
-// taken reports whether a record other than the one with the id has the key of a unique index.
-func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
+// isTaken reports whether a record other than the one with the id has the key of a unique index.
+func (x *AnyIndex) isTaken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
 	}
@@ -393,8 +393,9 @@ func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
 	return holder != nil && string(holder) != id
 }
 
-// move replaces the index entry with the key from by one with the key to. "" stands for no entry.
-func (x *AnyIndex) move(tx *Tx, from, to, id string) error {
+// moveEntry replaces the index entry with the key from by one with the key to. "" stands for no
+// entry.
+func (x *AnyIndex) moveEntry(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
 	}
@@ -459,7 +460,7 @@ func (x *AnyIndex) asc(tx *Tx, prefix, after string, each func(key string, rec a
 	x.walkUp(tx, prefix, after, func(k, id string) bool { return x.yieldRecord(tx, k, id, each) })
 }
 
-func (x *AnyIndex) desc(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
+func (x *AnyIndex) walkRecordsDown(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.yieldRecord(tx, string(k), string(id), each) })
 }
 
@@ -481,7 +482,7 @@ func (x *AnyIndex) walkDown(tx *Tx, prefix, before string, each func(key, id []b
 	}
 }
 
-func (x *AnyIndex) descSome(tx *Tx, prefix, before string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
+func (x *AnyIndex) walkSomeDown(tx *Tx, prefix, before string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
 	x.walkRowsDown(tx, prefix, before, func(k, id, row []byte) bool {
 		rec, err := x.decodeIf(id, row, wanted)
 		if err != nil {
@@ -534,10 +535,10 @@ func (x *AnyIndex) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, 
 // one record.
 const RecordSlots = 4096
 
-// records caches decoded records, so that a record that every message needs is not decoded each
-// time. A cached record is used only if the row that the transaction sees equals the row that it
-// was decoded from. So writes need not invalidate anything.
-type records struct {
+// A recordCache holds decoded records, so that a record that every message needs is not decoded
+// each time. A cached record is used only if the row that the transaction sees equals the row that
+// it was decoded from. So writes need not invalidate anything.
+type recordCache struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[decodedRecord]
 }
@@ -549,17 +550,17 @@ type decodedRecord struct {
 	rec   any // *T of the table; read-only
 }
 
-func newRecords() records {
-	return records{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], RecordSlots)}
+func newRecordCache() recordCache {
+	return recordCache{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], RecordSlots)}
 }
 
 // slot returns the slot of an id. Ids of different tables differ in their prefix.
-func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
+func (r *recordCache) slot(id []byte) *atomic.Pointer[decodedRecord] {
 	return &r.slots[maphash.Bytes(r.seed, id)%RecordSlots]
 }
 
 // find returns the cached record if it was decoded from this row; otherwise nil.
-func (r *records) find(t *AnyTable, id, row []byte) any {
+func (r *recordCache) find(t *AnyTable, id, row []byte) any {
 	known := r.slot(id).Load()
 	if known == nil || known.table != t || known.id != string(id) || !bytes.Equal(known.raw, row) {
 		return nil
@@ -568,7 +569,7 @@ func (r *records) find(t *AnyTable, id, row []byte) any {
 }
 
 // keep caches the record that was decoded from a row. It copies id and row, which bbolt owns.
-func (r *records) keep(t *AnyTable, id, row []byte, rec any) {
+func (r *recordCache) keep(t *AnyTable, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }
 

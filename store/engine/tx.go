@@ -124,7 +124,7 @@ func (tx *Tx) nextSequence(bucket string) (uint64, error) {
 	}
 	tx.writes++
 	n, err := tx.bucket(bucket).NextSequence()
-	tx.entryChanges.Sequence(bucket, n)
+	tx.entryChanges.SetSequence(bucket, n)
 	return n, err
 }
 
@@ -236,7 +236,7 @@ func PrefixEnd(prefix []byte) []byte {
 }
 
 // NoteMessage records in the commit's entry that the message bytes at ref are new.
-func (tx *Tx) NoteMessage(ref segment.Ref) { tx.entryChanges.Message(ref) }
+func (tx *Tx) NoteMessage(ref segment.Ref) { tx.entryChanges.AddMessage(ref) }
 
 // NamedBucket returns the bbolt bucket with the name; nil if there is none.
 func NamedBucket(tx Transaction, name string) *bolt.Bucket { return tx.engine().bucket(name) }

@@ -97,8 +97,8 @@ func (c *Changes) Delete(bucket string, key []byte) {
 	}
 }
 
-// Sequence records the new sequence of a bucket.
-func (c *Changes) Sequence(bucket string, n uint64) {
+// SetSequence records the new sequence of a bucket.
+func (c *Changes) SetSequence(bucket string, n uint64) {
 	if b := c.bucketFor(bucket); b != nil {
 		b.sequence = &n
 	}
@@ -112,8 +112,8 @@ func (c *Changes) EmptyBucket(bucket string) {
 	}
 }
 
-// Message records a new message: no earlier commit has referred to it.
-func (c *Changes) Message(ref segment.Ref) {
+// AddMessage records a new message: no earlier commit has referred to it.
+func (c *Changes) AddMessage(ref segment.Ref) {
 	if c == nil || !c.Keep {
 		return
 	}

@@ -15,9 +15,9 @@ func FuzzParse(f *testing.F) {
 	c := &Changes{Keep: true}
 	c.Put("msg", []byte("key"), []byte("value"))
 	c.Delete("msg", []byte("gone"))
-	c.Sequence("account", 7)
+	c.SetSequence("account", 7)
 	c.EmptyBucket("text_gone")
-	c.Message(at)
+	c.AddMessage(at)
 	e, err := FromRow(3, c.Row(time.UnixMilli(12), Nonce{1}, Nonce{2}))
 	if err != nil {
 		f.Fatal(err)

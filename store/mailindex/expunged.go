@@ -18,29 +18,29 @@ import (
 // are then incomplete, and the floor of the next row excludes them.
 
 const (
-	MaxExpunged  = 10_000 // default limit of UIDs kept per folder
-	expungedDays = 30     // rows older than this are deleted
-	expungedTrim = 8      // old rows deleted with each new one, besides one per UID in it
+	DefaultMaxExpunged = 10_000 // how many UIDs are kept per folder, unless Index.MaxExpunged is set
+	expungedDays       = 30     // rows older than this are deleted
+	expungedTrim       = 8      // with each new row, this many old rows are deleted, and one more for each UID in the new row
 )
 
 // A folderRemovals holds the messages that the transaction has removed from one folder.
 type folderRemovals struct {
 	mailbox, folder uint32
-	was             mailrow.FolderCounts // counters before the first removal
+	before          mailrow.FolderCounts // counters before the first removal
 	modSeq          uint64               // mod-sequence of the last removal
 	uids            []uint32
 }
 
 // recordExpunged records a removed UID, for which writeExpunged writes a row at the end of the
-// transaction. was holds the counters of the folder before the removal.
-func (tx *Tx) recordExpunged(m *mailrow.Message, was mailrow.FolderCounts, modSeq uint64) {
+// transaction. before holds the counters of the folder before the removal.
+func (tx *Tx) recordExpunged(m *mailrow.Message, before mailrow.FolderCounts, modSeq uint64) {
 	i := slices.IndexFunc(tx.expunged, func(n folderRemovals) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
 	if i < 0 {
 		i = len(tx.expunged)
 		if i == 0 {
 			tx.AtEnd(tx.writeExpunged)
 		}
-		tx.expunged = append(tx.expunged, folderRemovals{mailbox: m.Mailbox, folder: m.Folder, was: was})
+		tx.expunged = append(tx.expunged, folderRemovals{mailbox: m.Mailbox, folder: m.Folder, before: before})
 	}
 	n := &tx.expunged[i]
 	n.uids, n.modSeq = append(n.uids, m.UID), modSeq
@@ -63,7 +63,7 @@ func (tx *Tx) putExpunged(n *folderRemovals) error {
 	if tx.GetRow(mailrow.BucketFolder, key[:8]) == nil {
 		return nil // the folder was deleted after its messages
 	}
-	r := &mailrow.ExpungedRow{ModSeq: n.modSeq, Day: int(mailrow.Day(tx.Now())), Gaps: n.was.Gaps() + uint32(len(n.uids))}
+	r := &mailrow.ExpungedRow{ModSeq: n.modSeq, Day: int(mailrow.Day(tx.Now())), Gaps: n.before.Gaps() + uint32(len(n.uids))}
 	slices.Sort(n.uids)
 	for _, uid := range n.uids {
 		if last := len(r.UIDs) - 1; last >= 0 && r.UIDs[last].Last+1 == uid {
@@ -74,14 +74,14 @@ func (tx *Tx) putExpunged(n *folderRemovals) error {
 	}
 	last, err := tx.lastExpunged(key[:8])
 	switch {
-	case last == nil && n.was.Gaps() == 0:
+	case last == nil && n.before.Gaps() == 0:
 		r.Floor = 0
-	case err == nil && last != nil && last.Gaps == n.was.Gaps():
+	case err == nil && last != nil && last.Gaps == n.before.Gaps():
 		r.Floor = last.Floor
 	default:
-		r.Floor = n.was.ModSeq
+		r.Floor = n.before.ModSeq
 	}
-	most, left := uint32(tx.index.Expunged), len(n.uids)+expungedTrim
+	most, left := uint32(tx.index.MaxExpunged), len(n.uids)+expungedTrim
 	for k, row := range tx.Ascend(mailrow.BucketExpunged, key[:8]) {
 		if !bytes.HasPrefix(k, key[:8]) || left == 0 {
 			break
@@ -110,8 +110,8 @@ func (tx *Tx) lastExpunged(folder []byte) (*mailrow.ExpungedRow, error) {
 }
 
 // Expunged returns the UIDs that were removed from the folder after the mod-sequence since, in the
-// order of removal: at most Index.Expunged of them. known is false if the list would be incomplete:
-// since is too old, or the removals were not recorded.
+// order of removal: at most Index.MaxExpunged of them. known is false if the list would be
+// incomplete: since is too old, or the removals were not recorded.
 func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange, known bool, err error) {
 	now := mailrow.FolderCounts{UIDNext: f.UIDNext, Messages: f.Messages}
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
@@ -137,29 +137,29 @@ func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange
 	return gone, true, nil
 }
 
-// OldExpunged examines up to `look` folders after the one with the key after (nil: from the first).
-// It returns the keys of folders without removals in the last 30 days, and in next the key to
-// continue after; nil at the end.
-func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, err error) {
+// OldExpunged looks for folders without removals in the last 30 days, and returns their keys. It
+// examines at most `most` folders with keys greater than afterKey; nil means from the first. next
+// is the afterKey of the following call, or nil at the end.
+func (tx *Tx) OldExpunged(afterKey []byte, most int) (folders [][]byte, next []byte, err error) {
 	from := []byte{}
-	for ; look > 0; look-- {
-		if after != nil {
-			from = binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(after)+1)
+	for ; most > 0; most-- {
+		if afterKey != nil {
+			from = binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(afterKey)+1)
 		}
 		k, _ := tx.Seek(mailrow.BucketExpunged, from)
 		if len(k) < 8 {
-			return old, nil, nil
+			return folders, nil, nil
 		}
-		after = bytes.Clone(k[:8])
-		last, err := tx.lastExpunged(after)
+		afterKey = bytes.Clone(k[:8])
+		last, err := tx.lastExpunged(afterKey)
 		if err != nil {
 			return nil, nil, err
 		}
 		if last != nil && int(mailrow.Day(tx.Now()))-last.Day > expungedDays {
-			old = append(old, after)
+			folders = append(folders, afterKey)
 		}
 	}
-	return old, after, nil
+	return folders, afterKey, nil
 }
 
 // DropOldExpunged deletes up to `rows` rows of a folder that OldExpunged returned, unless a message

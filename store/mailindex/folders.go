@@ -72,7 +72,7 @@ func NumberFolder(tx *Tx, f *mailrow.Folder) error {
 	if f.ID == mailrow.InboxID {
 		return nil
 	}
-	n, err := tx.Next(mailrow.BucketFolderNum)
+	n, err := tx.NextSequence(mailrow.BucketFolderNum)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bo
 		if account != 0 && m.Account != account {
 			return false, 0, fmt.Errorf("mailbox %d has a message of account %d, not of %d", f.Mailbox, m.Account, account)
 		}
-		if err := tx.remove(&m, false); err != nil {
+		if err := tx.removeMessage(&m, false); err != nil {
 			return false, 0, err
 		}
 		limit--
@@ -376,28 +376,28 @@ func AddAccountUsage(tx *Tx, account uint32, messages, bytes int64) error {
 		return err
 	}
 	u.Messages, u.Bytes = u.Messages+messages, u.Bytes+bytes
-	return tx.putAccount(account, u, last)
+	return tx.putAccountRow(account, u, last)
 }
 
-// putAccount writes an account row. If mail has ever arrived, the row stays even without messages:
-// the next arrival must be later.
-func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
+// putAccountRow writes an account row. If mail has ever arrived, the row stays even without
+// messages: the next arrival must be later.
+func (tx *Tx) putAccountRow(account uint32, u Usage, lastArrived time.Time) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
-	if u.Messages == 0 && u.Bytes == 0 && last.IsZero() {
+	if u.Messages == 0 && u.Bytes == 0 && lastArrived.IsZero() {
 		return tx.DeleteRow(mailrow.BucketAccount, key[:])
 	}
 	row := make([]byte, 0, accountRowArrived)
 	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages))
 	row = binary.BigEndian.AppendUint64(row, uint64(u.Bytes))
-	if !last.IsZero() {
-		row = binary.BigEndian.AppendUint64(row, uint64(last.UnixMilli()))
+	if !lastArrived.IsZero() {
+		row = binary.BigEndian.AppendUint64(row, uint64(lastArrived.UnixMilli()))
 	}
 	return tx.PutRow(mailrow.BucketAccount, key[:], row)
 }
 
-// LastArrived returns the time of the last arrival in an account, see Arrive; zero if there was
-// none.
+// LastArrived returns the time of the last arrival in an account, see AssignArrivalTime; zero if
+// there was none.
 func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
@@ -411,11 +411,11 @@ func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("read counters of account %d: %w", account, engine.ErrDamagedRow)
 }
 
-// Arrive returns the arrival time of a message in an account, and stores it: the present time, or a
-// little later, so that it is after `after` and after every earlier arrival, even if the clock was
-// set back. A reader that has seen all messages up to such a time misses none if it continues after
-// it.
-func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
+// AssignArrivalTime returns the arrival time of a message in an account, and stores it: the present
+// time, or a little later, so that it is after `after` and after every earlier arrival, even if the
+// clock was set back. A reader that has seen all messages up to such a time misses none if it
+// continues after it.
+func (tx *Tx) AssignArrivalTime(account uint32, after time.Time) (time.Time, error) {
 	u, err := tx.AccountUsage(account)
 	if err != nil {
 		return time.Time{}, err
@@ -427,11 +427,11 @@ func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
 	if after.After(last) {
 		last = after
 	}
-	at := mailrow.Storable(tx.Now())
+	at := mailrow.StorableTime(tx.Now())
 	if !at.After(last) {
-		at = mailrow.Storable(last).Add(time.Millisecond)
+		at = mailrow.StorableTime(last).Add(time.Millisecond)
 	}
-	return at, tx.putAccount(account, u, at)
+	return at, tx.putAccountRow(account, u, at)
 }
 
 // counters are the counters that a change to a message of a folder updates.
@@ -443,8 +443,8 @@ type counters struct {
 	box             mailrow.MailboxCounts
 }
 
-// counters reads the counters of a folder and its mailbox.
-func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
+// readCounters reads the counters of a folder and its mailbox.
+func (tx *Tx) readCounters(mailbox, folder uint32) (c counters, err error) {
 	c.mailbox, c.folder = mailbox, folder
 	key := mailrow.FolderKey(mailbox, folder)
 	c.row = tx.GetRow(mailrow.BucketFolder, key[:])
@@ -508,7 +508,7 @@ const InboxTable = "inbox"
 // recordInboxChange records that messages in the INBOX of a mailbox changed. It does nothing for a
 // mailbox that is being deleted, which has no record any more.
 func (tx *Tx) recordInboxChange(mailbox uint32) {
-	if mailbox == tx.inboxRecorded || !tx.Observed() {
+	if mailbox == tx.inboxRecorded || !tx.HasObserver() {
 		return
 	}
 	if account, id := tx.index.InboxOf(tx.Tx, mailbox); id != "" {
@@ -525,16 +525,17 @@ type Subscriptions struct {
 	Names   []string
 }
 
-// SubscribedNames is the table of the Subscriptions that were not converted yet.
-var SubscribedNames = engine.NewTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
+// OldSubscriptions is the table of the Subscriptions that are not converted yet to rows of
+// BucketSubscribed, one row a name.
+var OldSubscriptions = engine.NewTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
 
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
 
-// Subscribed returns the names that the mailbox is subscribed to, sorted. There may be no folders
-// with these names.
-func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
-	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+// SubscribedNames returns the names that the mailbox is subscribed to, sorted. There may be no
+// folders with these names.
+func (tx *Tx) SubscribedNames(mailbox uint32) (names []string, err error) {
+	old, err := OldSubscriptions.FindShared(tx, SubscriptionsID(mailbox))
 	if err != nil {
 		return nil, err
 	}
@@ -554,7 +555,7 @@ func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 
 // SetNameSubscribed adds or removes the subscription to a name.
 func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) error {
-	if err := tx.MoveSubscriptions(mailbox); err != nil {
+	if err := tx.ConvertSubscriptions(mailbox); err != nil {
 		return err
 	}
 	key := subscribedKey(mailbox, name)
@@ -567,10 +568,10 @@ func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) er
 	return nil
 }
 
-// MoveSubscriptions converts the mailbox's Subscriptions, which have at most a thousand names, to
-// rows.
-func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
-	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
+// ConvertSubscriptions converts the Subscriptions of a mailbox, which have at most a thousand
+// names, to rows of BucketSubscribed.
+func (tx *Tx) ConvertSubscriptions(mailbox uint32) error {
+	old, err := OldSubscriptions.FindShared(tx, SubscriptionsID(mailbox))
 	if old == nil || err != nil {
 		return err
 	}
@@ -579,12 +580,12 @@ func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
 			return err
 		}
 	}
-	return SubscribedNames.Delete(tx, SubscriptionsID(mailbox))
+	return OldSubscriptions.Delete(tx, SubscriptionsID(mailbox))
 }
 
 // dropSubscriptions deletes all subscriptions of a mailbox to names.
 func (tx *Tx) dropSubscriptions(mailbox uint32) error {
-	names, err := tx.Subscribed(mailbox)
+	names, err := tx.SubscribedNames(mailbox)
 	if err != nil {
 		return err
 	}

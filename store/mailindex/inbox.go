@@ -71,11 +71,11 @@ type inboxHead struct {
 
 // WalkInbox returns a walk over the messages that q selects. Call Next for the first, the newest.
 func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
-	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
+	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.MillisCeil(q.From))}
 	mask, want := q.class()
-	w.Heads = make([]inboxHead, 0, mailrow.Classes*max(1, len(q.Folders)))
+	w.Heads = make([]inboxHead, 0, mailrow.ClassCount*max(1, len(q.Folders)))
 	add := func(bucket *engine.Bucket, owner, num uint32) {
-		for c := range byte(mailrow.Classes) {
+		for c := range byte(mailrow.ClassCount) {
 			if c&mask == want {
 				prefix := append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), c)
 				w.Heads = append(w.Heads, inboxHead{num: num, prefix: prefix, c: tx.Bucket(bucket).Cursor()})
@@ -88,17 +88,17 @@ func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
 	if len(q.Folders) == 0 {
 		add(mailrow.BucketInbox, q.Account, 0)
 	}
-	w.seek(q.before())
+	w.seek(q.startPlace())
 	return w
 }
 
-// seek moves the walk to the newest message before the place `before`, see bound; nil: to the
+// seek moves the walk to the newest message before the place `before`, see appendBound; nil: to the
 // newest message.
 func (w *InboxWalk) seek(before []byte) {
 	for i := range w.Heads {
 		h := &w.Heads[i]
-		k, v := engine.SeekBefore(h.c, h.bound(w.end[:0], before))
-		w.set(h, k, v)
+		k, v := engine.SeekBefore(h.c, h.appendBound(w.end[:0], before))
+		w.setHead(h, k, v)
 	}
 }
 
@@ -110,39 +110,40 @@ func (w *InboxWalk) Skip(before []byte) (moved int) {
 		if h.place == nil {
 			continue
 		}
-		end := h.bound(w.end[:0], before)
+		end := h.appendBound(w.end[:0], before)
 		if bytes.Compare(h.key, end) < 0 {
 			continue
 		}
 		k, v := engine.SeekBefore(h.c, end)
-		w.set(h, k, v)
+		w.setHead(h, k, v)
 		moved++
 	}
 	return moved
 }
 
-// bound appends to end the key below which all messages of the list come before the place `before`.
-// The place may be complete, or only its first bytes. With one byte more than a complete place, the
-// message at the place itself is included. If before is nil, bound returns the key after all
-// messages of the list.
-func (h *inboxHead) bound(end, before []byte) []byte {
-	if before == nil {
+// appendBound appends a key to buf. The messages of the list with smaller keys are those before the
+// place beforePlace. The place may be complete, or only its first bytes. With one byte more than a
+// complete place, the message at the place itself is included. If beforePlace is nil, appendBound
+// returns the key after all messages of the list.
+func (h *inboxHead) appendBound(buf, beforePlace []byte) []byte {
+	if beforePlace == nil {
 		return engine.PrefixEnd(h.prefix)
 	}
-	end = append(end, h.prefix...)
-	if h.num == 0 || len(before) < mailrow.PlaceSize {
-		return append(end, before...)
+	buf = append(buf, h.prefix...)
+	if h.num == 0 || len(beforePlace) < mailrow.PlaceSize {
+		return append(buf, beforePlace...)
 	}
-	end = append(end, before[:mailrow.PlaceOfSize]...)
-	num := binary.BigEndian.Uint32(before[mailrow.PlaceOfSize:])
-	if h.num < num || h.num == num && len(before) > mailrow.PlaceSize {
-		end = append(end, 0) // the message with this time and UID is before the place
+	buf = append(buf, beforePlace[:mailrow.FolderPlaceSize]...)
+	num := binary.BigEndian.Uint32(beforePlace[mailrow.FolderPlaceSize:])
+	if h.num < num || h.num == num && len(beforePlace) > mailrow.PlaceSize {
+		buf = append(buf, 0) // the message with this time and UID is before the place
 	}
-	return end
+	return buf
 }
 
-// set makes the row k, v the head of its list, or ends the list if the row does not belong to it.
-func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
+// setHead makes the row k, v the head of its list, or ends the list if the row does not belong to
+// it.
+func (w *InboxWalk) setHead(h *inboxHead, k, v []byte) {
 	h.place = nil
 	w.tx.Step()
 	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
@@ -150,7 +151,7 @@ func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
 	}
 	size := mailrow.PlaceSize
 	if h.num != 0 {
-		size = mailrow.PlaceOfSize
+		size = mailrow.FolderPlaceSize
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+size {
 		w.tx.Fail(fmt.Errorf("read inbox list entry %x: %w", k, engine.ErrDamagedRow))
@@ -176,20 +177,20 @@ func (w *InboxWalk) Next() bool {
 	}
 	w.Pos, w.Marks = mailrow.ParsePlace(newest.place, newest.num), Marks{mailrow.Flags(newest.value[0]), mailrow.Bits(newest.value[1])}
 	k, v := engine.Prev(newest.c, newest.key)
-	w.set(newest, k, v)
+	w.setHead(newest, k, v)
 	return true
 }
 
-// before returns the place at which the walk begins, the lower one of q.Before and q.To: only
+// startPlace returns the place at which the walk begins, the lower one of q.Before and q.To: only
 // messages before it are selected. It returns nil if both are zero.
-func (q *InboxQuery) before() []byte {
+func (q *InboxQuery) startPlace() []byte {
 	var at, to []byte
 	if q.Before != (mailrow.InboxPos{}) {
 		place := q.Before.Place()
 		at = place[:]
 	}
 	if !q.To.IsZero() {
-		to = binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.To))
+		to = binary.BigEndian.AppendUint64(nil, mailrow.MillisCeil(q.To))
 	}
 	if at == nil || to != nil && bytes.Compare(to, at) < 0 {
 		return to
@@ -203,15 +204,15 @@ func (q *InboxQuery) before() []byte {
 func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 	mask, want := q.class()
 	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}.Place()
-	before := q.before()
-	return m.Class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))) >= 0 &&
+	before := q.startPlace()
+	return m.Class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, mailrow.MillisCeil(q.From))) >= 0 &&
 		(before == nil || bytes.Compare(place[:], before) < 0)
 }
 
-// Received iterates over messages received after a time, oldest first: those in the INBOX of all
-// mailboxes of an account, unless account is 0, and those in the folders with the numbers. It reads
-// only the rows of the list buckets after that time.
-func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
+// ReceivedAfter iterates over messages received after a time, oldest first: those in the INBOX of
+// all mailboxes of an account, unless account is 0, and those in the folders with the numbers. It
+// reads only the rows of the list buckets after that time.
+func (tx *Tx) ReceivedAfter(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
 	return func(yield func(mailrow.InboxPos) bool) {
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
 		var heads []inboxHead
@@ -222,7 +223,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 			}
 			size := mailrow.PlaceSize
 			if h.num != 0 {
-				size = mailrow.PlaceOfSize
+				size = mailrow.FolderPlaceSize
 			}
 			if len(v) != 2 || len(k) != len(h.prefix)+size {
 				tx.Fail(fmt.Errorf("read inbox list entry %x: %w", k, engine.ErrDamagedRow))
@@ -233,7 +234,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 		}
 		begin := func(bucket *engine.Bucket, owner, num uint32) {
 			c := tx.Bucket(bucket).Cursor()
-			for class := range byte(mailrow.Classes) {
+			for class := range byte(mailrow.ClassCount) {
 				h := inboxHead{num: num, prefix: append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), class), c: c}
 				k, v := c.Seek(append(bytes.Clone(h.prefix), first...))
 				if set(&h, k, v) {

@@ -11,9 +11,9 @@ import (
 
 // An Index is the message index of one database. It is safe for concurrent use.
 type Index struct {
-	DB       *engine.DB
-	Leases   *segment.Leases // leases on blobs that have no reference yet
-	Expunged int             // how many removed UIDs are kept per folder; the default is MaxExpunged
+	DB          *engine.DB
+	Leases      *segment.Leases // leases on blobs that have no reference yet
+	MaxExpunged int             // how many removed UIDs are kept per folder; see DefaultMaxExpunged
 	// InboxOf returns the id of the mailbox with a number and of its account; "" if it has no
 	// record.
 	InboxOf func(tx *engine.Tx, mailbox uint32) (account, id string)

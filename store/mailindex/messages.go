@@ -51,7 +51,7 @@ func (tx *Tx) add(m *mailrow.Message, meta *mailrow.Meta) error {
 	if meta == nil {
 		meta = &mailrow.Meta{}
 	}
-	m.Received = mailrow.Storable(m.Received)
+	m.Received = mailrow.StorableTime(m.Received)
 	row, err := MetaRow(tx, m.Blob, meta)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func Structure(tx *Tx, blob []byte) ([]byte, error) {
 // insert inserts m with its meta row, which has no checksum yet. It sets ModSeq, and the UID if
 // that is 0.
 func (tx *Tx) insert(m *mailrow.Message, meta []byte) error {
-	c, err := tx.counters(m.Mailbox, m.Folder)
+	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error 
 		m.UID = c.counts.UIDNext
 	}
 	rises := m.UID >= c.counts.UIDNext
-	m.ModSeq, m.Saved = c.nextModSeq(), mailrow.Storable(tx.Now())
+	m.ModSeq, m.Saved = c.nextModSeq(), mailrow.StorableTime(tx.Now())
 	c.counts.UIDNext = max(c.counts.UIDNext, m.UID+1)
 	c.add(m, 1)
 	if err := AddRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil {
@@ -186,7 +186,7 @@ func (tx *Tx) Message(mailbox, folder, uid uint32) (*mailrow.Message, error) {
 // Meta returns the metadata of a message, or ErrNotFound.
 func (tx *Tx) Meta(mailbox, folder, uid uint32) (*mailrow.Meta, error) {
 	meta := new(mailrow.Meta)
-	err := tx.meta(meta, mailbox, folder, uid, nil)
+	err := tx.readMetaRow(meta, mailbox, folder, uid, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -197,12 +197,12 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*mailrow.Meta, error) {
 // ReadMeta decodes the metadata of m into meta. Its structure is valid only until the transaction
 // writes or ends.
 func (tx *Tx) ReadMeta(meta *mailrow.Meta, m *mailrow.Message) error {
-	return tx.meta(meta, m.Mailbox, m.Folder, m.UID, m)
+	return tx.readMetaRow(meta, m.Mailbox, m.Folder, m.UID, m)
 }
 
-// meta reads the meta row of a message. m is the message; if it is nil, the message is read if
-// needed.
-func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
+// readMetaRow reads the meta row of a message. m is the message; if it is nil, the message is read
+// if needed.
+func (tx *Tx) readMetaRow(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
@@ -385,7 +385,7 @@ func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 		return nil
 	}
 	m.Bits = bits
-	c, err := tx.counters(m.Mailbox, m.Folder)
+	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 
 // rewrite replaces old by m and sets m.ModSeq. They differ only in flags, keywords and bits.
 func (tx *Tx) rewrite(old, m *mailrow.Message) error {
-	c, err := tx.counters(m.Mailbox, m.Folder)
+	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
@@ -430,22 +430,22 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	if err != nil {
 		return err
 	}
-	return tx.remove(m, true)
+	return tx.removeMessage(m, true)
 }
 
-// remove deletes the rows, list entries and reference of a stored message, and updates the
-// counters. If stays is true, the folder is kept, and the UID is recorded for clients that were
-// offline.
-func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
-	c, err := tx.counters(m.Mailbox, m.Folder)
+// removeMessage deletes the rows, list entries and reference of a stored message, and updates the
+// counters. If folderStays is true, it records the UID for clients that were offline. It is false
+// while the folder itself is being deleted.
+func (tx *Tx) removeMessage(m *mailrow.Message, folderStays bool) error {
+	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
-	was := c.counts
+	before := c.counts
 	c.nextModSeq()
 	c.add(m, -1)
-	if stays {
-		tx.recordExpunged(m, was, c.counts.ModSeq)
+	if folderStays {
+		tx.recordExpunged(m, before, c.counts.ModSeq)
 	}
 	key := m.Key()
 	if err := tx.DeleteRow(mailrow.BucketMessage, key[:]); err != nil {
@@ -487,7 +487,7 @@ func (tx *Tx) CopyMessages(list []*mailrow.Message, folder uint32, bits mailrow.
 	if len(list) == 0 {
 		return nil, nil
 	}
-	c, err := tx.counters(list[0].Mailbox, folder)
+	c, err := tx.readCounters(list[0].Mailbox, folder)
 	if err != nil {
 		return nil, err
 	}

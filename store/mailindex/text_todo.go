@@ -16,7 +16,7 @@ import (
 // A TextTodo says that messages of a folder are not in the text index yet: all with a UID from UID
 // on or, if Single is set, the one with that UID. Validity is the folder's UIDVALIDITY when the
 // text index read the messages; 0: not read yet. It may have changed since if the mailbox is
-// external; TextDone then does nothing.
+// external; MarkIndexed then does nothing.
 type TextTodo struct {
 	Account, Num, UID uint32 // Num is the number of the folder
 	Single            bool
@@ -120,9 +120,9 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	}
 }
 
-// TextWaiting iterates over the messages that are not in the text index yet: those in the folders
-// with these numbers or, if there are none, in the INBOX of all mailboxes of the account.
-func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[mailrow.Message] {
+// UnindexedMessages iterates over the messages that are not in the text index yet: those in the
+// folders with these numbers or, if there are none, in the INBOX of all mailboxes of the account.
+func (tx *Tx) UnindexedMessages(account uint32, folders []uint32) iter.Seq[mailrow.Message] {
 	return func(yield func(mailrow.Message) bool) {
 		var from TextTodo
 		for t := range tx.TextTodos(account) {
@@ -134,15 +134,15 @@ func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[mailrow.Mes
 			} else if from.Num == t.Num && t.UID >= from.UID {
 				continue // already yielded with those from `from` on
 			}
-			if !tx.textWaiting(t, yield) {
+			if !tx.yieldUnindexed(t, yield) {
 				return
 			}
 		}
 	}
 }
 
-// textWaiting yields the messages of one TextTodo. It returns false if yield did.
-func (tx *Tx) textWaiting(t TextTodo, yield func(mailrow.Message) bool) bool {
+// yieldUnindexed yields the messages of one TextTodo. It returns false if yield did.
+func (tx *Tx) yieldUnindexed(t TextTodo, yield func(mailrow.Message) bool) bool {
 	last := uint32(math.MaxUint32)
 	if t.Single {
 		last = t.UID
@@ -157,17 +157,17 @@ func (tx *Tx) textWaiting(t TextTodo, yield func(mailrow.Message) bool) bool {
 	return true
 }
 
-// TextFolder returns the folder of a TextTodo, or ErrNotFound.
-func TextFolder(tx *Tx, t TextTodo) (*mailrow.Folder, error) {
+// FolderOfTodo returns the folder of a TextTodo, or ErrNotFound.
+func FolderOfTodo(tx *Tx, t TextTodo) (*mailrow.Folder, error) {
 	mailbox, folder := tx.FolderOfNum(t.Num)
 	return tx.Folder(mailbox, folder)
 }
 
-// TextDone records that messages are now in the text index: the one of t if t.Single is set,
+// MarkIndexed records that messages are now in the text index: the one of t if t.Single is set,
 // otherwise those of the folder with UIDs below t.UID. It does nothing if the folder's UIDVALIDITY
 // is no longer t.Validity.
-func (tx *Tx) TextDone(t TextTodo) error {
-	f, err := TextFolder(tx, t)
+func (tx *Tx) MarkIndexed(t TextTodo) error {
+	f, err := FolderOfTodo(tx, t)
 	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
 		return nil
 	}
@@ -183,12 +183,13 @@ func (tx *Tx) TextDone(t TextTodo) error {
 	return tx.PutRow(mailrow.BucketTextTodo, t.Key(), t.row())
 }
 
-// MarkAllUnindexed records that all messages of a folder must be indexed, for up to limit folders
-// (0: all) after the key after. It returns the key to continue after; nil at the end.
-func MarkAllUnindexed(tx *Tx, after []byte, limit int) (next []byte, err error) {
+// MarkAllUnindexed records that all messages of some folders must be indexed: of up to limit
+// folders (0: all) with keys greater than afterKey. next is the afterKey of the following call, or
+// nil at the end.
+func MarkAllUnindexed(tx *Tx, afterKey []byte, limit int) (next []byte, err error) {
 	looked := 0
-	for k, row := range tx.Ascend(mailrow.BucketFolder, after) {
-		if bytes.Equal(k, after) {
+	for k, row := range tx.Ascend(mailrow.BucketFolder, afterKey) {
+		if bytes.Equal(k, afterKey) {
 			continue
 		}
 		if looked++; limit > 0 && looked > limit {

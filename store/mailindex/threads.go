@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	touchAfterDays  = 30  // a row's day is updated only after this many days
-	maxThreadSteps  = 64  // limit of steps from a message id to the root of its thread
-	ThreadMembers   = 500 // limit of threads that are joined into one
-	maxThreadsMoved = 20  // limit of threads that move when one is joined to another, that one included
+	touchAfterDays   = 30  // a row's day is updated only after this many days
+	maxThreadSteps   = 64  // limit of steps from a message id to the root of its thread
+	MaxJoinedThreads = 500 // most threads that are joined into one
+	maxThreadsMoved  = 20  // most threads that move when one is joined to another; the joined one counts too
 )
 
-// SubjectKept is how long subjects are kept. They assign a reply that names no earlier message to
-// its thread.
-const SubjectKept = 28 * 24 * time.Hour
+// SubjectLifetime is how long subjects are kept. They assign a reply that names no earlier message
+// to its thread.
+const SubjectLifetime = 28 * 24 * time.Hour
 
-// ThreadKept is how long a row of a thread is kept after the last message that referred to it. A
-// thread is named by its first message, so a late reply to that message gets the same name. Only
+// ThreadLifetime is how long a row of a thread is kept after the last message that referred to it.
+// A thread is named by its first message, so a late reply to that message gets the same name. Only
 // the other message ids of the thread are forgotten.
-const ThreadKept = 2 * 365 * 24 * time.Hour
+const ThreadLifetime = 2 * 365 * 24 * time.Hour
 
 // Threads are a forest of message ids: each row points from an id to an older one. An id without a
 // row is its own thread, and no other id points to it. The row of a root points to itself. If a
@@ -49,15 +49,15 @@ func (tx *Tx) Thread(account uint32, n mailrow.ThreadNode) (root mailrow.ThreadN
 	return n, false, fmt.Errorf("thread %x: its rows point to each other in a circle: %w", n, engine.ErrDamagedRow)
 }
 
-// ThreadRow reads a row of BucketThread. seen is the day of the last message that referred to the
-// id; 0 in old rows, which do not record it.
-func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seen uint16, found bool, err error) {
+// ThreadRow reads a row of BucketThread. seenDay is the day of the last message that referred to
+// the id; 0 in old rows, which do not record it.
+func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seenDay uint16, found bool, err error) {
 	row := tx.GetRow(mailrow.BucketThread, key)
 	if len(row) == 0 {
 		return up, 0, false, nil
 	}
-	up, seen, err = mailrow.ParseThread(key, row)
-	return up, seen, err == nil, err
+	up, seenDay, err = mailrow.ParseThread(key, row)
+	return up, seenDay, err == nil, err
 }
 
 // TouchThread records that a message referred to a message id today, so that the rows up to its
@@ -84,7 +84,7 @@ func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
 
 // JoinThread joins a message id, and its thread if it has one, to the thread of root. It leaves the
 // two threads apart if maxThreadsMoved or more threads were joined to n's thread already, or if
-// root's thread would get more than ThreadMembers. Ordinary mail stays below these limits; they
+// root's thread would get more than MaxJoinedThreads. Ordinary mail stays below these limits; they
 // bound the work that an attacker can cause.
 func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
@@ -120,8 +120,8 @@ func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error 
 	if err != nil || len(names) > maxThreadsMoved {
 		return err
 	}
-	members, err := tx.threadNames(account, top, ThreadMembers)
-	if err != nil || len(members)+len(names) > ThreadMembers {
+	members, err := tx.threadNames(account, top, MaxJoinedThreads)
+	if err != nil || len(members)+len(names) > MaxJoinedThreads {
 		return err
 	}
 	for _, name := range names {
@@ -151,31 +151,31 @@ func PutThread(tx *Tx, account uint32, n, up mailrow.ThreadNode) error {
 	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, mailrow.Day(tx.Now()))))
 }
 
-// OldThreads examines up to `look` rows of BucketThread after the key after (nil: from the first).
-// It returns the keys of old rows, and of rows of unknown age, for DropThreads. next is the key to
-// continue after; nil at the end.
-func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
-	for k := range tx.Ascend(mailrow.BucketThread, after) {
-		if bytes.Equal(k, after) {
+// OldThreads returns the keys of old rows of BucketThread, and of rows of unknown age, for
+// DropThreads. It examines at most `most` rows with keys greater than afterKey; nil means from the
+// first. next is the afterKey of the following call, or nil at the end.
+func (tx *Tx) OldThreads(afterKey []byte, most int) (old [][]byte, next []byte, err error) {
+	for k := range tx.Ascend(mailrow.BucketThread, afterKey) {
+		if bytes.Equal(k, afterKey) {
 			continue
 		}
-		if look--; look < 0 {
+		if most--; most < 0 {
 			return old, next, nil
 		}
 		next = bytes.Clone(k)
-		_, seen, _, err := ThreadRow(tx, k)
+		_, seenDay, _, err := ThreadRow(tx, k)
 		if err != nil {
 			return nil, nil, err
 		}
-		if seen == 0 || tx.threadIsOld(seen) {
+		if seenDay == 0 || tx.threadIsOld(seenDay) {
 			old = append(old, next)
 		}
 	}
 	return old, nil, nil
 }
 
-func (tx *Tx) threadIsOld(seen uint16) bool {
-	return seen < mailrow.Day(tx.Now().Add(-ThreadKept))
+func (tx *Tx) threadIsOld(seenDay uint16) bool {
+	return seenDay < mailrow.Day(tx.Now().Add(-ThreadLifetime))
 }
 
 // DropThreads deletes rows that OldThreads returned, with their rows in BucketThreadJoined, unless
@@ -214,9 +214,9 @@ func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
 }
 
 // ThreadNames returns the names under which messages of the thread of n may be stored, the root
-// first. It returns at most ThreadMembers; only threads from before that limit have more.
+// first. It returns at most MaxJoinedThreads; only threads from before that limit have more.
 func (tx *Tx) ThreadNames(account uint32, n mailrow.ThreadNode) ([]mailrow.ThreadNode, error) {
-	return tx.threadNames(account, n, ThreadMembers)
+	return tx.threadNames(account, n, MaxJoinedThreads)
 }
 
 // threadNames is ThreadNames with a limit.
@@ -239,9 +239,9 @@ func (tx *Tx) threadNames(account uint32, n mailrow.ThreadNode, most int) ([]mai
 }
 
 // PutSubject records the thread of a message with this subject, between two correspondents. It does
-// nothing if at, the time of the message, is more than SubjectKept away from now.
+// nothing if at, the time of the message, is more than SubjectLifetime away from now.
 func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, thread mailrow.ThreadNode) error {
-	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
+	if age := tx.Now().Sub(at); age > SubjectLifetime || age < -SubjectLifetime {
 		return nil
 	}
 	row, k := append([]byte{engine.RowVersion}, thread[:]...), mailrow.SubjectRowKey(mailrow.Day(at), account, key)
@@ -249,10 +249,10 @@ func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, t
 }
 
 // FindSubject returns the thread of the newest message with the subject between two correspondents
-// within the last SubjectKept.
+// within the last SubjectLifetime.
 func (tx *Tx) FindSubject(account uint32, key mailrow.SubjectKey) (thread mailrow.ThreadNode, found bool, err error) {
 	today := mailrow.Day(tx.Now())
-	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
+	for d := today; d+uint16(SubjectLifetime/(24*time.Hour)) >= today && d > 0; d-- {
 		k := mailrow.SubjectRowKey(d, account, key)
 		row := tx.GetRow(mailrow.BucketSubject, k)
 		if row == nil {
@@ -264,9 +264,9 @@ func (tx *Tx) FindSubject(account uint32, key mailrow.SubjectKey) (thread mailro
 	return thread, false, nil
 }
 
-// PruneSubjects deletes up to limit subjects older than SubjectKept, and returns how many.
+// PruneSubjects deletes up to limit subjects older than SubjectLifetime, and returns how many.
 func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
-	first := binary.BigEndian.AppendUint16(nil, mailrow.Day(tx.Now().Add(-SubjectKept)))
+	first := binary.BigEndian.AppendUint16(nil, mailrow.Day(tx.Now().Add(-SubjectLifetime)))
 	for k := range tx.Ascend(mailrow.BucketSubject, nil) {
 		if n == limit || bytes.Compare(k, first) >= 0 {
 			break

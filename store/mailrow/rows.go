@@ -190,7 +190,7 @@ func (m *Message) Decode(key, row []byte) error {
 	for rest := row[MessageRowSize:]; len(rest) > 0; {
 		n := int(rest[0])
 		if n == 0 && len(rest) == savedSize {
-			m.Saved = Storable(MsTime(binary.BigEndian.Uint64(rest[1:])))
+			m.Saved = StorableTime(MsTime(binary.BigEndian.Uint64(rest[1:])))
 			return nil
 		}
 		if n == 0 || len(rest) < 1+n || len(m.Keywords) == MaxKeywords {
@@ -328,7 +328,7 @@ const (
 	ClassAttachments
 	ClassWarmup
 	ClassFlagged
-	Classes // number of classes
+	ClassCount // number of classes
 )
 
 // Class returns the message's class, a combination of the Class bits.
@@ -371,13 +371,13 @@ func InboxOfKey(m *Message, num uint32) (key [17]byte) {
 // The sizes of a place, the end of a list key, which sorts as InboxPos does: received ms 8 | uid 4
 // | folder number 4. In BucketInboxOf, the place has no folder number.
 const (
-	PlaceSize   = postings.PlaceSize
-	PlaceOfSize = 12
+	PlaceSize       = postings.PlaceSize
+	FolderPlaceSize = 12
 )
 
 // Place encodes the position as a place of PlaceSize bytes.
 func (p InboxPos) Place() (b [PlaceSize]byte) {
-	binary.BigEndian.PutUint64(b[0:], KeyCeil(p.Received))
+	binary.BigEndian.PutUint64(b[0:], MillisCeil(p.Received))
 	binary.BigEndian.PutUint32(b[8:], p.UID)
 	binary.BigEndian.PutUint32(b[12:], p.Num)
 	return b
@@ -397,8 +397,8 @@ func ParsePlace(b []byte, num uint32) InboxPos {
 	return InboxPos{MsTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
 }
 
-// KeyCeil returns t in milliseconds since 1970, rounded up; 0 for times before 1970.
-func KeyCeil(t time.Time) uint64 {
+// MillisCeil returns t in milliseconds since 1970, rounded up; 0 for times before 1970.
+func MillisCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
@@ -663,5 +663,5 @@ func CutField(b []byte) (field, rest []byte, err error) {
 // MsTime returns the UTC time of ms milliseconds since 1970.
 func MsTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
-// Storable returns t as rows and keys can hold it: in whole milliseconds, not before 1970.
-func Storable(t time.Time) time.Time { return MsTime(uint64(max(t.UnixMilli(), 0))) }
+// StorableTime returns t as rows and keys can hold it: in whole milliseconds, not before 1970.
+func StorableTime(t time.Time) time.Time { return MsTime(uint64(max(t.UnixMilli(), 0))) }

@@ -110,7 +110,7 @@ func conform(t *testing.T, p Place) {
 	}
 	// More than one answer of a listing holds.
 	var want []string
-	for i := range listMost + 5 {
+	for i := range maxListNames + 5 {
 		name := "many/" + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
 		want = append(want, name)
 		put(name, []byte{1})

@@ -32,8 +32,8 @@ type S3 struct {
 }
 
 const (
-	listMost = 1000 // number of names in one response
-	s3Tries  = 5
+	maxListNames = 1000 // number of names in one response
+	s3Tries      = 5
 	// headerTimeout is how long the client waits for the headers of a response.
 	headerTimeout = 30 * time.Second
 )
@@ -102,7 +102,7 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 		},
 		list: func(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 			return func(yield func(Object, error) bool) {
-				for info := range client.ListObjectsIter(ctx, name, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: listMost}) {
+				for info := range client.ListObjectsIter(ctx, name, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: maxListNames}) {
 					if !yield(Object{info.Key, info.Size}, info.Err) {
 						return
 					}

@@ -70,8 +70,8 @@ func (r *BlockReader) Next() (bool, error) {
 	return true, nil
 }
 
-// packedWord bounds the two sizes that are packed into the one byte before a word.
-const packedWord = 15
+// maxPackedSize bounds the two sizes that are packed into the one byte before a word.
+const maxPackedSize = 15
 
 // cutWordHead decodes the head of a word: how many bytes it shares with the word before, and how
 // many bytes follow. rest is what comes after the head.
@@ -123,7 +123,7 @@ func (w *BlockWriter) Add(word []byte, numbers []uint16) {
 }
 
 func appendWord(b, word []byte, shared int, numbers []uint16) []byte {
-	if size := len(word) - shared; shared < packedWord && size < packedWord {
+	if size := len(word) - shared; shared < maxPackedSize && size < maxPackedSize {
 		b = append(b, byte(shared<<4|size))
 	} else {
 		b = binary.AppendUvarint(append(b, 0), uint64(shared))

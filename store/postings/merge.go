@@ -24,12 +24,12 @@ type Part struct {
 	Words  Words
 	Places []Place // of its messages
 
-	numbers []uint16 // for each message of this run its number in the new run, or gone
-	more    bool
+	numbers []uint16 // for each message of this run its number in the new run, or notInRun
+	hasWord bool     // Words is at a word, not after the last
 }
 
-// gone stands for a message that is not in the new run.
-const gone = ^uint16(0)
+// notInRun stands for a message that is not in the new run.
+const notInRun = ^uint16(0)
 
 // Merge merges several runs into one. It returns the places of the messages, the blocks, and the
 // blocks' total size in bytes. Messages for which keep returns false are left out. If several parts
@@ -37,7 +37,7 @@ const gone = ^uint16(0)
 // together.
 func Merge(parts []*Part, keep func(Place) bool) (places []Place, blocks []Block, size int64, err error) {
 	for _, p := range parts {
-		p.more, err = p.Words.Next()
+		p.hasWord, err = p.Words.Next()
 		if err != nil {
 			return nil, nil, 0, err
 		}
@@ -74,7 +74,7 @@ func renumber(parts []*Part, keep func(Place) bool) (places []Place) {
 	for i, p := range parts {
 		p.numbers = make([]uint16, len(p.Places))
 		for n, place := range p.Places {
-			p.numbers[n] = gone
+			p.numbers[n] = notInRun
 			if keep(place) {
 				docs = append(docs, doc{place, i, n})
 			}
@@ -97,7 +97,7 @@ func renumber(parts []*Part, keep func(Place) bool) (places []Place) {
 // have it to their next word. word is nil if no word is left.
 func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err error) {
 	for _, p := range parts {
-		if p.more && (word == nil || bytes.Compare(p.Words.Entry().Word, word) < 0) {
+		if p.hasWord && (word == nil || bytes.Compare(p.Words.Entry().Word, word) < 0) {
 			word = p.Words.Entry().Word
 		}
 	}
@@ -106,18 +106,18 @@ func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err erro
 		return nil, nil, nil
 	}
 	for _, p := range parts {
-		if !p.more || !bytes.Equal(p.Words.Entry().Word, word) {
+		if !p.hasWord || !bytes.Equal(p.Words.Entry().Word, word) {
 			continue
 		}
 		err := p.Words.Entry().Each(len(p.Places), func(n uint32) {
-			if to := p.numbers[n]; to != gone {
+			if to := p.numbers[n]; to != notInRun {
 				numbers = append(numbers, to)
 			}
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		p.more, err = p.Words.Next()
+		p.hasWord, err = p.Words.Next()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -62,8 +62,8 @@ const (
 	formRice
 )
 
-// maxRice is the largest k of Rice's code.
-const maxRice = 15
+// maxRiceParameter is the largest k of Rice's code.
+const maxRiceParameter = 15
 
 // appendNumbers appends ascending numbers in the shortest encoding.
 func appendNumbers(b []byte, numbers []uint16) []byte {
@@ -102,7 +102,7 @@ func appendBitmap(b []byte, numbers []uint16) []byte {
 // riceSize returns a suitable k for the distances, and the size in bytes of the numbers with it.
 func riceSize(numbers []uint16) (k, size int) {
 	mean := (int(numbers[len(numbers)-1]) + 1) / len(numbers)
-	k = min(max(bits.Len(uint(mean*7/10))-1, 0), maxRice)
+	k = min(max(bits.Len(uint(mean*7/10))-1, 0), maxRiceParameter)
 	all, last := 0, -1
 	for _, n := range numbers {
 		all += (int(n)-last-1)>>k + 1 + k
@@ -208,7 +208,7 @@ func (e *Entry) eachBit(docs int, fn func(n uint32)) error {
 
 func (e *Entry) eachRice(docs int, fn func(n uint32)) error {
 	k := int(e.data[0])
-	if k > maxRice {
+	if k > maxRiceParameter {
 		return ErrDamaged
 	}
 	r, last := bitReader{rest: e.data[1:]}, -1

@@ -112,8 +112,8 @@ func (c *Coder) Bool(b *bool) {
 	*b = n == 1
 }
 
-// text decodes a length and the text after it.
-func (c *Coder) text() string {
+// decodeText decodes a length and the text after it.
+func (c *Coder) decodeText() string {
 	n := c.uvarint(0)
 	if n > uint64(len(c.in)) {
 		c.fail(ErrDamaged)
@@ -127,7 +127,7 @@ func (c *Coder) text() string {
 // String encodes or decodes a text. All decoded texts of a record share one piece of memory.
 func (c *Coder) String(s *string) {
 	if c.reading {
-		*s = c.text()
+		*s = c.decodeText()
 		return
 	}
 	if c.uvarint(uint64(len(*s))); *s != "" {
@@ -140,7 +140,7 @@ func (c *Coder) String(s *string) {
 func (c *Coder) Bytes(b *[]byte) {
 	if c.reading {
 		*b = nil
-		if text := c.text(); text != "" {
+		if text := c.decodeText(); text != "" {
 			*b = []byte(text)
 		}
 		return
@@ -207,7 +207,7 @@ func List[T any](c *Coder, list *[]T, fields func(*T, *Coder)) {
 		return
 	}
 	for ; n > 0 && c.err == nil; n-- {
-		element := Coder{in: c.text(), reading: true}
+		element := Coder{in: c.decodeText(), reading: true}
 		var one T
 		fields(&one, &element)
 		element.finish()

@@ -72,7 +72,7 @@ func (r *Records) Record(key, row []byte) (any, error) {
 	}
 	rec := r.New()
 	if form == formJSON {
-		return rec, fromJSON(text, rec)
+		return rec, decodeJSON(text, rec)
 	}
 	c := Coder{in: string(text), reading: true}
 	r.Fields(rec, &c)
@@ -105,7 +105,7 @@ func (r *Records) open(key, row []byte) (form byte, payload []byte, err error) {
 	return row[0], row[1:], nil
 }
 
-func fromJSON(text []byte, rec any) error {
+func decodeJSON(text []byte, rec any) error {
 	if err := json.Unmarshal(text, rec); err != nil {
 		return fmt.Errorf("decode JSON: %w: %w", ErrDamaged, err)
 	}

@@ -32,7 +32,7 @@ func (s *Store) End() Position {
 }
 
 // Accepted calls fn with each intact record that AppendAccepted has appended at or after the
-// position from, and with its envelope, in the order of positions. It logs damage and goes on.
+// position `from`, and with its envelope, in the order of positions. It logs damage and goes on.
 func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
 	for _, info := range s.List() {
 		if info.Number < from.Segment {
@@ -101,7 +101,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 type Unfiled struct {
 	mu        sync.Mutex
 	next      int
-	positions map[int]Position // by token: the record's position; before Appended, a position at or before it
+	positions map[int]Position // by token: the record's position; until Appended is called, the position of Begin, which is not after it
 	tokens    map[Position]int
 }
 
@@ -134,8 +134,8 @@ func (u *Unfiled) Abandon(token int) {
 	delete(u.positions, token)
 }
 
-// Filed stops tracking the record at a position.
-func (u *Unfiled) Filed(at Position) {
+// MarkFiled stops tracking the record at a position.
+func (u *Unfiled) MarkFiled(at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.positions, u.tokens[at])

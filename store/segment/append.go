@@ -27,10 +27,10 @@ type Options struct {
 	Log  *slog.Logger // logs what recovery cut off or found damaged; nil: no log
 	Disk Disk         // nil: the operating system's
 
-	// LastUsed returns the newest segment, at most number `most`, with a record that something
-	// refers to, and the end of the last such record in it. It returns 0 if there is none. nil
-	// means that nothing refers to any record.
-	LastUsed func(most uint32) (segment uint32, end int64, err error)
+	// LastUsed finds the newest segment that has a record to which something refers, among those
+	// with numbers up to upTo. It returns the number of the segment, and the end of the last such
+	// record in it. It returns 0 if there is none. nil means that nothing refers to any record.
+	LastUsed func(upTo uint32) (segment uint32, end int64, err error)
 }
 
 // A Store stores messages in append-only files, the segments. A segment is appended to until it is
@@ -44,8 +44,8 @@ type Store struct {
 	log  *slog.Logger
 	disk Disk
 	// findLastUsed is Options.LastUsed.
-	findLastUsed func(most uint32) (segment uint32, end int64, err error)
-	lost         []error // see Lost
+	findLastUsed func(upTo uint32) (segment uint32, end int64, err error)
+	lost         []error // see LostMessages
 	files        *fileSet
 	verified     verifiedRefs
 	zeros        []byte
@@ -112,9 +112,9 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// Lost returns an error if the disk had lost messages that something refers to when the segments
-// were opened; nil otherwise.
-func (s *Store) Lost() error { return errors.Join(s.lost...) }
+// LostMessages returns an error if the disk had lost messages that something refers to when the
+// segments were opened; nil otherwise.
+func (s *Store) LostMessages() error { return errors.Join(s.lost...) }
 
 // fail stops all appends and syncs until the store is opened again. It returns the error of the
 // first call.
@@ -133,20 +133,20 @@ type Body interface {
 // Append stores a message with its envelope, at most 64 KiB of opaque bytes. The message is on disk
 // after the next Sync, or at once if it has a segment of its own. After an error, such as a full
 // disk, nothing is stored and later appends may succeed, unless the error is ErrFailed.
-func (s *Store) Append(env []byte, body Body) (Ref, error) {
+func (s *Store) Append(envelope []byte, body Body) (Ref, error) {
 	if spool, ok := body.(*Spool); ok && spool.err != nil {
 		return Ref{}, spool.err
 	}
-	return s.appendFrom(env, record{body: body.Size()}, body)
+	return s.appendFrom(envelope, record{body: body.Size()}, body)
 }
 
 // AppendAccepted is Append for a message that is acknowledged after the next Sync, before anything
 // refers to it. After a crash, Accepted finds it.
-func (s *Store) AppendAccepted(env []byte, body *Spool) (Ref, error) {
+func (s *Store) AppendAccepted(envelope []byte, body *Spool) (Ref, error) {
 	if body.err != nil {
 		return Ref{}, body.err
 	}
-	return s.appendFrom(env, record{body: body.Size(), flags: flagAccepted}, body)
+	return s.appendFrom(envelope, record{body: body.Size(), flags: flagAccepted}, body)
 }
 
 // Copy appends the record at ref again, with its envelope and sequence number, and verifies it.
@@ -167,9 +167,9 @@ func (s *Store) Copy(ref Ref) (Ref, error) {
 
 // appendFrom appends a record. If its sequence number is 0, it assigns one and computes the body's
 // checksum; otherwise it verifies the checksum.
-func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error) {
+func (s *Store) appendFrom(envelope []byte, rec record, body io.ReaderAt) (Ref, error) {
 	switch {
-	case len(env) > maxEnvelope:
+	case len(envelope) > maxEnvelope:
 		return Ref{}, ErrEnvelope
 	case rec.body > maxBody:
 		return Ref{}, ErrTooLarge
@@ -186,7 +186,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	w := s.writers.Get().(*recordWriter)
 	defer s.writers.Put(w)
 	defer w.releaseBody()
-	if err := w.prepare(env, rec, body); err != nil {
+	if err := w.prepare(envelope, rec, body); err != nil {
 		return Ref{}, err
 	}
 	if w.rec.size() > s.size/8 {
@@ -212,7 +212,7 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	}
 	killpoint.At("segment.append")
 	if err := w.writeTo(s.disk, s.active, s.end); err != nil {
-		return Ref{}, s.retract(err)
+		return Ref{}, s.undoAppend(err)
 	}
 	killpoint.At("segment.appended")
 	ref := w.ref(s.active.number, s.end)
@@ -226,9 +226,9 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	return ref, nil
 }
 
-// retract truncates the file to its last record after a failed write. If truncating fails too, the
-// next record overwrites the rest.
-func (s *Store) retract(cause error) error {
+// undoAppend truncates the file to its last record after a failed write. If truncating fails too,
+// the next record overwrites the rest.
+func (s *Store) undoAppend(cause error) error {
 	s.zeroed = s.end
 	return errors.Join(fmt.Errorf("append to segment %08x: %w", s.active.number, cause), s.active.f.Truncate(s.end))
 }

@@ -19,12 +19,12 @@ type recordWriter struct {
 
 // prepare sets the record that writeTo writes, and computes the checksum of its body. A record with
 // a sequence number is a copy: then the checksum must equal that of the record.
-func (w *recordWriter) prepare(env []byte, rec record, body io.ReaderAt) error {
-	rec.head = uint32(recordHeadSize + len(env))
+func (w *recordWriter) prepare(envelope []byte, rec record, body io.ReaderAt) error {
+	rec.head = uint32(recordHeadSize + len(envelope))
 	w.body = body
 	n := int(rec.head) + int(min(rec.body, chunkSize))
 	w.buf = slices.Grow(w.buf[:0], n)[:n]
-	copy(w.buf[recordHeadSize:], env)
+	copy(w.buf[recordHeadSize:], envelope)
 	sum, err := checksum(body, w.buf[rec.head:], rec.body)
 	if err != nil {
 		return err

@@ -248,11 +248,11 @@ func (s *Store) findMissing() (sequences uint64, err error) {
 }
 
 // lastUsed calls Options.LastUsed, if it is set.
-func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
+func (s *Store) lastUsed(upTo uint32) (segment uint32, end int64, err error) {
 	if s.findLastUsed == nil {
 		return 0, 0, nil
 	}
-	return s.findLastUsed(most)
+	return s.findLastUsed(upTo)
 }
 
 // reportLost logs and records that acknowledged messages are gone, unless err is set.
@@ -263,9 +263,9 @@ func (s *Store) reportLost(err error, text string, args ...any) {
 	}
 }
 
-// resumeFrom updates the next sequence number from a segment. It makes the segment active and
-// returns true, if it can be appended to.
-func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
+// resumeFrom updates the next sequence number from a segment. If the segment can be appended to,
+// resumeFrom makes it active, and resumed is true.
+func (s *Store) resumeFrom(sf *segmentFile) (resumed bool, err error) {
 	if sf.head.single {
 		s.seq = max(s.seq, sf.head.firstSeq+1)
 		return false, nil

@@ -40,10 +40,10 @@ func open(t testing.TB, dir string, options []store.Options) *store.Store {
 	return s
 }
 
-// Crashed copies the directory of an open store, in the state that a crash would leave now, and
+// CopyCrashed copies the directory of an open store, in the state that a crash would leave now, and
 // returns the path of the copy. It blocks writes meanwhile: a file that is copied during a write
 // may be in a state that no crash leaves.
-func Crashed(t testing.TB, s *store.Store) (dir string) {
+func CopyCrashed(t testing.TB, s *store.Store) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")
 	err := s.Update(func(*store.Tx) error {

@@ -35,7 +35,7 @@ func (c *Check) add(to *messageSum, account uint32, place []byte) {
 }
 
 // NewCheck returns a check that passes each fault to report. Call Message for every message, then
-// Runs.
+// CheckRuns.
 func NewCheck(tx *mailindex.Tx, report engine.Report) *Check {
 	return &Check{tx: tx, report: report, seed: maphash.MakeSeed(), reusedPlaces: map[string]bool{}}
 }
@@ -69,10 +69,10 @@ func (c *Check) countPlace(r *textRun, place []byte) {
 	c.add(&c.have, r.account, place)
 }
 
-// Runs verifies every run, and that the runs have the same messages as the calls of Message.
-func (c *Check) Runs() {
+// CheckRuns verifies every run, and that the runs have the same messages as the calls of Message.
+func (c *Check) CheckRuns() {
 	for k, v := range c.tx.Ascend(mailrow.BucketTextGone, nil) {
-		if _, err := textGoneAt(k, v); err != nil {
+		if _, err := deletionTime(k, v); err != nil {
 			c.report("%w", err)
 		}
 	}

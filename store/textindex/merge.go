@@ -32,7 +32,7 @@ func (s *Index) Tidy(ctx context.Context, account uint32) error {
 		var runs []textRun
 		resetting := false
 		err := s.View(func(tx *mailindex.Tx) (err error) {
-			resetting = tx.Bucket(mailrow.BucketTextTodo).Sequence() == Resetting
+			resetting = tx.Bucket(mailrow.BucketTextTodo).Sequence() == ResettingSequence
 			if !resetting {
 				runs, err = textRuns(tx, account)
 			}
@@ -249,7 +249,7 @@ func (s *Index) Purge(ctx context.Context) error {
 func (s *Index) purgeAccount(ctx context.Context, account uint32) error {
 	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
 	err := s.View(func(tx *mailindex.Tx) (err error) {
-		p.gone, err = textGoneOf(tx, account)
+		p.gone, err = deletedMessages(tx, account)
 		if err != nil {
 			return err
 		}
@@ -325,16 +325,16 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	return nil
 }
 
-// textGoneOf returns the deleted messages of an account, up to maxDeletedExamined, and when they
-// were deleted.
-func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, error) {
+// deletedMessages returns the deleted messages of an account, up to maxDeletedExamined, and when
+// they were deleted.
+func deletedMessages(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, error) {
 	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
 	for k, v := range tx.Ascend(mailrow.BucketTextGone, prefix) {
 		if !bytes.HasPrefix(k, prefix) || len(gone) == maxDeletedExamined {
 			break
 		}
-		at, err := textGoneAt(k, v)
+		at, err := deletionTime(k, v)
 		if err != nil {
 			return nil, err
 		}
@@ -343,8 +343,8 @@ func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, erro
 	return gone, nil
 }
 
-// textGoneAt returns when a message was deleted, from its row in BucketTextGone.
-func textGoneAt(key, row []byte) (at time.Time, err error) {
+// deletionTime returns when a message was deleted, from its row in BucketTextGone.
+func deletionTime(key, row []byte) (at time.Time, err error) {
 	if len(row) != 8 { // old rows have no checksum
 		row, err = asTextDamage(mailrow.BucketTextGone.Open(key, row))
 		if err == nil {

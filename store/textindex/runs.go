@@ -178,7 +178,7 @@ func openWords(key, row []byte) ([]byte, error) {
 
 // createRun assigns the run an id and writes its row with the state.
 func (d *textRunData) createRun(tx *mailindex.Tx, state byte) (*textRun, error) {
-	id, err := tx.Next(mailrow.BucketTextRun)
+	id, err := tx.NextSequence(mailrow.BucketTextRun)
 	if err != nil {
 		return nil, err
 	}
@@ -288,8 +288,8 @@ func (b *Batch) Word(word []byte) {
 // Len returns the number of messages in the batch.
 func (b *Batch) Len() int { return len(b.places) }
 
-// run encodes the batch. It needs no transaction.
-func (b *Batch) run() *textRunData {
+// encode encodes the batch. It needs no transaction.
+func (b *Batch) encode() *textRunData {
 	words := slices.AppendSeq(make([]string, 0, len(b.index)), maps.Keys(b.index))
 	slices.Sort(words)
 	var w postings.BlockWriter
@@ -309,7 +309,7 @@ func (b *Batch) Prepare() (Prepared, error) {
 	if b.err != nil {
 		return Prepared{}, b.err
 	}
-	return Prepared{b.run()}, nil
+	return Prepared{b.encode()}, nil
 }
 
 // Write writes the batch as a run. Its messages are searchable once tx is committed.

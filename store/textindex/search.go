@@ -88,8 +88,8 @@ type Search struct {
 
 // NewSearch returns a search for messages of q that match, for each list in terms, at least one
 // term of the list. q.Account is required. The search stops once it has cost about as much time as
-// reading `cost` bytes of the index. It does not find messages that TextWaiting yields, or finds
-// them by the words of an earlier message in the same place.
+// reading `cost` bytes of the index. It does not find messages that UnindexedMessages yields, or
+// finds them by the words of an earlier message in the same place.
 func NewSearch(tx *mailindex.Tx, q mailindex.InboxQuery, terms [][]Term, cost int) (*Search, error) {
 	runs, err := textRuns(tx, q.Account)
 	if err != nil {
@@ -206,8 +206,8 @@ type searchRun struct {
 	rows  map[int][]byte // cache of rows of places, by the number of the first
 }
 
-// keptRows is how many rows of places a searchRun caches. They were verified when read.
-const keptRows = 64
+// maxCachedRows is how many rows of places a searchRun caches. They were verified when read.
+const maxCachedRows = 64
 
 // evaluate finds the messages of the run that match all terms.
 func (s *Search) evaluate(r *searchRun) error {
@@ -376,7 +376,7 @@ func (r *searchRun) placeOf(tx *mailindex.Tx, number int) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(r.rows) == keptRows {
+			if len(r.rows) == maxCachedRows {
 				clear(r.rows)
 			}
 			if r.rows == nil {

@@ -29,15 +29,15 @@ import (
 // ErrDamaged is returned for damaged rows of the text index. Reset rebuilds the index.
 var ErrDamaged = postings.ErrDamaged
 
-// A Work is a set of messages to index together. Once they are indexed, the caller passes each
-// element of Done to TextDone.
+// Work is a set of messages to index together. Once they are indexed, the caller passes each
+// element of Done to MarkIndexed.
 type Work struct {
 	Messages []mailrow.Message    // newest first
-	Done     []mailindex.TextTodo // what TextDone must record
+	Done     []mailindex.TextTodo // what MarkIndexed must record
 	More     bool                 // the account has other messages to index
 }
 
-// Limits bound a Work.
+// Limits bound how much PickWork returns.
 type Limits struct {
 	Most, Each int   // most messages in all, and of one folder
 	Bytes      int64 // stop after this many bytes of messages
@@ -50,7 +50,7 @@ func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 	for t := range tx.TextTodos(account) {
 		if t.Num != p.from.Num {
 			p.from, p.to, p.each, p.validity = mailindex.TextTodo{Num: t.Num, UID: math.MaxUint32}, 0, 0, 0
-			f, err := mailindex.TextFolder(tx, t)
+			f, err := mailindex.FolderOfTodo(tx, t)
 			switch {
 			case err == nil:
 				p.validity = f.UIDValidity
@@ -69,7 +69,7 @@ func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 	return &p.work, tx.Err()
 }
 
-// A textPicker collects the messages of a Work, one folder after the other.
+// A textPicker collects the messages of one Work, one folder after the other.
 type textPicker struct {
 	tx       *mailindex.Tx
 	limits   Limits
@@ -82,8 +82,8 @@ type textPicker struct {
 	finished bool               // a limit for all folders is reached
 }
 
-// full reports whether the current folder may have no more messages.
-func (p *textPicker) full() bool {
+// isFull reports whether the current folder may have no more messages.
+func (p *textPicker) isFull() bool {
 	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
 	return p.finished || p.each >= p.limits.Each
 }
@@ -96,7 +96,7 @@ func (p *textPicker) add(m mailrow.Message, num uint32) {
 	p.each++
 }
 
-// recordDone adds a todo that TextDone must record.
+// recordDone adds a todo that MarkIndexed must record.
 func (p *textPicker) recordDone(t mailindex.TextTodo) {
 	t.Validity = p.validity
 	p.work.Done = append(p.work.Done, t)
@@ -112,7 +112,7 @@ func (p *textPicker) pick(t mailindex.TextTodo) error {
 			p.recordDone(t)
 		}
 		return nil
-	case p.full():
+	case p.isFull():
 		p.work.More = true
 		return nil
 	}
@@ -129,7 +129,7 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 	p.from, p.to = t, t.UID
 	mailbox, folder := p.tx.FolderOfNum(t.Num)
 	for m := range p.tx.Messages(mailbox, folder, t.UID, math.MaxUint32) {
-		if p.full() {
+		if p.isFull() {
 			p.work.More = true
 			t.UID = p.to
 			p.recordDone(t)
@@ -138,7 +138,7 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 		p.add(m, t.Num)
 		p.to = m.UID + 1
 	}
-	f, err := mailindex.TextFolder(p.tx, t)
+	f, err := mailindex.FolderOfTodo(p.tx, t)
 	switch {
 	case err == nil:
 		p.to = max(p.to, f.UIDNext)
@@ -150,12 +150,12 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 	return nil
 }
 
-// UnindexedFolders is how many folders one transaction of Reset examines.
-const UnindexedFolders = 3000
+// ResetFoldersPerTx is how many folders one transaction of Reset examines.
+const ResetFoldersPerTx = 3000
 
-// Resetting is the sequence number of BucketTextTodo while Reset runs. Tidy finds it after an
-// interrupted Reset.
-const Resetting = 1
+// ResettingSequence is the sequence number of BucketTextTodo while Reset runs. Tidy finds it after
+// an interrupted Reset.
+const ResettingSequence = 1
 
 // Reset deletes the text index, so that it is built again. It first marks all messages as not
 // indexed, some folders per transaction; searches then read these messages one by one. Then it
@@ -165,13 +165,13 @@ func (s *Index) Reset() error {
 		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be damaged
 			return err
 		}
-		return tx.SetSequence(mailrow.BucketTextTodo, Resetting)
+		return tx.SetSequence(mailrow.BucketTextTodo, ResettingSequence)
 	})
 	var after []byte
 	for more := true; more && err == nil; more = after != nil {
 		next := after
 		err = s.Update(func(tx *mailindex.Tx) (err error) {
-			next, err = mailindex.MarkAllUnindexed(tx, after, UnindexedFolders)
+			next, err = mailindex.MarkAllUnindexed(tx, after, ResetFoldersPerTx)
 			return err
 		})
 		after = next
