@@ -201,12 +201,12 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	s.log.Info("stopping")
 	s.notifyManager("STOPPING=1")
 	stopAccepting()
-	waits := time.AfterFunc(stopGrace, s.inst.store.EndWaits)
+	waits := time.AfterFunc(stopGrace, s.inst.store.EndWaitsForStored)
 	work.Wait()
 	stopServing()
 	last.Wait()
 	waits.Stop()
-	s.inst.store.EndWaits() // nobody waits for responses any more
+	s.inst.store.EndWaitsForStored() // nobody waits for responses any more
 	return err
 }
 

@@ -38,10 +38,10 @@ func (s *Store) AppendAccepted(envelope []byte, body *Spool) (BlobRef, error) {
 	ref, err := s.seg.AppendAccepted(envelope, body)
 	if err != nil {
 		s.unfiled.Abandon(token)
-		return BlobRef{}, s.appendFailed(err)
+		return BlobRef{}, s.appendError(err)
 	}
 	s.leases.Add(ref)
-	s.unfiled.Appended(token, ref.Position())
+	s.unfiled.SetAppended(token, ref.Position())
 	killpoint.At("accept.appended")
 	if err := s.seg.Sync(); err != nil {
 		return BlobRef{}, s.Fail(err)
@@ -107,12 +107,12 @@ func (s *Store) findUnfiled() error {
 	if err != nil {
 		return err
 	}
-	err = s.seg.Accepted(mark.From, func(ref BlobRef, env []byte) error {
+	err = s.seg.EachAccepted(mark.From, func(ref BlobRef, env []byte) error {
 		if mark.Has(ref.Position()) {
 			return nil
 		}
 		s.unfiledAtOpen = append(s.unfiledAtOpen, Accepted{ref, env})
-		s.unfiled.Appended(s.unfiled.Begin(ref.Position()), ref.Position())
+		s.unfiled.SetAppended(s.unfiled.Begin(ref.Position()), ref.Position())
 		s.leases.Add(ref)
 		return nil
 	})

@@ -33,7 +33,7 @@ func (s *Store) Append(envelope []byte, body Body) (BlobRef, error) {
 	defer done()
 	ref, err := s.seg.Append(envelope, body)
 	if err != nil {
-		return BlobRef{}, s.appendFailed(err)
+		return BlobRef{}, s.appendError(err)
 	}
 	s.leases.Add(ref)
 	return ref, nil
@@ -49,7 +49,7 @@ func (s *Store) checkAppend() error {
 	return s.RoomForMessage()
 }
 
-func (s *Store) appendFailed(err error) error {
+func (s *Store) appendError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed

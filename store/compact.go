@@ -144,11 +144,11 @@ func (s *Store) moveLiveBlobs(ctx context.Context, info segment.Info) error {
 }
 
 // liveBlobs returns the next live blobs of a segment in the order of offsets, from the offset
-// `from` on: at most compactBlobs, with little more than compactBytes together.
-func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
+// fromOffset on: at most compactBlobs, with little more than compactBytes together.
+func (s *Store) liveBlobs(segment, fromOffset uint32) (blobs []BlobRef, err error) {
 	err = s.View(func(tx *Tx) error {
 		var size int64
-		first := mailrow.BlobPrefix(BlobRef{Segment: segment, Offset: from})
+		first := mailrow.BlobPrefix(BlobRef{Segment: segment, Offset: fromOffset})
 		for k, row := range tx.Ascend(mailrow.BucketRef, first[:]) {
 			ref, _, err := mailrow.DecodeRef(k, row)
 			if err != nil {
@@ -198,7 +198,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	killpoint.At("compact.copied")
 	err := s.Update(func(tx *Tx) error {
 		for _, move := range moves {
-			if err := tx.repoint(move); err != nil {
+			if err := tx.repointRefs(move); err != nil {
 				return err
 			}
 		}
@@ -215,15 +215,15 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	defer done()
 	to, err := s.seg.Copy(from)
 	if err != nil {
-		return BlobRef{}, s.appendFailed(err)
+		return BlobRef{}, s.appendError(err)
 	}
 	s.leases.Add(to)
 	return to, nil
 }
 
-// repoint makes all references to a blob refer to its copy, and moves the row of its structure. If
-// no row refers to the blob any more, it does nothing.
-func (tx *Tx) repoint(move blobMove) error {
+// repointRefs makes all references to a blob refer to its copy, and moves the row of its structure.
+// If no row refers to the blob any more, it does nothing.
+func (tx *Tx) repointRefs(move blobMove) error {
 	owners, err := mailindex.Owners(&tx.Tx, move.from)
 	if err != nil || len(owners) == 0 {
 		return err

@@ -57,4 +57,6 @@ var (
 // encrypted.
 func CredentialBinding(id string) string { return "credential " + id }
 
-func (c *Credential) visitSecrets(visit engine.SecretVisitor) { visit(CredentialBinding(c.ID), &c.SCRAM) }
+func (c *Credential) visitSecrets(visit engine.SecretVisitor) {
+	visit(CredentialBinding(c.ID), &c.SCRAM)
+}

@@ -146,7 +146,7 @@ func (s *Store) EachUnlisted(fn func(Unlisted) error) error {
 					known = at
 				}
 			}
-			return s.seg.Records(info.Number, func(f segment.FoundRecord) error {
+			return s.seg.EachRecord(info.Number, func(f segment.FoundRecord) error {
 				_, found, err := mailindex.FindRef(&tx.Tx, f.Ref)
 				switch {
 				case err != nil:

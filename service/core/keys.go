@@ -252,7 +252,7 @@ func finishTakeOver(dir string, known store.MasterKeyRecord) error {
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
 		return nil // no change was interrupted, or FinishKeyChange has to continue it
 	}
-	return keyfile.TakeOver(dir)
+	return keyfile.UseNextKey(dir)
 }
 
 // withEarlier adds what the store keeps of earlier master keys to the keyring. While the key is

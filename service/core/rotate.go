@@ -176,7 +176,7 @@ func (s *Core) resealAll(ctx context.Context) (*KeyRotated, error) {
 		return nil, err
 	}
 	killpoint.At("rotate.done")
-	if err := keyfile.TakeOver(s.Store.Dir()); err != nil {
+	if err := keyfile.UseNextKey(s.Store.Dir()); err != nil {
 		return nil, err
 	}
 	killpoint.At("rotate.replaced")

@@ -212,7 +212,7 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 		}
 		killpoint.At("backup.sent")
 		t.sent = b.last
-		s.EntriesStored(b.last)
+		s.ConfirmEntriesStored(b.last)
 	}
 	return nil
 }

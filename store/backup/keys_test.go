@@ -70,7 +70,7 @@ func (h *keyHistory) rotate(share func()) {
 	share()
 	h.known(now, next)
 	h.known(next, "")
-	if err := keyfile.TakeOver(h.s.Dir()); err != nil {
+	if err := keyfile.UseNextKey(h.s.Dir()); err != nil {
 		h.Fatal(err)
 	}
 	h.steps(2)

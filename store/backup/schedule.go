@@ -121,7 +121,7 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	s.Source.Store.EntriesStored(res.Number)
+	s.Source.Store.ConfirmEntriesStored(res.Number)
 	if res.Reason != "" {
 		level := slog.LevelInfo
 		if dropped { // the changes that were dropped cannot be restored

@@ -74,13 +74,13 @@ func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.
 // block.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateFor(fn, fn) }
 
-// UpdateFor is like Update. It is for an fn that only wraps another function `of`: logs of large
-// transactions name `of`.
-func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
+// UpdateFor is like Update. It is for an fn that only wraps another function: logs of large
+// transactions name the function `logged` instead of fn.
+func (db *DB) UpdateFor(logged any, fn func(*Tx) error) error {
 	if err := db.failure.get(); err != nil {
 		return err
 	}
-	w := &write{fn: fn, logAs: of, done: make(chan error, 1)}
+	w := &write{fn: fn, logAs: logged, done: make(chan error, 1)}
 	if db.bounds.fail || db.report.path != "" {
 		w.callers = callStack()
 	}
@@ -349,7 +349,7 @@ func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) 
 	db.chooseFreelistSync()
 	killpoint.At("commit.pages")
 	if err := tx.Commit(); err != nil {
-		return db.commitFailed(err)
+		return db.commitError(err)
 	}
 	killpoint.At("commit.done")
 	onDisk()
@@ -360,10 +360,10 @@ func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) 
 // has already ended.
 func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 
-// commitFailed returns ErrFull if a full disk refused to write a page. bbolt has then rolled back
+// commitError returns ErrFull if a full disk refused to write a page. bbolt has then rolled back
 // and can go on. Every other error stops all writes, also a sync that fails for lack of space,
 // since the content of the disk is then unknown.
-func (db *DB) commitFailed(err error) error {
+func (db *DB) commitError(err error) error {
 	var refused *fs.PathError
 	if errors.As(err, &refused) && segment.IsFull(err) {
 		return fmt.Errorf("commit: %w: %w", ErrFull, err)

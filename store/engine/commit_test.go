@@ -237,7 +237,7 @@ func TestOnlyARefusedWriteIsAFullDisk(t *testing.T) {
 		{syscall.ENOSPC, ErrFailed}, // as bbolt returns it from fdatasync
 	} {
 		db := openTest(t, Options{Log: slog.New(slog.DiscardHandler)})
-		if err := db.commitFailed(c.err); !errors.Is(err, c.want) {
+		if err := db.commitError(c.err); !errors.Is(err, c.want) {
 			t.Errorf("%v: got %v, want %v", c.err, err, c.want)
 		}
 		if failed := db.Failed() != nil; failed != (c.want == ErrFailed) {

@@ -163,7 +163,7 @@ func OpenOffline(path string, readOnly bool, now func() time.Time, log *slog.Log
 // then on. Each commit first calls sync, which must bring the message bytes to disk that rows of
 // the commit refer to.
 func (db *DB) Start(sync func() error) error {
-	if err := db.openEntries(); err != nil {
+	if err := db.loadEntryState(); err != nil {
 		return err
 	}
 	db.sync = sync

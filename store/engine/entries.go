@@ -83,21 +83,21 @@ type entryKeeper struct {
 	mu            sync.Mutex
 	stored        uint64        // the last entry number that is stored elsewhere
 	storedChanged chan struct{} // closed and replaced when stored increases
-	waitsEnded    chan struct{} // closed by EndWaits
+	waitsEnded    chan struct{} // closed by EndWaitsForStored
 	endOnce       sync.Once
 }
 
-// RequireStored sets whether Update waits until EntriesStored has confirmed its entry. Update does
-// not wait while no entries are kept.
+// RequireStored sets whether Update waits until ConfirmEntriesStored has confirmed its entry.
+// Update does not wait while no entries are kept.
 func (db *DB) RequireStored(required bool) { db.entries.required.Store(required) }
 
-// EndWaits makes every Update that waits because of RequireStored, now or later, return ErrClosed.
-// Its writes are on the local disk but are not acknowledged. A server calls it when it has to stop
-// while its backup cannot be reached.
-func (db *DB) EndWaits() { db.entries.endOnce.Do(func() { close(db.entries.waitsEnded) }) }
+// EndWaitsForStored makes every Update that waits because of RequireStored, now or later, return
+// ErrClosed. Its writes are on the local disk but are not acknowledged. A server calls it when it
+// has to stop while its backup cannot be reached.
+func (db *DB) EndWaitsForStored() { db.entries.endOnce.Do(func() { close(db.entries.waitsEnded) }) }
 
-// EntriesStored confirms that the entries up to number upTo are stored elsewhere.
-func (db *DB) EntriesStored(upTo uint64) {
+// ConfirmEntriesStored confirms that the entries up to number upTo are stored elsewhere.
+func (db *DB) ConfirmEntriesStored(upTo uint64) {
 	k := &db.entries
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,8 +195,8 @@ func (db *DB) EntriesDropped() (dropped bool, err error) {
 	return dropped, err
 }
 
-// openEntries loads the state of the kept entries from the database.
-func (db *DB) openEntries() error {
+// loadEntryState loads the state of the kept entries from the database.
+func (db *DB) loadEntryState() error {
 	return db.bolt.View(func(tx *bolt.Tx) error {
 		var size int64
 		b := tx.Bucket([]byte(EntryBucket))

@@ -85,8 +85,8 @@ func Write(path string, master []byte) error {
 	return nil
 }
 
-// TakeOver makes the next key the master key of the data directory dir. It deletes the old key.
-func TakeOver(dir string) error {
+// UseNextKey makes the next key the master key of the data directory dir. It deletes the old key.
+func UseNextKey(dir string) error {
 	err := os.Rename(filepath.Join(dir, NextName), filepath.Join(dir, Name))
 	if err == nil {
 		err = syncDir(dir)

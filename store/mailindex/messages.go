@@ -323,7 +323,7 @@ func (tx *Tx) SetFlags(m *mailrow.Message, flags mailrow.Flags, keywords []strin
 		return nil
 	}
 	m.Flags, m.Keywords = flags, slices.Clone(keywords)
-	return tx.rewrite(now, m)
+	return tx.rewriteMessage(now, m)
 }
 
 // SetAnsweredBy stores who answered a message. ModSeq stays, since IMAP clients do not see it.
@@ -369,7 +369,7 @@ func (tx *Tx) SetBits(m *mailrow.Message, bits mailrow.Bits) error {
 		return nil
 	}
 	m.Bits = bits
-	return tx.rewrite(now, m)
+	return tx.rewriteMessage(now, m)
 }
 
 // SetTaught sets BitTaughtSpam and BitTaughtHam of a message as in taught, and sets m to what is
@@ -392,8 +392,8 @@ func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 	return tx.putMessage(m, c.num)
 }
 
-// rewrite replaces old by m and sets m.ModSeq. They differ only in flags, keywords and bits.
-func (tx *Tx) rewrite(old, m *mailrow.Message) error {
+// rewriteMessage replaces old by m and sets m.ModSeq. They differ only in flags, keywords and bits.
+func (tx *Tx) rewriteMessage(old, m *mailrow.Message) error {
 	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err

@@ -31,9 +31,9 @@ func (s *Store) End() Position {
 	return Position{s.active.number, uint32(s.end)}
 }
 
-// Accepted calls fn with each intact record that AppendAccepted has appended at or after the
+// EachAccepted calls fn with each intact record that AppendAccepted has appended at or after the
 // position `from`, and with its envelope, in the order of positions. It logs damage and goes on.
-func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
+func (s *Store) EachAccepted(from Position, fn func(Ref, []byte) error) error {
 	for _, info := range s.List() {
 		if info.Number < from.Segment {
 			continue
@@ -52,7 +52,7 @@ func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
 	return nil
 }
 
-// acceptedIn is Accepted for one segment, from the offset start.
+// acceptedIn is EachAccepted for one segment, from the offset start.
 func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) error {
 	sf, err := s.files.acquire(info.Number)
 	if errors.Is(err, ErrDamaged) {
@@ -82,7 +82,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 		if !errors.Is(err, ErrDamaged) {
 			return err
 		}
-		next, err := w.skip(off, rec)
+		next, err := w.nextOffset(off, rec)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 type Unfiled struct {
 	mu        sync.Mutex
 	next      int
-	positions map[int]Position // by token: the record's position; until Appended is called, the position of Begin, which is not after it
+	positions map[int]Position // by token: the record's position; until SetAppended is called, the position of Begin, which is not after it
 	tokens    map[Position]int
 }
 
@@ -119,8 +119,8 @@ func (u *Unfiled) Begin(from Position) (token int) {
 	return u.next
 }
 
-// Appended sets the position of the record.
-func (u *Unfiled) Appended(token int, at Position) {
+// SetAppended sets the position of the record.
+func (u *Unfiled) SetAppended(token int, at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.positions[token] = at

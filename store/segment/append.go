@@ -141,7 +141,7 @@ func (s *Store) Append(envelope []byte, body Body) (Ref, error) {
 }
 
 // AppendAccepted is Append for a message that is acknowledged after the next Sync, before anything
-// refers to it. After a crash, Accepted finds it.
+// refers to it. After a crash, EachAccepted finds it.
 func (s *Store) AppendAccepted(envelope []byte, body *Spool) (Ref, error) {
 	if body.err != nil {
 		return Ref{}, body.err
@@ -221,7 +221,7 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	s.active.size.Store(s.end)
 	s.written++
 	if w.rec.size() <= aheadSize/8 {
-		s.zeroAhead()
+		s.writeZerosAhead()
 	}
 	return ref, nil
 }
@@ -233,10 +233,10 @@ func (s *Store) undoAppend(cause error) error {
 	return errors.Join(fmt.Errorf("append to segment %08x: %w", s.active.number, cause), s.active.f.Truncate(s.end))
 }
 
-// zeroAhead writes zeros after the records if the file has none there: a sync that does not change
-// the file's length needs no journal commit, which halves its time on ext4. If the disk has no
-// room, records extend the file instead.
-func (s *Store) zeroAhead() {
+// writeZerosAhead writes zeros after the records if the file has none there: a sync that does not
+// change the file's length needs no journal commit, which halves its time on ext4. If the disk has
+// no room, records extend the file instead.
+func (s *Store) writeZerosAhead() {
 	ahead := min(s.end+aheadSize, s.size)
 	if s.end <= s.zeroed || ahead <= s.end {
 		return

@@ -9,7 +9,7 @@
 //	        | body crc32c 4 | head crc32c 4 | envelope | body
 //
 // Flag 1 of a record: the message was accepted before anything referred to it, and its envelope
-// says how to file it, see Accepted. A copy of the record does not have the flag.
+// says how to file it, see EachAccepted. A copy of the record does not have the flag.
 //
 // The head is everything before the body. Its checksum covers the body's checksum, so the two cover
 // the whole record, and a head can be trusted without reading the body. The mark is 64 random bits
@@ -37,7 +37,7 @@ const (
 	maxBody        = math.MaxUint32
 
 	flagSingle   = 1 // flag of a file: the segment has one large message, and is complete
-	flagAccepted = 1 // flag of a record, see Accepted
+	flagAccepted = 1 // flag of a record, see EachAccepted
 	encodingRaw  = 0 // encoding of a record: the body is the message itself
 )
 

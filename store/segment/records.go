@@ -2,7 +2,7 @@ package segment
 
 import "errors"
 
-// A FoundRecord is a record that Records has found.
+// A FoundRecord is a record that EachRecord has found.
 type FoundRecord struct {
 	Ref      Ref
 	Sequence uint64 // the copies of a record have the same number
@@ -10,9 +10,9 @@ type FoundRecord struct {
 	Envelope []byte // valid only during the call
 }
 
-// Records calls fn with each record of a segment that has an intact head, in the order of the file.
-// It does not verify bodies. It skips damage and records in a newer format.
-func (s *Store) Records(segment uint32, fn func(FoundRecord) error) error {
+// EachRecord calls fn with each record of a segment that has an intact head, in the order of the
+// file. It does not verify bodies. It skips damage and records in a newer format.
+func (s *Store) EachRecord(segment uint32, fn func(FoundRecord) error) error {
 	sf, err := s.files.acquire(segment)
 	if errors.Is(err, ErrDamaged) { // without an intact header no record can be recognised
 		return nil
@@ -25,7 +25,7 @@ func (s *Store) Records(segment uint32, fn func(FoundRecord) error) error {
 	for off := int64(fileHeadSize); off < w.size; {
 		rec, err := w.head(off)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) {
-			off, err = w.skip(off, record{})
+			off, err = w.nextOffset(off, record{})
 			if err != nil {
 				return err
 			}

@@ -86,7 +86,7 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 		if !errors.Is(err, ErrDamaged) {
 			return end, err
 		}
-		next, err := w.skip(off, rec)
+		next, err := w.nextOffset(off, rec)
 		if err != nil {
 			return end, err
 		}
@@ -149,9 +149,9 @@ func (w *scanner) head(off int64) (record, error) {
 	return rec, nil
 }
 
-// skip returns where the scan continues after damage at off: after the record if rec, its head, is
-// intact; otherwise at the next intact head.
-func (w *scanner) skip(off int64, rec record) (int64, error) {
+// nextOffset returns where the scan continues after damage at off: after the record if rec, its
+// head, is intact; otherwise at the next intact head.
+func (w *scanner) nextOffset(off int64, rec record) (int64, error) {
 	if rec.head != 0 {
 		return off + rec.size(), nil
 	}

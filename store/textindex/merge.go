@@ -46,7 +46,7 @@ func (s *Index) Tidy(ctx context.Context, account uint32) error {
 		}
 		for _, r := range runs {
 			if r.state != textReady {
-				if err := s.dropTextRun(ctx, &r); err != nil {
+				if err := s.deleteRun(ctx, &r); err != nil {
 					return err
 				}
 			}
@@ -129,7 +129,7 @@ func (s *Index) replaceRuns(ctx context.Context, old []textRun, drop map[textPla
 		return err
 	}
 	for _, r := range old {
-		if err := s.dropTextRun(ctx, &r); err != nil {
+		if err := s.deleteRun(ctx, &r); err != nil {
 			return err
 		}
 	}
@@ -168,15 +168,15 @@ func (s *Index) writeRun(ctx context.Context, d *textRunData) (run *textRun, err
 	return run, nil
 }
 
-// dropTextRun deletes a run that is no longer searched.
-func (s *Index) dropTextRun(ctx context.Context, r *textRun) error {
+// deleteRun deletes a run that is no longer searched.
+func (s *Index) deleteRun(ctx context.Context, r *textRun) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		killpoint.At("text.drop")
 		err := s.Update(func(tx *mailindex.Tx) (err error) {
-			done, err = dropTextRows(tx, r, textRowsPerTx)
+			done, err = deleteRunRows(tx, r, textRowsPerTx)
 			return err
 		})
 		if err != nil {

@@ -218,9 +218,9 @@ func putTextRows(tx *mailindex.Tx, rows []textRow) error {
 	return nil
 }
 
-// dropTextRows deletes up to limit rows of a run, and the run's own row with the last of them. done
-// is false if rows remain.
-func dropTextRows(tx *mailindex.Tx, r *textRun, limit int) (done bool, err error) {
+// deleteRunRows deletes up to limit rows of a run, and the run's own row with the last of them.
+// done is false if rows remain.
+func deleteRunRows(tx *mailindex.Tx, r *textRun, limit int) (done bool, err error) {
 	prefix := r.key()
 	for _, bucket := range []*engine.Bucket{mailrow.BucketTextPlace, mailrow.BucketTextWord} {
 		for k := range tx.Ascend(bucket, prefix[:]) {
@@ -340,6 +340,6 @@ func DropAccount(tx *mailindex.Tx, account uint32, rows int) (done bool, err err
 			return false, err
 		}
 	}
-	_, err = dropTextRows(tx, &runs[0], rows)
+	_, err = deleteRunRows(tx, &runs[0], rows)
 	return false, err
 }

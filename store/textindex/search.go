@@ -162,7 +162,7 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 				return false, best, err
 			}
 		}
-		if err := r.skip(s.tx, most); err != nil {
+		if err := r.skipTo(s.tx, most); err != nil {
 			return false, best, err
 		}
 		if !r.done && (!found || bytes.Compare(r.place[:], best[:]) > 0) {
@@ -313,8 +313,8 @@ func addTerm(tx *mailindex.Tx, r *textRun, term Term, to postings.Set) (cost int
 	return w.cost, err
 }
 
-// skip moves to the newest match that is not newer than the place `most`.
-func (r *searchRun) skip(tx *mailindex.Tx, most textPlace) error {
+// skipTo moves to the newest match that is not newer than the place `most`.
+func (r *searchRun) skipTo(tx *mailindex.Tx, most textPlace) error {
 	if r.done || r.begun && bytes.Compare(r.place[:], most[:]) <= 0 {
 		return nil
 	}
