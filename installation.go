@@ -133,13 +133,14 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		client := lookup.New(lookup.Options{})
 		c.Resolver, c.LookupDS = client, lookupDS(client)
 	}
-	c.Edge = edgeProvider(s, c)
+	c.Edge = cloudflareProvider(s, c)
 	return c, own, nil
 }
 
-// newDANE returns the resolver for TLSA records, or nil if there is no resolver that validates
-// DNSSEC and can be trusted: one on this machine, or the configured one with trust_resolver. The
-// sandbox without a configured resolver uses its own DNS server, which does not validate.
+// newDANE returns the resolver for TLSA records. That needs a resolver that validates DNSSEC and
+// can be trusted: one on this machine, or the configured one with trust_resolver. newDANE returns
+// nil if there is none. The sandbox without a configured resolver uses its own DNS server, which
+// does not validate.
 func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	if !s.Resolver.On() && s.Sandbox() {
 		return nil, nil
@@ -214,8 +215,8 @@ func reachableHost(addr string) string {
 }
 
 // firstStart creates the first account of a sandbox. It returns nil if there is an account. In
-// production it returns an error instead, because only `mailstead init` creates the first account,
-// so that no secret is written to a log.
+// production it returns an error instead: there only `mailstead init` creates the first account, so
+// that no secret is written to a log.
 func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
 	some, orphans := false, false
 	err := in.store.View(func(tx *store.Tx) error {

@@ -22,7 +22,7 @@ import (
 // registrars returns clients of the configured registrars. The sandbox registrar is the last.
 func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar.Registrar, error) {
 	var out []registrar.Registrar
-	client := apiClient(c)
+	client := registrarClient(c)
 	if n := s.Registrar.NameCom; n != nil {
 		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client})
 		if err != nil {
@@ -43,9 +43,9 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 	return append(out, shop), nil
 }
 
-// apiClient returns the HTTP client for registrars. It uses a new connection for each request, so
-// that no order is sent on a connection that the registrar is about to close.
-func apiClient(c core.Config) *http.Client {
+// registrarClient returns the HTTP client for registrars. It uses a new connection for each
+// request, so that no order is sent on a connection that the registrar is about to close.
+func registrarClient(c core.Config) *http.Client {
 	dial := (&netguard.Guard{AllowPrivate: true}).Dialer(c.Resolver)
 	return &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
@@ -109,9 +109,9 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
-// edgeProvider returns a function that makes a Cloudflare client for an API token. The API may have
-// a private address, because the operator chooses its URL.
-func edgeProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
+// cloudflareProvider returns a function that makes a Cloudflare client for an API token. The API
+// may have a private address, because the operator chooses its URL.
+func cloudflareProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
 	guard := &netguard.Guard{AllowPrivate: true}
 	t := guard.Transport(c.Resolver, c.RootCAs)
 	t.Proxy = http.ProxyFromEnvironment

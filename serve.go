@@ -218,9 +218,9 @@ func (s *server) notifyManager(state string) {
 	}
 }
 
-// start runs one part in a goroutine of the group. If the part fails, the server stops, unless the
-// error is that the store accepts no writes: then the other parts continue, because the store can
-// still be read.
+// start runs one part in a goroutine of the group. If the part fails, the server stops. But if the
+// error is that the store accepts no writes, the other parts continue, because the store can still
+// be read.
 func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	group.Go(func() {
 		if err := run(); errors.Is(err, store.ErrFailed) {

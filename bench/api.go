@@ -48,7 +48,7 @@ func (b *bench) measureGet(server, path string, clients, times int) (measurement
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	url, p := "http://"+m.ready.HTTP+strings.ReplaceAll(path, "{user}", m.users[0]), m.process
 	if server == sinkHTTP {
 		text, err := m.get(http.DefaultClient, url)
@@ -60,7 +60,7 @@ func (b *bench) measureGet(server, path string, clients, times int) (measurement
 			return measurement{}, err
 		}
 		var addr string
-		p, addr, err = b.sink(sinkHTTP, "-file", file, "-token", m.token)
+		p, addr, err = b.startSink(sinkHTTP, "-file", file, "-token", m.token)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -107,13 +107,13 @@ func (b *bench) measureSend(clients, times int) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	return runClients(m.process, clients, times, b.limit, m.send)
 }
 
 // send sends the n-th message to another mailbox of the server.
 func (m *mailstead) send(client *http.Client, n int) error {
-	body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(words, " "))
+	body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(messageWords, " "))
 	_, err := m.do(client, "POST", "http://"+m.ready.HTTP+"/v1/email-users/"+m.users[0]+"/inbox/send", body)
 	return err
 }
@@ -125,7 +125,7 @@ func (b *bench) measureMixed(clients, times int) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	at := "http://" + m.ready.HTTP
 	return runClients(m.process, clients, times, b.limit, func(client *http.Client, n int) (err error) {
 		message := fmt.Sprintf("%s/v1/email-users/%s/inbox/%d", at, m.users[0], 1+n*7%size)
@@ -143,7 +143,7 @@ func (b *bench) measureMixed(clients, times int) (measurement, error) {
 		case 5:
 			err = m.send(client, n)
 		case 6:
-			_, err = m.get(client, at+"/v1/inbox?limit=20&q="+words[n/8%len(words)])
+			_, err = m.get(client, at+"/v1/inbox?limit=20&q="+messageWords[n/8%len(messageWords)])
 		case 7:
 			_, err = m.get(client, at+"/v1/messages?limit=50")
 		}
@@ -153,13 +153,13 @@ func (b *bench) measureMixed(clients, times int) (measurement, error) {
 
 // measureGetAtRate measures GET requests for a page of an inbox with 20 000 messages, at a fixed
 // rate per second.
-func (b *bench) measureGetAtRate(path string, rate, times int) (measurement, error) {
+func (b *bench) measureGetAtRate(path string, perSecond, times int) (measurement, error) {
 	m, err := b.startWithInbox(b.scaled(20000, 1000))
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
-	return callAtRate(m.process, rate, times, b.limit, func(client *http.Client) error {
+	defer m.stopAndDelete()
+	return callAtRate(m.process, perSecond, times, b.limit, func(client *http.Client) error {
 		_, err := m.get(client, "http://"+m.ready.HTTP+path)
 		return err
 	})
@@ -168,14 +168,14 @@ func (b *bench) measureGetAtRate(path string, rate, times int) (measurement, err
 // callAtRate calls do a number of times at a fixed rate per second, even if earlier calls have not
 // ended. The time of a call counts from when it was due, so that a pause of the server counts for
 // every call that was due during the pause.
-func callAtRate(p *process, rate, times int, limit time.Duration, do func(client *http.Client) error) (measurement, error) {
+func callAtRate(p *process, perSecond, times int, limit time.Duration, do func(client *http.Client) error) (measurement, error) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}, Timeout: limit}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
 	took, errs := make([]time.Duration, times), make([]error, times)
 	before, began := p.cpu(), time.Now()
 	for n := range times {
-		due := began.Add(time.Duration(n) * time.Second / time.Duration(rate))
+		due := began.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
 		time.Sleep(time.Until(due))
 		all.Go(func() {
 			errs[n] = do(client)

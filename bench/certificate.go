@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// certificate makes a TLS certificate, and returns the command-line arguments with which the
+// makeCertificate makes a TLS certificate, and returns the command-line arguments with which the
 // program uses it.
-func (b *bench) certificate() (args []string, err error) {
+func (b *bench) makeCertificate() (args []string, err error) {
 	cert, key, err := writeCertificate(b.dir)
 	return []string{"--tls-cert", cert, "--tls-key", key}, err
 }
@@ -30,7 +30,7 @@ func writeCertificate(dir string) (cert, key string, err error) {
 		return "", "", err
 	}
 	var loopback []net.IP
-	for n := range hosts + 2 {
+	for n := range recipientDomains + 2 {
 		loopback = append(loopback, net.IPv4(127, 0, 0, byte(n)))
 	}
 	template := &x509.Certificate{

@@ -21,7 +21,7 @@ func writeChart(w io.Writer, r io.Reader) error {
 		return err
 	}
 	if len(sizes) < 2 {
-		return errors.New("draw chart: it needs the costs of at least two sizes")
+		return errors.New("draw the chart: it needs the costs of at least two sizes")
 	}
 	_, err = io.WriteString(w, drawSVG(panels, sizes))
 	return err
@@ -30,8 +30,8 @@ func writeChart(w io.Writer, r io.Reader) error {
 // A point is the cost y of a store with x messages.
 type point struct{ x, y float64 }
 
-// readCosts parses the input of writeChart. It returns the points of each line by panel and name of
-// the line, and the sizes in order.
+// readCosts parses the input of writeChart. It returns the points by panel and name of the line,
+// and the sizes in order.
 func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
 	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
 	seen := map[float64]bool{}
@@ -40,11 +40,11 @@ func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float
 		if err := d.Decode(&costs); errors.Is(err, io.EOF) {
 			return panels, slices.Sorted(maps.Keys(seen)), nil
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("read costs of chart: %w", err)
+			return nil, nil, fmt.Errorf("read the costs for the chart: %w", err)
 		}
 		x := costs["messages"]
 		if x <= 0 {
-			return nil, nil, errors.New(`read costs of chart: an object has no "messages"`)
+			return nil, nil, errors.New(`read the costs for the chart: an object has no "messages"`)
 		}
 		seen[x] = true
 		for name, y := range costs {

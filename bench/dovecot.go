@@ -50,7 +50,7 @@ service anvil {
 
 // newDovecot starts Dovecot with empty mailboxes.
 func (b *bench) newDovecot() (*imapServer, error) {
-	path, err := program("dovecot")
+	path, err := programPath("dovecot")
 	if err != nil {
 		return nil, err
 	}

@@ -57,8 +57,8 @@ type imapServer struct {
 	discard func()
 }
 
-// imapServer starts Dovecot, or the program for any other name.
-func (b *bench) imapServer(server string) (*imapServer, error) {
+// startIMAPServer starts Dovecot, or the program for any other name.
+func (b *bench) startIMAPServer(server string) (*imapServer, error) {
 	if server == dovecot {
 		return b.newDovecot()
 	}
@@ -66,7 +66,7 @@ func (b *bench) imapServer(server string) (*imapServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &imapServer{m.process, m.ready.IMAP, m.discard}, nil
+	return &imapServer{m.process, m.ready.IMAP, m.stopAndDelete}, nil
 }
 
 // An imapClient sends IMAP commands and discards the data in the answers.
@@ -108,11 +108,11 @@ func (c *imapClient) run(command string) error {
 	if _, err := io.WriteString(c.Conn, tag+" "+command+"\r\n"); err != nil {
 		return err
 	}
-	return c.answer(tag)
+	return c.readAnswer(tag)
 }
 
-// answer reads up to the tagged line. It returns an error unless that line is OK.
-func (c *imapClient) answer(tag string) error {
+// readAnswer reads up to the tagged line. It returns an error unless that line is OK.
+func (c *imapClient) readAnswer(tag string) error {
 	for {
 		line, err := c.r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -141,12 +141,13 @@ func (c *imapClient) answer(tag string) error {
 }
 
 // append stores a number of messages in INBOX by APPEND commands with LITERAL+. Each command has up
-// to each messages. item returns the flags and date of message n as in the command, and its text.
-func (c *imapClient) append(times, each int, item func(n int) (before, text string)) error {
+// to perCommand messages. item returns the flags and date of message n as in the command, and its
+// text.
+func (c *imapClient) append(times, perCommand int, item func(n int) (before, text string)) error {
 	for n := 0; n < times; {
 		command := new(strings.Builder)
 		command.WriteString("APPEND INBOX")
-		for end := min(n+each, times); n < end; n++ {
+		for end := min(n+perCommand, times); n < end; n++ {
 			before, text := item(n)
 			fmt.Fprintf(command, "%s {%d+}\r\n%s", before, len(text), text)
 		}
@@ -180,7 +181,7 @@ func (b *bench) startFilled(size int) (*mailstead, error) {
 		err = c.Close()
 	}
 	if err != nil {
-		m.discard()
+		m.stopAndDelete()
 		return nil, err
 	}
 	return m, nil
@@ -188,7 +189,7 @@ func (b *bench) startFilled(size int) (*mailstead, error) {
 
 // measureIMAP measures an IMAP command in a mailbox with size messages.
 func (b *bench) measureIMAP(server string, size int, command string, times int) (measurement, error) {
-	s, err := b.imapServer(server)
+	s, err := b.startIMAPServer(server)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -210,11 +211,11 @@ func (b *bench) measureIMAP(server string, size int, command string, times int) 
 	if err := c.run(command); err != nil { // warm up
 		return measurement{}, err
 	}
-	return repeat(s.process, times, func(int) error { return c.run(command) })
+	return measureRepeated(s.process, times, func(int) error { return c.run(command) })
 }
 
-// repeat calls do a number of times, one after the other, and measures each call.
-func repeat(p *process, times int, do func(n int) error) (out measurement, err error) {
+// measureRepeated calls do a number of times, one after the other, and measures each call.
+func measureRepeated(p *process, times int, do func(n int) error) (out measurement, err error) {
 	before, began := p.cpu(), time.Now()
 	for n := range times {
 		start := time.Now()
@@ -229,12 +230,12 @@ func repeat(p *process, times int, do func(n int) error) (out measurement, err e
 
 // measureLogIn measures log-ins with the same password, as phones do them.
 func (b *bench) measureLogIn(server string, times int) (measurement, error) {
-	s, err := b.imapServer(server)
+	s, err := b.startIMAPServer(server)
 	if err != nil {
 		return measurement{}, err
 	}
 	defer s.discard()
-	return repeat(s.process, times, func(int) error {
+	return measureRepeated(s.process, times, func(int) error {
 		c, err := logIn(s.addr, nil, false, address(0), b.limit)
 		if err != nil {
 			return err
@@ -243,29 +244,29 @@ func (b *bench) measureLogIn(server string, times int) (measurement, error) {
 	})
 }
 
-// measureAppend measures APPEND commands over eight connections. Each command has up to each
+// measureAppend measures APPEND commands over eight connections. Each command has up to perCommand
 // messages.
-func (b *bench) measureAppend(server string, times, each int) (measurement, error) {
-	s, err := b.imapServer(server)
+func (b *bench) measureAppend(server string, times, perCommand int) (measurement, error) {
+	s, err := b.startIMAPServer(server)
 	if err != nil {
 		return measurement{}, err
 	}
 	defer s.discard()
 	item := plainMessages(b.messages(2<<10, false))
 	before, began := s.cpu(), time.Now()
-	err = runEight(func(int) error {
+	err = runEightInParallel(func(int) error {
 		c, err := logIn(s.addr, nil, false, address(0), b.limit)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		return c.append(times/8, each, item)
+		return c.append(times/8, perCommand, item)
 	})
 	return measurement{Ops: times / 8 * 8, Wall: time.Since(began), CPU: s.cpu() - before}, err
 }
 
-// runEight calls do eight times in parallel, with n from 0 to 7.
-func runEight(do func(n int) error) error {
+// runEightInParallel calls do eight times in parallel, with n from 0 to 7.
+func runEightInParallel(do func(n int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, 8)
 	for n := range errs {
@@ -292,7 +293,7 @@ func (m *mailstead) openIdleSessions(n int, secure bool) (end func(), err error)
 	}
 	for i := range n {
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i/maxPerAddress))}
-		c, err := logIn(m.ready.IMAP, from, secure, mailbox(i/maxPerMailbox), 10*time.Minute)
+		c, err := logIn(m.ready.IMAP, from, secure, mailboxAddress(i/maxPerMailbox), 10*time.Minute)
 		if err != nil {
 			return end, err
 		}
@@ -316,7 +317,7 @@ func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
 	var args []string
 	if secure {
 		var err error
-		args, err = b.certificate()
+		args, err = b.makeCertificate()
 		if err != nil {
 			return measurement{}, err
 		}
@@ -325,13 +326,13 @@ func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	mailboxes := (n + maxPerMailbox - 1) / maxPerMailbox
 	if err := m.addUsers(mailboxes); err != nil {
 		return measurement{}, err
 	}
 	for i := range mailboxes {
-		c, err := logIn(m.ready.IMAP, nil, secure, mailbox(i), b.limit)
+		c, err := logIn(m.ready.IMAP, nil, secure, mailboxAddress(i), b.limit)
 		if err != nil {
 			return measurement{}, err
 		}

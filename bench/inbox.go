@@ -42,9 +42,9 @@ func inboxWorkload() workload {
 		if err != nil {
 			return out, err
 		}
-		defer m.discard()
+		defer m.stopAndDelete()
 		for _, q := range inboxQueries {
-			part, err := m.inboxPages(q.query, q.name == "far cursor", min(b.scaled(500, 10), 2000))
+			part, err := m.measureInboxPages(q.query, q.name == "far cursor", min(b.scaled(500, 10), 2000))
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", q.name, err)
 			}
@@ -55,20 +55,20 @@ func inboxWorkload() workload {
 	return w
 }
 
-// inboxPages measures requests for the first page of a query, or, if onward is set, for one page
-// after the other. It returns an error if a page is empty.
-func (m *mailstead) inboxPages(query string, onward bool, times int) (measurement, error) {
+// measureInboxPages measures requests for the first page of a query, or, if followPages is set, for
+// one page after the other. It returns an error if a page is empty.
+func (m *mailstead) measureInboxPages(query string, followPages bool, times int) (measurement, error) {
 	middle := time.Now().AddDate(0, 0, -inboxDays/2)
 	query = strings.NewReplacer("{from}", middle.AddDate(0, 0, -10).Format(time.DateOnly), "{to}", middle.Format(time.DateOnly)).Replace(query)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	cursor := ""
-	return repeat(m.process, times, func(int) error {
+	return measureRepeated(m.process, times, func(int) error {
 		text, err := m.get(client, "http://"+m.ready.HTTP+"/v1/inbox?limit=50"+query+cursor)
 		if err == nil && bytes.Contains(text, []byte(`"data":[]`)) {
 			err = errors.New("a page of the inbox is empty")
 		}
-		if !onward || err != nil {
+		if !followPages || err != nil {
 			return err
 		}
 		cursor = ""
@@ -96,7 +96,7 @@ func (b *bench) startWithInbox(size int) (*mailstead, error) {
 			"\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjQK\r\n--b--\r\n"
 	}
 	now := time.Now().UTC()
-	err = runEight(func(user int) error {
+	err = runEightInParallel(func(user int) error {
 		c, err := logIn(m.ready.IMAP, nil, false, address(user), b.limit)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (b *bench) startWithInbox(size int) (*mailstead, error) {
 		err = m.waitIdle(b.limit)
 	}
 	if err != nil {
-		m.discard()
+		m.stopAndDelete()
 		return nil, err
 	}
 	return m, nil

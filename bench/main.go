@@ -33,7 +33,7 @@ type header struct {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "sink" {
-		exitOn(runSink(os.Args[2:]))
+		exitOnError(runSink(os.Args[2:]))
 		return
 	}
 	b := &bench{bodies: map[string][][]byte{}}
@@ -49,16 +49,16 @@ func main() {
 	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
 	flag.Parse()
 	if *draw {
-		exitOn(writeChart(os.Stdout, os.Stdin))
+		exitOnError(writeChart(os.Stdout, os.Stdin))
 		return
 	}
 	server, err := filepath.Abs(b.server) // servers run in other working directories
-	exitOn(err)
+	exitOnError(err)
 	b.server = server
 	all := workloads()
 	if *only != "" {
 		match, err := regexp.Compile(*only)
-		exitOn(err)
+		exitOnError(err)
 		all = slices.DeleteFunc(all, func(w workload) bool { return !match.MatchString(w.name) })
 	}
 	if *list {
@@ -70,23 +70,23 @@ func main() {
 		return
 	}
 	version, err := exec.Command(b.server, "version").Output()
-	exitOn(err)
+	exitOnError(err)
 	h := header{time.Now().UTC().Truncate(time.Second), runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(version)), *rounds}
 	rows, err := b.runAll(runnable(all), *rounds)
-	exitOn(err)
+	exitOnError(err)
 	if *asJSON {
-		exitOn(json.NewEncoder(os.Stdout).Encode(struct {
+		exitOnError(json.NewEncoder(os.Stdout).Encode(struct {
 			header
 			Rows []*row `json:"rows"`
 		}{h, rows}))
 		return
 	}
 	fmt.Printf("%s, %s, %d cores, %s, medians of %d rounds\n", h.Date.Format(time.DateOnly), h.Version, h.Cores, h.Go, h.Rounds)
-	exitOn(printTable(os.Stdout, rows))
+	exitOnError(printTable(os.Stdout, rows))
 }
 
-// exitOn ends the process with exit code 1 if err is not nil.
-func exitOn(err error) {
+// exitOnError ends the process with exit code 1 if err is not nil.
+func exitOnError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mailstead-bench:", err)
 		os.Exit(1)
@@ -101,11 +101,11 @@ func workloads() []workload {
 // runnable returns the workloads whose programs are installed. It prints which it leaves out.
 func runnable(all []workload) (out []workload) {
 	for _, w := range all {
-		if _, err := program(w.needs); w.needs != "" && err != nil {
+		if _, err := programPath(w.needs); w.needs != "" && err != nil {
 			fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed\n", w.name, w.needs)
 			continue
 		}
-		if _, err := program("dovecot"); slices.Contains(w.servers, dovecot) && err != nil {
+		if _, err := programPath("dovecot"); slices.Contains(w.servers, dovecot) && err != nil {
 			fmt.Fprintf(os.Stderr, "%s at %s is left out: it is not installed\n", w.name, dovecot)
 			w.servers = slices.DeleteFunc(slices.Clone(w.servers), func(s string) bool { return s == dovecot })
 		}
@@ -115,7 +115,8 @@ func runnable(all []workload) (out []workload) {
 }
 
 // runAll runs each workload once in each round with each of its servers. Every run starts its
-// server with an empty directory. It returns a row for each workload, or part of one, and server.
+// server with an empty directory. It returns a row for each server of a workload; if the workload
+// has parts, it returns a row for each part and server.
 func (b *bench) runAll(all []workload, rounds int) (rows []*row, err error) {
 	if b.dir == "" {
 		b.dir, err = os.MkdirTemp("", "mailstead-bench-")

@@ -29,9 +29,9 @@ type dnsServer struct {
 // sender is the domain from which mail comes in.
 const sender = "elsewhere.test"
 
-// hosts is the number of domains, far0.test and so on, to which mail is sent. Each has its own MX
-// host.
-const hosts = 40
+// recipientDomains is the number of domains, far0.test and so on, to which mail is sent. Each has
+// its own MX host.
+const recipientDomains = 40
 
 // startDNS starts the DNS server.
 func startDNS() (*dnsServer, error) {
@@ -50,7 +50,7 @@ func startDNS() (*dnsServer, error) {
 		"_dmarc."+sender+" 300 IN TXT \"v=DMARC1; p=none\"",
 		"s1._domainkey."+sender+" 300 IN TXT \""+text[:200]+"\" \""+text[200:]+"\"",
 		"1.0.0.127.in-addr.arpa 300 IN PTR mx."+sender+".")
-	for h := range hosts {
+	for h := range recipientDomains {
 		n.addRecords(fmt.Sprintf("far%d.test 300 IN MX 10 mx.far%d.test.", h, h), fmt.Sprintf("mx.far%d.test 300 IN A 127.0.0.%d", h, h+2))
 	}
 	var packets net.PacketConn

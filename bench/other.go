@@ -25,7 +25,7 @@ func (b *bench) measureDNS(clients, times int) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	var next atomic.Int64
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -76,7 +76,7 @@ func (b *bench) measureStart(size, times int) (out measurement, err error) {
 	if err != nil {
 		return out, err
 	}
-	defer func() { m.discard() }()
+	defer func() { m.stopAndDelete() }()
 	for range times {
 		m.stop()
 		began := time.Now()
@@ -97,7 +97,7 @@ func (b *bench) measureIdle() (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	time.Sleep(20 * time.Second)
 	size := time.Duration(float64(m.memory()) / (1 << 20) * float64(time.Millisecond))
 	return measurement{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil

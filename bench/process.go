@@ -54,10 +54,10 @@ func (p *process) stop() {
 
 // cpu returns the user and system time of the process and its children, including children that
 // have ended. Its resolution is 10 ms.
-func (p *process) cpu() time.Duration { return cpuOf(strconv.Itoa(p.cmd.Process.Pid)) }
+func (p *process) cpu() time.Duration { return cpuTimeOf(strconv.Itoa(p.cmd.Process.Pid)) }
 
-// cpuOf returns the processor time of the process with an ID and its children.
-func cpuOf(pid string) (sum time.Duration) {
+// cpuTimeOf returns the processor time of the process with an ID and its children.
+func cpuTimeOf(pid string) (sum time.Duration) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0
@@ -69,7 +69,7 @@ func cpuOf(pid string) (sum time.Duration) {
 	}
 	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	for _, child := range strings.Fields(string(children)) {
-		sum += cpuOf(child)
+		sum += cpuTimeOf(child)
 	}
 	return sum
 }
@@ -85,9 +85,9 @@ func (p *process) memory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// waitFile waits until the server p has written its ready file, and decodes the JSON of that file
-// into out. It returns an error if the server ends, or after 30 seconds.
-func waitFile(path string, p *process, out any) error {
+// waitForReadyFile waits until the server p has written its ready file, and decodes the JSON of
+// that file into out. It returns an error if the server ends, or after 30 seconds.
+func waitForReadyFile(path string, p *process, out any) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, out) == nil {
 			return nil
@@ -117,10 +117,10 @@ const (
 )
 
 // address returns the address of one of the first mailboxes: that with the number n modulo users.
-func address(n int) string { return mailbox(n % users) }
+func address(n int) string { return mailboxAddress(n % users) }
 
-// mailbox returns the address of mailbox n. The mailbox need not exist yet.
-func mailbox(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
+// mailboxAddress returns the address of mailbox n. The mailbox need not exist yet.
+func mailboxAddress(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
 
 // newMailstead creates a data directory with a domain and mailboxes, and starts the program there.
 // The program uses the DNS server b.names. config is added to the settings file, and args to the
@@ -165,15 +165,15 @@ func (m *mailstead) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := waitFile(ready, m.process, &m.ready); err != nil {
+	if err := waitForReadyFile(ready, m.process, &m.ready); err != nil {
 		m.stop()
 		return err
 	}
 	return nil
 }
 
-// discard stops the program and deletes its data directory.
-func (m *mailstead) discard() {
+// stopAndDelete stops the program and deletes its data directory.
+func (m *mailstead) stopAndDelete() {
 	m.stop()
 	_ = os.RemoveAll(m.dir)
 }
@@ -208,7 +208,7 @@ func (m *mailstead) addUsers(total int) error {
 		var made struct {
 			UserID string `json:"user_id"`
 		}
-		if err := m.call("POST", "/v1/email-users", map[string]any{"email": mailbox(n), "password": password}, &made); err != nil {
+		if err := m.call("POST", "/v1/email-users", map[string]any{"email": mailboxAddress(n), "password": password}, &made); err != nil {
 			return err
 		}
 		m.users = append(m.users, made.UserID)

@@ -12,9 +12,9 @@ import (
 
 // Routes of outgoing mail.
 const (
-	relayed  = "relay"    // through a relay
-	unsigned = "unsigned" // through a relay, without our DKIM signatures
-	direct   = "direct"   // to the MX hosts of the recipients
+	routeRelay    = "relay"    // through a relay
+	routeUnsigned = "unsigned" // through a relay, without our DKIM signatures
+	routeDirect   = "direct"   // to the MX hosts of the recipients
 )
 
 // relayWorkloads returns workloads in which users submit mail for recipients elsewhere.
@@ -24,18 +24,17 @@ func relayWorkloads() (list []workload) {
 			return b.measureRelay(server, way, b.scaled(times, 8), delay)
 		}})
 	}
-	add("submit → relay", relayed, 3000, 0, "mailstead", sinkSign)
-	add("submit → relay, unsigned", unsigned, 6000, 0, "mailstead")
-	add("submit → relay, one answers in 100 ms", relayed, 1500, 100*time.Millisecond, "mailstead")
-	add("submit → 40 hosts, 100 ms", direct, 1500, 100*time.Millisecond, "mailstead")
+	add("submit → relay", routeRelay, 3000, 0, "mailstead", sinkSign)
+	add("submit → relay, unsigned", routeUnsigned, 6000, 0, "mailstead")
+	add("submit → relay, one answers in 100 ms", routeRelay, 1500, 100*time.Millisecond, "mailstead")
+	add("submit → 40 hosts, 100 ms", routeDirect, 1500, 100*time.Millisecond, "mailstead")
 	return list
 }
 
 // measureRelay measures outgoing mail. It submits messages over eight connections and waits until
-// all have arrived at a sink. way is the route, and delay the time that the sink takes for each
-// message.
-func (b *bench) measureRelay(server, way string, times int, delay time.Duration) (measurement, error) {
-	sink, addr, err := b.sink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(hosts+1))
+// all have arrived at a sink. delay is the time that the sink takes for each message.
+func (b *bench) measureRelay(server, route string, times int, delay time.Duration) (measurement, error) {
+	sink, addr, err := b.startSink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(recipientDomains+1))
 	if err != nil {
 		return measurement{}, err
 	}
@@ -43,7 +42,7 @@ func (b *bench) measureRelay(server, way string, times int, delay time.Duration)
 	var p *process
 	var submission string
 	if server == sinkSign {
-		p, submission, err = b.sink(sinkSign, "-relay", addr)
+		p, submission, err = b.startSink(sinkSign, "-relay", addr)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -53,23 +52,23 @@ func (b *bench) measureRelay(server, way string, times int, delay time.Duration)
 		if err != nil {
 			return measurement{}, err
 		}
-		config, args := "", []string{"--outbound", direct, "--mx-port", port}
-		if way != direct {
-			config = fmt.Sprintf("[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = %q\nport = %s\ntls = 'none'\ndkim = %t\n", host, port, way != unsigned)
-			args = []string{"--outbound", relayed}
+		config, args := "", []string{"--outbound", routeDirect, "--mx-port", port}
+		if route != routeDirect {
+			config = fmt.Sprintf("[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = %q\nport = %s\ntls = 'none'\ndkim = %t\n", host, port, route != routeUnsigned)
+			args = []string{"--outbound", routeRelay}
 		}
 		m, err := b.newMailstead(config, args...)
 		if err != nil {
 			return measurement{}, err
 		}
-		defer m.discard()
+		defer m.stopAndDelete()
 		p, submission = m.process, m.ready.Submission
 	}
 
 	messages := b.messages(2<<10, false)
 	before, began := p.cpu(), time.Now()
 	var next atomic.Int64
-	err = runEight(func(int) error {
+	err = runEightInParallel(func(int) error {
 		c, err := dialSMTP(submission, false, b.limit)
 		if err != nil {
 			return err
@@ -79,7 +78,7 @@ func (b *bench) measureRelay(server, way string, times int, delay time.Duration)
 		for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
 			// The author must be the user who submits.
 			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
-			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%hosts), []byte(text))
+			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%recipientDomains), []byte(text))
 		}
 		return err
 	})
@@ -94,21 +93,21 @@ func (b *bench) measureRelay(server, way string, times int, delay time.Duration)
 	var taken, signatures int
 	for taken < times {
 		time.Sleep(5 * time.Millisecond)
-		taken, signatures, err = count.received()
+		taken, signatures, err = count.askReceived()
 		if err != nil {
 			return measurement{}, fmt.Errorf("%d of %d messages arrived at the sink: %w", taken, times, err)
 		}
 	}
 	out := measurement{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before}
-	if want := 2 * taken; way != unsigned && signatures != want || way == unsigned && signatures != 0 {
+	if want := 2 * taken; route != routeUnsigned && signatures != want || route == routeUnsigned && signatures != 0 {
 		err = fmt.Errorf("%d messages arrived at the sink with %d DKIM signatures", taken, signatures)
 	}
 	return out, err
 }
 
-// received asks a sink, by NOOP, how many messages it has received, and how many DKIM signatures
+// askReceived asks a sink, by NOOP, how many messages it has received, and how many DKIM signatures
 // these have.
-func (c *smtpClient) received() (n, signatures int, err error) {
+func (c *smtpClient) askReceived() (n, signatures int, err error) {
 	if _, err := c.Write([]byte("NOOP\r\n")); err != nil {
 		return 0, 0, err
 	}

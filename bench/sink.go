@@ -38,8 +38,9 @@ type sinkReady struct {
 	Addr string `json:"addr"`
 }
 
-// sink starts the process of a sink, with a new directory for its data, and returns its address.
-func (b *bench) sink(kind string, args ...string) (p *process, addr string, err error) {
+// startSink starts the process of a sink, with a new directory for its data, and returns its
+// address.
+func (b *bench) startSink(kind string, args ...string) (p *process, addr string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "sink-")
 	if err != nil {
 		return nil, "", err
@@ -53,7 +54,7 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 		return nil, "", err
 	}
 	var ready sinkReady
-	if err := waitFile(filepath.Join(dir, "ready.json"), p, &ready); err != nil {
+	if err := waitForReadyFile(filepath.Join(dir, "ready.json"), p, &ready); err != nil {
 		p.stop()
 		return nil, "", err
 	}
@@ -112,7 +113,7 @@ func runSink(args []string) error {
 			go s.store.run()
 		}
 		if *kind == sinkSign {
-			s.onward, err = newSigningSink(*relay)
+			s.signer, err = newSigningSink(*relay)
 			if err != nil {
 				return err
 			}
@@ -167,9 +168,9 @@ func fixedAPI(text []byte, token string) http.Handler {
 // messages and of their DKIM signatures.
 type smtpSink struct {
 	store      *sinkStore    // stores the messages; nil to discard them
-	onward     *signingSink  // signs and sends the messages; nil for neither
+	signer     *signingSink  // signs and sends the messages; nil for neither
 	delay      time.Duration // wait before the answer to a message
-	taken      atomic.Int64  // number of messages
+	accepted   atomic.Int64  // number of messages
 	signatures atomic.Int64  // number of DKIM signatures
 }
 
@@ -202,14 +203,14 @@ func (s *smtpSink) serve(c net.Conn) {
 		case "EHLO":
 			ok = reply("250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 100000000")
 		case "NOOP":
-			ok = reply(fmt.Sprintf("250 %d %d", s.taken.Load(), s.signatures.Load()))
+			ok = reply(fmt.Sprintf("250 %d %d", s.accepted.Load(), s.signatures.Load()))
 		case "AUTH":
 			ok = reply("235 ok")
 		case "MAIL":
-			mail.from = addressIn(line)
+			mail.from = addressInBrackets(line)
 			ok = reply("250 ok")
 		case "RCPT":
-			mail.to = addressIn(line)
+			mail.to = addressInBrackets(line)
 			ok = reply("250 ok")
 		case "QUIT":
 			reply("221 bye")
@@ -228,21 +229,21 @@ func (s *smtpSink) serve(c net.Conn) {
 					continue
 				}
 			}
-			if s.onward != nil {
+			if s.signer != nil {
 				mail.body, body = body, nil
-				s.onward.waiting <- mail
+				s.signer.waiting <- mail
 			}
 			s.signatures.Add(int64(bytes.Count(body, []byte("DKIM-Signature:"))))
 			time.Sleep(s.delay)
-			ok = reply(fmt.Sprintf("250 Ok id-%d", s.taken.Add(1)))
+			ok = reply(fmt.Sprintf("250 Ok id-%d", s.accepted.Add(1)))
 		default:
 			ok = reply("250 ok")
 		}
 	}
 }
 
-// addressIn returns the address between < and > in a command.
-func addressIn(line []byte) string {
+// addressInBrackets returns the address between < and > in a command.
+func addressInBrackets(line []byte) string {
 	_, text, _ := strings.Cut(string(line), "<")
 	text, _, _ = strings.Cut(text, ">")
 	return text

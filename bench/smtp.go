@@ -34,7 +34,7 @@ func smtpWorkloads() (list []workload) {
 	add("smtp 2KiB 8 TLS", 2<<10, 8, 6000, false, true, "mailstead")
 	slow := []string{"mailstead", sinkBolt, sinkLog}
 	return append(list, workload{name: "smtp 2KiB 8, syncs 2 ms slower", servers: slow, needs: "strace", run: func(b *bench, server string) (measurement, error) {
-		strace, err := program("strace")
+		strace, err := programPath("strace")
 		if err != nil {
 			return measurement{}, err
 		}
@@ -54,7 +54,7 @@ func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, 
 		var args []string
 		if secure {
 			var err error
-			args, err = b.certificate()
+			args, err = b.makeCertificate()
 			if err != nil {
 				return measurement{}, err
 			}
@@ -63,7 +63,7 @@ func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, 
 		if err != nil {
 			return measurement{}, err
 		}
-		defer m.discard()
+		defer m.stopAndDelete()
 		if !secure { // a server with a certificate refuses log-ins without TLS
 			idle, err := m.openIdleSessions(20, false)
 			if err != nil {
@@ -74,7 +74,7 @@ func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, 
 		p, addr = m.process, m.ready.SMTP
 	} else {
 		var err error
-		p, addr, err = b.sink(server)
+		p, addr, err = b.startSink(server)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -208,10 +208,10 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 		var m bytes.Buffer
 		fmt.Fprintf(&m, "From: Ann Example <ann@%s>\r\nTo: <%s>\r\nSubject: Report %d of the week, with %s\r\nDate: %s\r\nMessage-ID: <%d.%d@%s>\r\n"+
 			"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n",
-			sender, address(n), n, words[rnd.IntN(len(words))], time.Now().Format(time.RFC1123Z), rnd.Uint64(), n, sender)
+			sender, address(n), n, messageWords[rnd.IntN(len(messageWords))], time.Now().Format(time.RFC1123Z), rnd.Uint64(), n, sender)
 		line := 0
 		for m.Len() < size {
-			word := words[rnd.IntN(len(words))]
+			word := messageWords[rnd.IntN(len(messageWords))]
 			m.WriteString(word)
 			line += len(word) + 1
 			if line > 70 {
@@ -239,7 +239,7 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 	return b.bodies[kind]
 }
 
-var words = strings.Fields(`about above account after again almost along already although always among amount answer anything area
+var messageWords = strings.Fields(`about above account after again almost along already although always among amount answer anything area
 	around article attention available because become before behind believe better between beyond board bottle branch bridge
 	bright bring brother brought build building burning business called camera capital careful carry cause center certain
 	chance change charge chief child choice church circle citizen claim clear climb close cloud coast collect college common

@@ -37,16 +37,16 @@ func visibleWorkloads() (list []workload) {
 // beginning and then after each increase, until end is closed.
 type watch func(m *mailstead, report func(messages int), end <-chan struct{}) error
 
-// measureVisible measures how long messages to the first mailbox take until look sees them. It
+// measureVisible measures how long messages to the first mailbox take until observe sees them. It
 // sends 50 a second over one connection, so that message n in sending order is message n of the
 // mailbox. It also sends beside messages a second to the other mailboxes. The processor time
 // includes all of this.
-func (b *bench) measureVisible(times, beside int, look watch) (measurement, error) {
+func (b *bench) measureVisible(times, otherRate int, observe watch) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
+	defer m.stopAndDelete()
 	messages := b.messages(2<<10, false)
 	end, failed := make(chan struct{}), make(chan error, 9)
 	var all sync.WaitGroup
@@ -59,15 +59,15 @@ func (b *bench) measureVisible(times, beside int, look watch) (measurement, erro
 			}
 		})
 	}
-	for n := range min(beside, 8) {
+	for n := range min(otherRate, 8) {
 		run(func() error {
-			return b.sendSteadily(m, n, 8*time.Second/time.Duration(beside), messages, end)
+			return b.sendSteadily(m, n, 8*time.Second/time.Duration(otherRate), messages, end)
 		})
 	}
 	sent, seen, ready := make([]time.Time, times), make(chan time.Time, times), make(chan struct{}, 1)
 	known := 0
 	run(func() error {
-		return look(m, func(messages int) {
+		return observe(m, func(messages int) {
 			for ; known < min(messages, times); known++ {
 				seen <- time.Now()
 			}
@@ -114,22 +114,22 @@ func (b *bench) measureVisible(times, beside int, look watch) (measurement, erro
 	return out, err
 }
 
-// sendSteadily is one of eight senders, numbered by which. It sends a message in each interval,
-// until end is closed, to one of the mailboxes except the first.
-func (b *bench) sendSteadily(m *mailstead, which int, interval time.Duration, messages [][]byte, end <-chan struct{}) error {
+// sendSteadily is one of eight senders, numbered by senderNumber. It sends a message in each
+// interval, until end is closed, to one of the mailboxes except the first.
+func (b *bench) sendSteadily(m *mailstead, senderNumber int, interval time.Duration, messages [][]byte, end <-chan struct{}) error {
 	c, err := dialSMTP(m.ready.SMTP, false, b.limit)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	began := time.Now().Add(time.Duration(which) * interval / 8)
+	began := time.Now().Add(time.Duration(senderNumber) * interval / 8)
 	for n := 0; ; n++ {
 		select {
 		case <-end:
 			return nil
 		case <-time.After(time.Until(began.Add(time.Duration(n) * interval))):
 		}
-		if err := c.send("bounce@"+sender, address(1+which%(users-1)), messages[n%len(messages)]); err != nil {
+		if err := c.send("bounce@"+sender, address(1+senderNumber%(users-1)), messages[n%len(messages)]); err != nil {
 			return err
 		}
 	}

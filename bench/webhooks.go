@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// endpoints is the number of webhook endpoints. The last one never accepts a delivery.
-const endpoints = 10
+// endpointCount is the number of webhook endpoints. The last one never accepts a delivery.
+const endpointCount = 10
 
 // webhookWorkloads returns workloads of deliveries of events to webhook endpoints.
 func webhookWorkloads() []workload {
@@ -34,7 +34,7 @@ func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	sink, addr, err := b.sink(sinkHooks, "-cert", cert, "-key", key, "-addresses", strconv.Itoa(endpoints))
+	sink, addr, err := b.startSink(sinkHooks, "-cert", cert, "-key", key, "-addresses", strconv.Itoa(endpointCount))
 	if err != nil {
 		return measurement{}, err
 	}
@@ -47,13 +47,13 @@ func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	defer m.discard()
-	for n := range endpoints {
+	defer m.stopAndDelete()
+	for n := range endpointCount {
 		url := fmt.Sprintf("https://127.0.0.%d:%s/take", n+1, port)
 		switch {
-		case n == endpoints-1 && dead != "":
+		case n == endpointCount-1 && dead != "":
 			url = dead
-		case n == endpoints-1:
+		case n == endpointCount-1:
 			url = strings.Replace(url, "take", "hang", 1)
 		}
 		if err := m.call("POST", "/v1/webhooks", map[string]any{"url": url, "events": []string{"email.received"}}, nil); err != nil {
@@ -64,7 +64,7 @@ func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	if _, err := sendAll(m.ready.SMTP, b.messages(2<<10, false), 8, times, false, b.limit); err != nil {
 		return measurement{}, err
 	}
-	want := (endpoints - 1) * times
+	want := (endpointCount - 1) * times
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second} // the certificate is self-signed
 	defer client.CloseIdleConnections()
 	var got hookCounts
@@ -88,7 +88,7 @@ func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	return out, err
 }
 
-// hookCounts has the counts of a hookSink.
+// hookCounts is what a hookSink has counted.
 type hookCounts struct {
 	Events   int // number of events over all endpoints, without repeated deliveries
 	Unsigned int // number of deliveries without a signature or an event ID

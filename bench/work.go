@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A workload is a workload to measure with one or several servers.
+// A workload is a kind of work, such as receiving mail, that is measured with one or several
+// servers.
 type workload struct {
 	name    string
 	parts   []string // names of the parts, each with its own row; nil for a single row
@@ -48,7 +49,7 @@ type bench struct {
 	count    float64       // factor on the number of operations
 	limit    time.Duration // maximum time of one run
 	verbose  bool
-	bodies   map[string][][]byte // results of messages, by size and signed
+	bodies   map[string][][]byte // the results of method messages, by its arguments
 	names    *dnsServer          // the DNS server
 	launcher []string            // a program, with arguments, that starts each server; nil for none
 }
@@ -56,8 +57,8 @@ type bench struct {
 // scaled returns n times b.count, but at least workers.
 func (b *bench) scaled(n, workers int) int { return max(int(float64(n)*b.count), workers) }
 
-// program returns the path of an installed program. It also looks in /usr/sbin.
-func program(name string) (string, error) {
+// programPath returns the path of an installed program. It also looks in /usr/sbin.
+func programPath(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}

@@ -25,7 +25,7 @@ func (p *Program) accountCommands() []*cli.Command {
 			if err := requireFlag(c, "account"); err != nil {
 				return err
 			}
-			return runAccountStatus(c.Context, e, accounts.AccountIn{Account: c.String("account"), Status: status})
+			return runSetAccountStatus(c.Context, e, accounts.AccountIn{Account: c.String("account"), Status: status})
 		}
 	}
 	return []*cli.Command{
@@ -34,7 +34,7 @@ func (p *Program) accountCommands() []*cli.Command {
 				return err
 			}
 			return runAccountCreate(c.Context, e, newAccountRequest(c))
-		}, ownerFlags()...),
+		}, newAccountFlags()...),
 		p.command("list", "list the accounts", "", func(c *cli.Context, e *env) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -55,8 +55,8 @@ func (p *Program) accountCommands() []*cli.Command {
 	}
 }
 
-// ownerFlags returns the flags of a new account, which newAccountRequest reads.
-func ownerFlags() []cli.Flag {
+// newAccountFlags returns the flags of a new account, which newAccountRequest reads.
+func newAccountFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "owner-email", Usage: "the owner's address", EnvVars: []string{"MAILSTEAD_OWNER_EMAIL"}},
 		&cli.StringFlag{Name: "owner-password", Usage: "the owner's password; generated if left out", EnvVars: []string{"MAILSTEAD_OWNER_PASSWORD"}},
@@ -104,7 +104,7 @@ func runAccountList(ctx context.Context, e *env) error {
 	return e.print(out, text.String())
 }
 
-func runAccountStatus(ctx context.Context, e *env, in accounts.AccountIn) error {
+func runSetAccountStatus(ctx context.Context, e *env, in accounts.AccountIn) error {
 	out := new(accounts.AccountStatus)
 	if err := e.ask(ctx, operator.StatusPath, in, out); err != nil {
 		return err

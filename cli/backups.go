@@ -73,8 +73,8 @@ func readAgeIdentities(file string) ([]age.Identity, error) {
 }
 
 // openTarget opens the place of the backups for reading. Files that are fetched from S3 are stored
-// in the directory temp.
-func (e *env) openTarget(o sourceOptions, temp string) (*backup.Target, error) {
+// in the directory tempDir.
+func (e *env) openTarget(o sourceOptions, tempDir string) (*backup.Target, error) {
 	a, err := o.s3()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (e *env) openTarget(o sourceOptions, temp string) (*backup.Target, error) {
 		return nil, config.Mistake(err)
 	}
 	ids, err := readAgeIdentities(o.identity)
-	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: e.Version}, err
+	return &backup.Target{Place: at, Identities: ids, Temp: tempDir, Program: e.Version}, err
 }
 
 // backupPlace returns the place of the backups: from if it is set, else the place in [backup] of
@@ -105,11 +105,11 @@ func (e *env) backupPlace(from string) (string, error) {
 			return "", config.Mistake(fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(e.dir, settingsFile)))
 		}
 	}
-	return from, checkPlace(from)
+	return from, checkBackupPlace(from)
 }
 
-// checkPlace returns an error if from is neither an s3:// address nor an existing local path.
-func checkPlace(from string) error {
+// checkBackupPlace returns an error if from is neither an s3:// address nor an existing local path.
+func checkBackupPlace(from string) error {
 	if objects.IsRemote(from) {
 		return nil
 	}

@@ -104,7 +104,7 @@ func checkStore(e *env, progress *progressLine) (database, messages, err error) 
 	} else if err != nil {
 		return fmt.Errorf("the database is damaged, so rows and messages were not checked:\n%w", err), nil, nil
 	}
-	st, err := openStopped(e)
+	st, err := openStoppedStore(e)
 	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(config.Error)) {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func checkStore(e *env, progress *progressLine) (database, messages, err error) 
 	return database, messages, st.Close()
 }
 
-func openStopped(e *env) (*store.Store, error) {
+func openStoppedStore(e *env) (*store.Store, error) {
 	s, err := e.offlineSettings()
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult,
 		out.Database, out.Kept, out.Made.Folders = r.Damaged, r.Kept, r.Folders
 		out.Lost = append(append(out.Lost, errorLines(errors.Join(r.Damage...))...), r.Lost...)
 	}
-	st, err := openStopped(e)
+	st, err := openStoppedStore(e)
 	if err != nil {
 		return nil, err
 	}

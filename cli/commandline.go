@@ -55,10 +55,10 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	}
 }
 
-// parseFlags parses the flags before the arguments. If all is set, it also parses flags between and
-// after the arguments, up to "--".
-func parseFlags(set *flag.FlagSet, args []string, all bool) error {
-	if !all {
+// parseFlags parses the flags before the arguments. If interspersed is set, it also parses flags
+// between and after the arguments, up to "--".
+func parseFlags(set *flag.FlagSet, args []string, interspersed bool) error {
+	if !interspersed {
 		return set.Parse(args)
 	}
 	words := []string{"--"}
@@ -103,17 +103,17 @@ func subcommand(cmd *cli.Command, name string) *cli.Command {
 }
 
 // showHelp writes the help of cmd, or of the subcommand that topic names, in the layout of
-// urfave/cli.
-func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
+// urfave/cli. isRoot says whether cmd is the program itself.
+func showHelp(w io.Writer, cmd *cli.Command, isRoot bool, topic []string) error {
 	for _, word := range topic {
 		next := subcommand(cmd, word)
 		if next == nil {
 			return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
 		}
-		cmd, root = next, false
+		cmd, isRoot = next, false
 	}
 	form, options := " [command options]", "OPTIONS"
-	if root {
+	if isRoot {
 		form, options = " [global options] command [command options]", "GLOBAL OPTIONS"
 	}
 	if cmd.ArgsUsage != "" {

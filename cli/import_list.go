@@ -16,10 +16,10 @@ import (
 // lineName names a line of a CSV file in errors: "FILE line N".
 func lineName(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
 
-// readCSV reads a CSV file whose first line must be header, or header + more. For each further line
-// it calls row with the line's number and fields. If the line is invalid, bad says why. Lines are
-// parsed one by one, so that an unclosed quote affects only its own line.
-func readCSV(path, header, more string, row func(line int, fields []string, bad error)) error {
+// readCSV reads a CSV file whose first line must be header, or header + optionalColumns. For each
+// further line it calls row with the line's number and fields. If the line is invalid, bad says
+// why. Lines are parsed one by one, so that an unclosed quote affects only its own line.
+func readCSV(path, header, optionalColumns string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return config.Mistake(err)
@@ -39,10 +39,10 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 		if line == 1 {
 			switch strings.Map(dropSpaceAndQuotes, strings.TrimPrefix(text, "\ufeff")) {
 			case header:
-			case header + more:
-				columns += strings.Count(more, ",")
+			case header + optionalColumns:
+				columns += strings.Count(optionalColumns, ",")
 			default:
-				return config.Mistake(fmt.Errorf("%s: the first line must be %s", path, strings.Join(slices.Compact([]string{header, header + more}), " or ")))
+				return config.Mistake(fmt.Errorf("%s: the first line must be %s", path, strings.Join(slices.Compact([]string{header, header + optionalColumns}), " or ")))
 			}
 			continue
 		}

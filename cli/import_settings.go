@@ -93,7 +93,7 @@ func (im *settingsImporter) run() error {
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
 		return err
 	}
-	im.do("the account", "update_account", settings.pickFields("name warmup_phrases"))
+	im.tryCall("the account", "update_account", settings.pickFields("name warmup_phrases"))
 	domains, err := im.connectDomains()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (im *settingsImporter) run() error {
 			if m.text("status") == store.MailboxSuspended {
 				set["status"] = store.MailboxSuspended
 			}
-			im.do(m.text("email"), "update_email_user", set.with("user_id", own["user_id"]))
+			im.tryCall(m.text("email"), "update_email_user", set.with("user_id", own["user_id"]))
 		}
 	}
 	for _, d := range im.a.Domains {
@@ -136,10 +136,10 @@ func (im *settingsImporter) run() error {
 		// Rules are created in the order of the file. So if the mailbox has n rules, they are the
 		// first n of the file.
 		for _, r := range rules[min(len(there), len(rules)):] {
-			im.do("a rule of "+email, "create_rule", r.pickFields("name enabled match conditions actions").with("user_id", own["user_id"]))
+			im.tryCall("a rule of "+email, "create_rule", r.pickFields("name enabled match conditions actions").with("user_id", own["user_id"]))
 		}
 		if v := im.a.Vacations[email]; v != nil {
-			im.do("the vacation of "+email, "set_vacation", v.pickFields("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
+			im.tryCall("the vacation of "+email, "set_vacation", v.pickFields("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
 		}
 	}
 	if err := im.createMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
@@ -152,7 +152,7 @@ func (im *settingsImporter) run() error {
 		return err
 	}
 	if on, _ := settings["universal_inbox_enabled"].(bool); on {
-		im.do("the universal inbox", "set_universal_inbox", object{"enabled": true})
+		im.tryCall("the universal inbox", "set_universal_inbox", object{"enabled": true})
 	}
 	reasons := map[string][]any{}
 	for _, s := range im.a.Suppressions {
@@ -160,15 +160,15 @@ func (im *settingsImporter) run() error {
 	}
 	for reason, emails := range reasons {
 		for some := range slices.Chunk(emails, 10_000) {
-			im.do("suppressions", "import_suppressions", object{"emails": some, "reason": reason})
+			im.tryCall("suppressions", "import_suppressions", object{"emails": some, "reason": reason})
 		}
 	}
 	return nil
 }
 
-// do calls an operation of the API, and records the success, or the error for the object what. It
-// reports whether the operation succeeded.
-func (im *settingsImporter) do(what, operation string, args object) bool {
+// tryCall calls an operation of the API for the object what. It records the success or the error,
+// and reports whether the operation succeeded.
+func (im *settingsImporter) tryCall(what, operation string, args object) bool {
 	_, err := im.call(operation, args)
 	if err != nil {
 		im.recordFailure(what, err.Error())
@@ -195,16 +195,16 @@ func (im *settingsImporter) listByField(operation, field string) (map[string]obj
 	return out, err
 }
 
-// createMissing creates those of the objects all that do not exist. lists and makes are operations
-// of the API, name is the field that identifies an object, and fields are the ones to copy.
-func (im *settingsImporter) createMissing(what, lists, makes, name string, all []object, fields string) error {
-	there, err := im.listByField(lists, name)
+// createMissing creates those of the objects all that do not exist. nameField is the field that
+// identifies an object, and copiedFields are the fields to copy, separated by spaces.
+func (im *settingsImporter) createMissing(what, listOperation, createOperation, nameField string, all []object, copiedFields string) error {
+	there, err := im.listByField(listOperation, nameField)
 	if err != nil {
 		return err
 	}
 	for _, o := range slices.Backward(all) { // the file has the newest object first
-		if there[o.text(name)] == nil {
-			im.do(what+" "+o.text(name), makes, o.pickFields(fields))
+		if there[o.text(nameField)] == nil {
+			im.tryCall(what+" "+o.text(nameField), createOperation, o.pickFields(copiedFields))
 		}
 	}
 	return nil
@@ -245,34 +245,34 @@ func (im *settingsImporter) connectDomains() (map[string]object, error) {
 		default:
 			im.out.Done++
 			if how["manual_dns"] == nil && how["external"] == nil {
-				im.do(name, "check_nameservers", object{"domains": []string{name}})
+				im.tryCall(name, "check_nameservers", object{"domains": []string{name}})
 			}
 		}
 	}
 	return im.listByField("list_domains", "domain")
 }
 
-// updateDomain changes the existing domain own to the values of d in the file, and adds missing DNS
-// records.
-func (im *settingsImporter) updateDomain(d, own object) error {
-	name, id := d.text("domain"), own["domain_id"]
+// updateDomain changes the domain existing to the values of d, which is from the file, and adds
+// missing DNS records.
+func (im *settingsImporter) updateDomain(d, existing object) error {
+	name, id := d.text("domain"), existing["domain_id"]
 	set := object{}
 	for field, value := range d.pickFields("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
-		if !reflect.DeepEqual(value, own[field]) {
+		if !reflect.DeepEqual(value, existing[field]) {
 			set[field] = value
 		}
 	}
 	if len(set) > 0 {
-		im.do(name, "update_domain", set.with("domain_id", id))
+		im.tryCall(name, "update_domain", set.with("domain_id", id))
 	}
-	if o, _ := d["dmarc_override"].(map[string]any); o != nil && own["dmarc_override"] == nil {
-		im.do(name, "set_dmarc", object{"domain_id": id, "value": o["value"]})
+	if o, _ := d["dmarc_override"].(map[string]any); o != nil && existing["dmarc_override"] == nil {
+		im.tryCall(name, "set_dmarc", object{"domain_id": id, "value": o["value"]})
 	}
-	if r, _ := d["redirect"].(map[string]any); r != nil && own["redirect"] == nil {
-		im.do(name, "set_redirect", object{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
+	if r, _ := d["redirect"].(map[string]any); r != nil && existing["redirect"] == nil {
+		im.tryCall(name, "set_redirect", object{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
 	}
-	if f := d.text("forward_address"); f != "" && own["forward_address"] == nil {
-		im.do(name, "set_forward", object{"domain_id": id, "forward_address": f})
+	if f := d.text("forward_address"); f != "" && existing["forward_address"] == nil {
+		im.tryCall(name, "set_forward", object{"domain_id": id, "forward_address": f})
 	}
 	if len(im.a.Records[name]) == 0 {
 		return nil
@@ -286,7 +286,7 @@ func (im *settingsImporter) updateDomain(d, own object) error {
 			return o["name"] == r["name"] && o["type"] == r["type"] && o["value"] == r["value"]
 		}
 		if !slices.ContainsFunc(there, same) {
-			im.do(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pickFields("name type value ttl").with("domain_id", id))
+			im.tryCall(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pickFields("name type value ttl").with("domain_id", id))
 		}
 	}
 	return nil
@@ -309,7 +309,7 @@ func (im *settingsImporter) createMailboxes() error {
 		case hash != "":
 			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.text("name")})
 		default:
-			im.do(email, "create_email_user", m.pickFields("email name"))
+			im.tryCall(email, "create_email_user", m.pickFields("email name"))
 		}
 	}
 	for some := range slices.Chunk(lines, accountsPerRequest) {
@@ -385,7 +385,7 @@ func (im *settingsImporter) createWebhooks() error {
 		}
 		im.out.Done++
 		if w.text("status") == store.WebhookDisabled {
-			im.do("webhook "+w.text("url"), "update_webhook", object{"id": made["id"], "status": store.WebhookDisabled})
+			im.tryCall("webhook "+w.text("url"), "update_webhook", object{"id": made["id"], "status": store.WebhookDisabled})
 		}
 	}
 	return nil

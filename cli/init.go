@@ -24,7 +24,7 @@ func (p *Program) initCommand() *cli.Command {
 		in := newAccountRequest(c)
 		in.First = true
 		return runInit(c.Context, e, initOptions{account: in, hostname: c.String("hostname")})
-	}, append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})...)
+	}, append(newAccountFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})...)
 }
 
 type initOptions struct {

@@ -30,8 +30,8 @@ type Program struct {
 	Serve func(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error
 
 	// Open opens the data directory of a stopped server, calls do and closes the directory. If
-	// mayMake is set, it creates a missing store.
-	Open func(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) error
+	// mayCreate is set, it creates a missing store.
+	Open func(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) error
 }
 
 // command returns a command with its own flags and --data, which all commands have.

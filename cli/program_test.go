@@ -18,8 +18,8 @@ import (
 // the real one does, but for what talks to others: DNS, registrars and edge providers.
 func testProgram() *Program {
 	p := &Program{Version: "test"}
-	p.Open = func(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) error {
-		if err := operator.FindStore(dir, s, mayMake); err != nil {
+	p.Open = func(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) error {
+		if err := operator.FindStore(dir, s, mayCreate); err != nil {
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)

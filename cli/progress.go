@@ -32,9 +32,9 @@ func (e *env) progress() *progressLine {
 	return p
 }
 
-// show shows that done of all units are processed; what names the task. all is 0 if the total is
+// show shows that done of all units of the task have been processed. all is 0 if the total is
 // unknown.
-func (p *progressLine) show(what string, done, all int64) {
+func (p *progressLine) show(task string, done, all int64) {
 	if p.out == nil {
 		return
 	}
@@ -44,12 +44,12 @@ func (p *progressLine) show(what string, done, all int64) {
 		return
 	}
 	p.shownAt = time.Now()
-	text := what + " …"
+	text := task + " …"
 	if done > 0 {
-		text = fmt.Sprintf("%s: %d", what, done)
+		text = fmt.Sprintf("%s: %d", task, done)
 	}
 	if all > 0 {
-		text = fmt.Sprintf("%s: %d of %d (%d%%)", what, done, all, 100*done/all)
+		text = fmt.Sprintf("%s: %d of %d (%d%%)", task, done, all, 100*done/all)
 	}
 	fmt.Fprintf(p.out, "\r%-*s", p.width, text)
 	p.width = len(text)

@@ -80,7 +80,7 @@ func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 
 func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if err := checkPlace(o.from); err != nil {
+	if err := checkBackupPlace(o.from); err != nil {
 		return nil, err
 	}
 	if operator.IsArchive(o.from) {

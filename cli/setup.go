@@ -180,7 +180,7 @@ func runSetup(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	settle := func() (err error) {
+	writeFiles := func() (err error) {
 		if edited != string(text) {
 			if err := place.writeSettings(edited); err != nil {
 				return err
@@ -193,9 +193,9 @@ func runSetup(c *cli.Context, e *env) error {
 		return unit.commit()
 	}
 	if !running {
-		err = out.createStore(c, e, ask, s, settle)
+		err = out.createStore(c, e, ask, s, writeFiles)
 	} else if err = out.askServer(c.Context, e); err == nil {
-		err = settle()
+		err = writeFiles()
 	}
 	if err != nil && out.Token == "" {
 		return errors.Join(err, place.undo())
@@ -253,9 +253,8 @@ func (q *questions) askFlag(name, question, defaultAnswer string) error {
 	}
 }
 
-// askForSettings asks for the hostname and the owner's email address if they are missing. made
-// reports whether the store exists.
-func askForSettings(c *cli.Context, ask *questions, old *config.Settings, made bool) error {
+// askForSettings asks for the hostname and the owner's email address if they are missing.
+func askForSettings(c *cli.Context, ask *questions, old *config.Settings, storeExists bool) error {
 	host := ""
 	if !old.Sandbox() {
 		host = old.Hostname.String()
@@ -270,7 +269,7 @@ func askForSettings(c *cli.Context, ask *questions, old *config.Settings, made b
 			return err
 		}
 	}
-	if made && c.String("email") == "" {
+	if storeExists && c.String("email") == "" {
 		return nil // the store has an owner
 	}
 	return ask.askFlag("email", emailQuestion, "")
@@ -278,10 +277,10 @@ func askForSettings(c *cli.Context, ask *questions, old *config.Settings, made b
 
 const emailQuestion = "The email address of its owner, who gets alerts of this host:"
 
-// setTLS asks for the source of certificates and sets the flags that depend on it. text is the
-// settings file.
-func setTLS(c *cli.Context, ask *questions, text string) error {
-	if text == "" && c.String("tls-cert") == "" {
+// setTLS asks for the source of certificates and sets the flags that depend on it. settingsText is
+// the text of the settings file.
+func setTLS(c *cli.Context, ask *questions, settingsText string) error {
+	if settingsText == "" && c.String("tls-cert") == "" {
 		if err := ask.askFlag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
 			return err
 		}
@@ -361,9 +360,9 @@ func (d *setupResult) askServer(ctx context.Context, e *env) error {
 	return err
 }
 
-// createStore creates or opens the store, runs the checks and calls settle. If there is no owner,
-// it creates one last, because the password and token are shown only once.
-func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *config.Settings, settle func() error) error {
+// createStore creates or opens the store, runs the checks and calls writeFiles. If there is no
+// owner, it creates one last, because the password and token are shown only once.
+func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *config.Settings, writeFiles func() error) error {
 	return e.Open(d.Data, s, true, func(o *operator.Operator) error {
 		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
@@ -384,7 +383,7 @@ func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *con
 				d.Checks = append(d.Checks, check)
 			}
 		}
-		if err := settle(); err != nil || len(list.Data) > 0 {
+		if err := writeFiles(); err != nil || len(list.Data) > 0 {
 			return err
 		}
 		made, err := o.Service.Accounts.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
@@ -533,8 +532,9 @@ func parseProcAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
-// isPackaged reports whether a package has installed a systemd unit for the data directory dir.
-func isPackaged(dir string) bool {
+// hasPackagedUnit reports whether a package has installed a systemd unit for the data directory
+// dir.
+func hasPackagedUnit(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
 	return err == nil && dir == packaging.DataDir
 }
@@ -589,7 +589,7 @@ func (d *setupResult) text(unit string, running bool) string {
 			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", health.ShellWord(d.Data), packaging.User)
 		}
 		fmt.Fprintf(&w, "  systemctl daemon-reload && systemctl enable --now %s\n", health.ShellWord(unitName(unit)))
-	case isPackaged(d.Data):
+	case hasPackagedUnit(d.Data):
 		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
 	default:
 		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", health.ShellWord(d.Data))

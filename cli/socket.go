@@ -49,7 +49,7 @@ func (e *env) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errNoServer is in the error of sendOverSocket if no server runs.
+// errNoServer is wrapped by the error of sendOverSocket if no server runs.
 var errNoServer = errors.New("no server runs")
 
 // sendOverSocket sends a request to the running server. It returns errNoServer if no server runs.

@@ -15,8 +15,8 @@ func (p *Program) versionCommand() *cli.Command {
 		&cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of all built-in software"})
 }
 
-func runVersion(e *env, notices bool) error {
-	if notices {
+func runVersion(e *env, printNotices bool) error {
+	if printNotices {
 		_, err := io.WriteString(e.stdout, licenses.Text())
 		return err
 	}

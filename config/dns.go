@@ -158,8 +158,8 @@ func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// minSecret is the minimum length of a TSIG secret, in bytes.
-const minSecret = 16
+// minSecretBytes is the minimum length of a TSIG secret, in bytes.
+const minSecretBytes = 16
 
 // A tsigSecret is the secret of a TSIG key. Settings have it in base64.
 type tsigSecret struct{ bytes []byte }
@@ -167,9 +167,9 @@ type tsigSecret struct{ bytes []byte }
 // UnmarshalText decodes the secret. Its error does not contain the secret.
 func (s *tsigSecret) UnmarshalText(text []byte) (err error) {
 	s.bytes, err = base64.StdEncoding.DecodeString(string(text))
-	if err != nil || len(s.bytes) < minSecret {
+	if err != nil || len(s.bytes) < minSecretBytes {
 		s.bytes = nil
-		return fmt.Errorf("the secret must be base64 of at least %d bytes, such as `openssl rand -base64 32` prints", minSecret)
+		return fmt.Errorf("the secret must be base64 of at least %d bytes, such as `openssl rand -base64 32` prints", minSecretBytes)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func fileError(path, text string, err error) error {
 	var wrong *toml.DecodeError
 	if errors.As(err, &wrong) {
 		row, _ := wrong.Position()
-		if k, what := wrongType(keys, row); what != "" {
+		if k, what := findWrongType(keys, row); what != "" {
 			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 		}
 		if len(wrong.Key()) > 0 {
@@ -64,7 +64,7 @@ func fileError(path, text string, err error) error {
 		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
 	}
 	row := findLine(text, err)
-	if k, what := wrongType(keys, row); what != "" {
+	if k, what := findWrongType(keys, row); what != "" {
 		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 	}
 	if key := lastKeyAt(keys, row); key != "" {
@@ -182,8 +182,8 @@ func keyParts(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	return parts, row
 }
 
-// addKey appends the key of node n, which is in the table tables. It also appends the keys of an
-// inline table and the items of a list.
+// addKey appends the key of node n, which is in the table that tables names. It also appends the
+// keys of an inline table and the items of a list.
 func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, tables []string) []fileKey {
 	parts, row := keyParts(p, n)
 	parts = append(append([]string{}, tables...), parts...)
@@ -228,9 +228,9 @@ func lastKeyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// wrongType returns the first key, up to line row, whose value has the wrong type, and a message
-// about the right type. The message is "" if there is no such key. row is 0 for all lines.
-func wrongType(keys []fileKey, row int) (at fileKey, message string) {
+// findWrongType returns the first key, up to line row, whose value has the wrong type, and a
+// message about the right type. The message is "" if there is no such key. row is 0 for all lines.
+func findWrongType(keys []fileKey, row int) (at fileKey, message string) {
 	for _, k := range keys {
 		t := settingType(k.name)
 		if t == nil || row > 0 && k.row > row {
@@ -243,10 +243,10 @@ func wrongType(keys []fileKey, row int) (at fileKey, message string) {
 	return fileKey{}, ""
 }
 
-// wrongItem returns the first list item that has the wrong type, and a message about the right
+// findWrongItem returns the first list item that has the wrong type, and a message about the right
 // type. The message is "" if there is no such item. The decoder would accept a number instead of a
 // string in a list.
-func wrongItem(keys []fileKey) (at fileKey, message string) {
+func findWrongItem(keys []fileKey) (at fileKey, message string) {
 	for _, k := range keys {
 		t := settingType(k.name)
 		if k.item == 0 || t == nil || t.Kind() != reflect.Slice {
@@ -303,30 +303,30 @@ func describeWantedType(t reflect.Type, kind unstable.Kind) string {
 	checksText := reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 	switch t.Kind() {
 	case reflect.Bool:
-		return stringUnless(kind == unstable.Bool, "true or false")
+		return emptyIf(kind == unstable.Bool, "true or false")
 	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
-		return stringUnless(kind == unstable.Integer || checksText && kind == unstable.String, "a whole number")
+		return emptyIf(kind == unstable.Integer || checksText && kind == unstable.String, "a whole number")
 	case reflect.Float64:
-		return stringUnless(kind == unstable.Float || kind == unstable.Integer, "a number")
+		return emptyIf(kind == unstable.Float || kind == unstable.Integer, "a number")
 	case reflect.String:
-		return stringUnless(kind == unstable.String, "a text")
+		return emptyIf(kind == unstable.String, "a text")
 	case reflect.Slice:
-		return stringUnless(kind == unstable.Array || checksText && kind == unstable.String, "a list")
+		return emptyIf(kind == unstable.Array || checksText && kind == unstable.String, "a list")
 	case reflect.Struct:
 		if checksText {
-			return stringUnless(kind != unstable.Array && kind != unstable.InlineTable && kind != unstable.Bool, "a text")
+			return emptyIf(kind != unstable.Array && kind != unstable.InlineTable && kind != unstable.Bool, "a text")
 		}
-		return stringUnless(kind == unstable.InlineTable, "a table")
+		return emptyIf(kind == unstable.InlineTable, "a table")
 	}
 	return ""
 }
 
-// stringUnless returns "" if ok is true, else want.
-func stringUnless(ok bool, want string) string {
+// emptyIf returns "" if ok is true, else text.
+func emptyIf(ok bool, text string) string {
 	if ok {
 		return ""
 	}
-	return want
+	return text
 }
 
 func kindName(k unstable.Kind) string {

@@ -213,8 +213,8 @@ func (d *destinationSettings) service() core.Destination {
 	return out
 }
 
-// readSecret reads a secret from file, stringUnless file is "". It returns an error if the secret
-// is also set directly. name is the key of the secret, for the error.
+// readSecret reads a secret from file, unless file is "". It returns an error if the secret is also
+// set directly. name is the key of the secret, for the error.
 func readSecret(name string, secret *string, file string) error {
 	if file == "" {
 		return nil
@@ -241,19 +241,19 @@ type spamSettings struct {
 	JunkScore        float64     `toml:"junk_score"`
 }
 
-const maxLists = 10 // maximum number of DNSBLs
+const maxDNSBLs = 10 // maximum number of DNSBLs
 
 // check returns an error if a value is out of bounds.
 func (s *spamSettings) check() error {
 	switch {
-	case len(s.DNSBL) > maxLists:
-		return fmt.Errorf("[spam] dnsbl: at most %d lists, because every message waits for all of them", maxLists)
+	case len(s.DNSBL) > maxDNSBLs:
+		return fmt.Errorf("[spam] dnsbl: at most %d lists, because every message waits for all of them", maxDNSBLs)
 	case s.FirstSenderDelay.d < 0 || s.FirstSenderDelay.d > time.Minute:
 		return errors.New("[spam] first_sender_delay must be from 0s to 1m")
 	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
 		return errors.New("[spam] milter_timeout must be from 1s to 5m; senders do not wait much longer")
 	case !(s.JunkScore >= 0 && s.JunkScore <= 1): // false for NaN too
-		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 stringUnless you have a reason")
+		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 unless you have a reason")
 	}
 	return nil
 }

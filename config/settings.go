@@ -77,10 +77,10 @@ type Settings struct {
 	Zones        dnsSettings           `toml:"-"`
 }
 
-// sandbox returns the default settings of the sandbox, which runs without a hostname.
-func sandbox() Settings {
+// sandboxDefaults returns the default settings of the sandbox, which runs without a hostname.
+func sandboxDefaults() Settings {
 	off := Address{checkedText{"off"}}
-	s := defaults()
+	s := commonDefaults()
 	s.HTTP.text, s.HTTPTLS = "127.0.0.1:8080", off
 	s.SMTP.text, s.Submission.text, s.Submissions = "127.0.0.1:2525", "127.0.0.1:2587", off
 	s.IMAP.text, s.IMAPS = "127.0.0.1:2143", off
@@ -93,9 +93,9 @@ func sandbox() Settings {
 	return s
 }
 
-// production returns the default settings of a server with a hostname.
-func production() Settings {
-	s := defaults()
+// productionDefaults returns the default settings of a server with a hostname.
+func productionDefaults() Settings {
+	s := commonDefaults()
 	s.HTTP.text, s.HTTPTLS.text = ":80", ":443"
 	s.SMTP.text, s.Submission.text, s.Submissions.text = ":25", ":587", ":465"
 	s.IMAP.text, s.IMAPS.text = ":143", ":993"
@@ -111,8 +111,8 @@ func production() Settings {
 	return s
 }
 
-// defaults returns the default settings that the sandbox and production share.
-func defaults() (s Settings) {
+// commonDefaults returns the default settings that the sandbox and production share.
+func commonDefaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
 	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	return s
@@ -156,12 +156,12 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 		Hostname string `toml:"hostname"`
 	}
 	_ = toml.Unmarshal([]byte(text), &named) // decode reports syntax errors below
-	s := production()
+	s := productionDefaults()
 	if host, _ := flagOrEnv(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
-		s = sandbox()
+		s = sandboxDefaults()
 	}
 	err := s.decode(text)
-	if k, what := wrongItem(fileKeys(text)); what != "" {
+	if k, what := findWrongItem(fileKeys(text)); what != "" {
 		return nil, fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 	}
 	if err != nil {
@@ -457,8 +457,8 @@ func (l *limitSettings) service() core.Limits {
 	}
 }
 
-// reloadable lists the settings that can change while the server runs, each between spaces.
-const reloadable = " log_level tls_cert tls_key "
+// reloadableSettings lists the settings that can change while the server runs, each between spaces.
+const reloadableSettings = " log_level tls_cert tls_key "
 
 // NeedRestart returns the names of the settings that differ between s and fresh and take effect
 // only after a restart.
@@ -471,7 +471,7 @@ func (s *Settings) NeedRestart(fresh *Settings) []string {
 			name = "dns"
 		}
 		// A change between certificate files and ACME needs a restart.
-		needsRestart := !strings.Contains(reloadable, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
+		needsRestart := !strings.Contains(reloadableSettings, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
 		if slices.Contains(out, name) {
 			continue
 		}

@@ -239,7 +239,7 @@ type (
 	count          uint32                    // a whole number that is not negative
 	duration       struct{ d time.Duration } // longer than 0; may be in days, such as 7d
 	clockOffset    struct{ d time.Duration } // may be negative
-	toggle         bool
+	toggle         bool                      // true or false
 )
 
 func (o *sendingMode) UnmarshalText(t []byte) (err error) {

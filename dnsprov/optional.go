@@ -45,19 +45,19 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 	var out [][]Record
 	if s.Redirect {
 		if provider == Cloudflare {
-			out = append(out, s.addresses(s.Domain, PurposeA))
+			out = append(out, s.addressRecords(s.Domain, PurposeA))
 		}
 	}
 	if s.RedirectWWW {
-		out = append(out, s.addresses("www."+s.Domain, PurposeA))
+		out = append(out, s.addressRecords("www."+s.Domain, PurposeA))
 	}
 	if s.HTTPS {
-		sts := []Record{newManaged("_mta-sts."+s.Domain, "TXT", "v=STSv1; id="+stsID(STSPolicy(s.MailHost)), PurposeMTASTS)}
+		sts := []Record{newManagedRecord("_mta-sts."+s.Domain, "TXT", "v=STSv1; id="+stsID(STSPolicy(s.MailHost)), PurposeMTASTS)}
 		out = append(out,
-			append(sts, s.httpsHost(STSLabel, PurposeMTASTS, provider)...),
-			[]Record{newManaged("_smtp._tls."+s.Domain, "TXT", "v=TLSRPTv1; rua=mailto:postmaster@"+s.Domain, PurposeTLSRPT)},
-			s.httpsHost(AutoconfigLabel, PurposeAutoconfig, provider),
-			s.httpsHost(AutodiscoverLabel, PurposeAutoconfig, provider),
+			append(sts, s.httpsHostRecords(STSLabel, PurposeMTASTS, provider)...),
+			[]Record{newManagedRecord("_smtp._tls."+s.Domain, "TXT", "v=TLSRPTv1; rua=mailto:postmaster@"+s.Domain, PurposeTLSRPT)},
+			s.httpsHostRecords(AutoconfigLabel, PurposeAutoconfig, provider),
+			s.httpsHostRecords(AutodiscoverLabel, PurposeAutoconfig, provider),
 		)
 	}
 	if provider == Builtin || provider == Cloudflare {
@@ -74,13 +74,13 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 	return out
 }
 
-// httpsHost returns the records of a name below the domain at which this server serves HTTPS. Only
-// the built-in name server gets a CAA record.
-func (s Spec) httpsHost(label, purpose, provider string) []Record {
+// httpsHostRecords returns the records of a name below the domain at which this server serves
+// HTTPS. Only the built-in name server gets a CAA record.
+func (s Spec) httpsHostRecords(label, purpose, provider string) []Record {
 	name := label + "." + s.Domain
-	out := s.addresses(name, purpose)
+	out := s.addressRecords(name, purpose)
 	if provider == Builtin && s.CAA != "" {
-		out = append(out, newManaged(name, "CAA", fmt.Sprintf("0 issue %q", s.CAA), purpose))
+		out = append(out, newManagedRecord(name, "CAA", fmt.Sprintf("0 issue %q", s.CAA), purpose))
 	}
 	return out
 }
@@ -103,7 +103,7 @@ func (s Spec) srvRecords(provider string) [][]Record {
 		case srv.other != 0 && provider == Builtin:
 			// The target "." means that the service is not available (RFC 6186 section 3.4). Not
 			// every provider accepts such a record.
-			out = append(out, []Record{newManaged(srv.name+"."+s.Domain, "SRV", ".", PurposeAutoconfig)})
+			out = append(out, []Record{newManagedRecord(srv.name+"."+s.Domain, "SRV", ".", PurposeAutoconfig)})
 		}
 	}
 	if s.HTTPS {
@@ -123,7 +123,7 @@ func (s Spec) hostSPF() []Record {
 	if !strings.HasSuffix(host, "."+s.Domain) {
 		return nil
 	}
-	r := newManaged(host, "TXT", spf.ForHost(s.SendFrom), PurposeSPF)
+	r := newManagedRecord(host, "TXT", spf.ForHost(s.SendFrom), PurposeSPF)
 	r.Critical = false
 	return []Record{r}
 }
@@ -137,13 +137,13 @@ func (s Spec) tlsaRecords() []Record {
 	}
 	var out []Record
 	for _, key := range s.MailKeys {
-		out = append(out, newManaged("_25._tcp."+host, "TLSA", "3 1 1 "+key, PurposeDANE))
+		out = append(out, newManagedRecord("_25._tcp."+host, "TLSA", "3 1 1 "+key, PurposeDANE))
 	}
 	return out
 }
 
 func (s Spec) srvRecord(name string, port, priority uint16) Record {
-	r := newManaged(name+"."+s.Domain, "SRV", hostName(s.MailHost), PurposeAutoconfig)
+	r := newManagedRecord(name+"."+s.Domain, "SRV", hostName(s.MailHost), PurposeAutoconfig)
 	r.Port, r.Priority, r.Weight = port, priority, 1
 	return r
 }

@@ -98,10 +98,10 @@ func TestCustomRecordsWinOverOptionalOnes(t *testing.T) {
 		if got := names(wanted); !slices.Equal(got, want) {
 			t.Errorf("%s %s: got\n%s\nwant\n%s", tc.name, tc.typ, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if Managed(wanted, tc.name+".example.test", tc.typ, "x") {
+		if CollidesWithManaged(wanted, tc.name+".example.test", tc.typ, "x") {
 			t.Errorf("%s %s: the owner cannot change it any more", tc.name, tc.typ)
 		}
-		if got := Managed(Wanted(wideSpec(), Builtin), tc.name+".example.test", tc.typ, "x"); got != (tc.gone != nil) {
+		if got := CollidesWithManaged(Wanted(wideSpec(), Builtin), tc.name+".example.test", tc.typ, "x"); got != (tc.gone != nil) {
 			t.Errorf("%s %s: a new one is refused: %v", tc.name, tc.typ, got)
 		}
 	}
@@ -203,7 +203,7 @@ func TestChallengesAreInOurZoneOnly(t *testing.T) {
 	if count(Builtin) != 1 || count(Manual) != 0 {
 		t.Errorf("builtin %d, manual %d", count(Builtin), count(Manual))
 	}
-	if Managed(Wanted(s, Builtin), "_acme-challenge.example.test", "TXT", "x") {
+	if CollidesWithManaged(Wanted(s, Builtin), "_acme-challenge.example.test", "TXT", "x") {
 		t.Error("the owner's own challenge is refused")
 	}
 	s.Custom = []Record{{Name: "_acme-challenge.example.test", Type: "CNAME", Value: "x.test"}}

@@ -233,8 +233,8 @@ var _ evaluator.DNSResolver = spfWorld("")
 // TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is verified if it passes
 // the addresses of the name and the further sending addresses.
 func TestHostsRecordPassesItsOwnAddresses(t *testing.T) {
-	plain := newManaged("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
-	more := newManaged("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)
+	plain := newManagedRecord("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
+	more := newManagedRecord("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)
 	for text, want := range map[string][2]bool{
 		"v=spf1 a -all":                         {true, false},
 		"v=spf1 a:mail.example.test ~all":       {true, false},

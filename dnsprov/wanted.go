@@ -63,15 +63,15 @@ func Wanted(s Spec, provider string) []Record {
 	var out []Record
 	if provider == Builtin {
 		for _, ns := range s.Nameservers {
-			out = append(out, newManaged(s.Domain, "NS", hostName(ns), PurposeNS))
+			out = append(out, newManagedRecord(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
 	if provider != Cloudflare { // at Cloudflare the domain's address may be that of the owner's website
-		out = append(out, s.addresses(s.Domain, PurposeA)...)
+		out = append(out, s.addressRecords(s.Domain, PurposeA)...)
 	}
 	if provider == Builtin {
 		for _, host := range s.ownHosts() {
-			out = append(out, s.addresses(host, PurposeA)...)
+			out = append(out, s.addressRecords(host, PurposeA)...)
 		}
 	}
 	out = append(out, s.mailRecords()...)
@@ -92,13 +92,13 @@ func Wanted(s Spec, provider string) []Record {
 
 // mailRecords returns the MX, SPF, DKIM and DMARC records.
 func (s Spec) mailRecords() []Record {
-	mx := newManaged(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
+	mx := newManagedRecord(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
 	mx.Priority = mxPriority
-	out := []Record{mx, newManaged(s.Domain, "TXT", s.spfRecord(), PurposeSPF)}
+	out := []Record{mx, newManagedRecord(s.Domain, "TXT", s.spfRecord(), PurposeSPF)}
 	for _, k := range s.DKIM {
-		out = append(out, newManaged(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
+		out = append(out, newManagedRecord(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
-	policy := newManaged("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
+	policy := newManagedRecord("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
 	if policy.Value == "" {
 		policy.Value = dmarc.Default
 		if s.DMARCReports {
@@ -109,7 +109,7 @@ func (s Spec) mailRecords() []Record {
 	return append(out, policy)
 }
 
-// appendMissing appends those of the records more that are not in records yet. A host of ours may
+// appendMissing appends those records of more that records does not have yet. A host of ours may
 // have the same name as an optional record, such as www.
 func appendMissing(records, more []Record) []Record {
 	for _, r := range more {
@@ -120,21 +120,21 @@ func appendMissing(records, more []Record) []Record {
 	return records
 }
 
-func newManaged(name, typ, value, purpose string) Record {
+func newManagedRecord(name, typ, value, purpose string) Record {
 	return Record{Name: name, Type: typ, Value: value, TTL: ManagedTTL, Purpose: purpose, Critical: true}
 }
 
-// addresses returns the A and AAAA records of one of our hosts.
-func (s Spec) addresses(host, purpose string) []Record {
+// addressRecords returns the A and AAAA records of one of our hosts.
+func (s Spec) addressRecords(host, purpose string) []Record {
 	if ips, ok := s.Elsewhere[host]; ok {
 		s.IPv4, s.IPv6 = splitFamilies(ips)
 	}
 	var out []Record
 	for _, ip := range s.IPv4 {
-		out = append(out, newManaged(host, "A", ip.String(), purpose))
+		out = append(out, newManagedRecord(host, "A", ip.String(), purpose))
 	}
 	for _, ip := range s.IPv6 {
-		out = append(out, newManaged(host, "AAAA", ip.String(), purpose))
+		out = append(out, newManagedRecord(host, "AAAA", ip.String(), purpose))
 	}
 	return out
 }
@@ -188,11 +188,11 @@ func (s Spec) spfRecord() string {
 	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }
 
-// Managed reports whether a custom record would collide with a managed record in wanted. Collisions
-// are: the same name and type, a CNAME at the name of a managed record, an address at the name of
-// an optional address, any record at _dmarc, and a second SPF record. Other TXT records may have
-// the name of an SPF record or a challenge.
-func Managed(wanted []Record, name, typ, value string) bool {
+// CollidesWithManaged reports whether a custom record would collide with a managed record in
+// wanted. Collisions are: the same name and type, a CNAME at the name of a managed record, an
+// address at the name of an optional address, any record at _dmarc, and a second SPF record. Other
+// TXT records may have the name of an SPF record or a challenge.
+func CollidesWithManaged(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
 		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {

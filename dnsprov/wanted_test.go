@@ -104,7 +104,7 @@ func TestManagedRecordsCannotBeOverridden(t *testing.T) {
 		{"www.example.test", "A", "192.0.2.7", false},
 		{"sub.example.test", "TXT", "v=spf1 -all", false},
 	} {
-		if got := Managed(wanted, tc.name, tc.typ, tc.value); got != tc.want {
+		if got := CollidesWithManaged(wanted, tc.name, tc.typ, tc.value); got != tc.want {
 			t.Errorf("Managed(%s %s %q) = %v, want %v", tc.name, tc.typ, tc.value, got, tc.want)
 		}
 	}

@@ -105,13 +105,13 @@ func (p *Poster) Close() { p.connections().CloseIdleConnections() }
 // exchange sends the request of a delivery and returns the result without its duration.
 func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result {
 	if err := p.Guard.CheckURL(d.URL); err != nil {
-		return failed(CodeBlockedAddress, err.Error())
+		return failedResult(CodeBlockedAddress, err.Error())
 	}
 	limited, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, http.MethodPost, d.URL, bytes.NewReader(d.Body))
 	if err != nil {
-		return failed(CodeBlockedAddress, err.Error())
+		return failedResult(CodeBlockedAddress, err.Error())
 	}
 	req.Header = Headers(d, now)
 	req.Header.Set("User-Agent", cmp.Or(p.UserAgent, defaultUserAgent))
@@ -122,17 +122,17 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	// follow redirects.
 	resp, err := p.connections().RoundTrip(req)
 	if err != nil {
-		return p.failure(ctx, limited, err)
+		return p.errorResult(ctx, limited, err)
 	}
 	defer resp.Body.Close()
 	// Read one byte more than the limit, so that the connection can be reused if the body has
 	// exactly the length of the limit.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides the outcome
-	return answered(resp.StatusCode, clip(string(raw), excerptLimit))
+	return responseResult(resp.StatusCode, clip(string(raw), excerptLimit))
 }
 
-// answered returns the result for a response.
-func answered(status int, excerpt string) Result {
+// responseResult returns the result for a response.
+func responseResult(status int, excerpt string) Result {
 	result := Result{Outcome: Success, HTTPStatus: status, Excerpt: excerpt}
 	if status >= 200 && status <= 299 {
 		return result
@@ -146,41 +146,41 @@ func answered(status int, excerpt string) Result {
 	return result
 }
 
-// failure returns the result for an error of the transport. ctx is the context of the caller, and
-// limited is ctx with the timeout.
-func (p *Poster) failure(ctx, limited context.Context, err error) Result {
+// errorResult returns the result for an error of the transport. ctx is the context of the caller,
+// and limited is ctx with the timeout.
+func (p *Poster) errorResult(ctx, limited context.Context, err error) Result {
 	switch {
 	case errors.Is(err, netguard.ErrBlocked):
-		return failed(CodeBlockedAddress, err.Error())
+		return failedResult(CodeBlockedAddress, err.Error())
 	case errors.Is(ctx.Err(), context.Canceled):
-		return failed("", "the delivery was interrupted before an answer")
+		return failedResult("", "the delivery was interrupted before an answer")
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		return failed(CodeTimeout, fmt.Sprintf("no answer within %s", p.timeout()))
+		return failedResult(CodeTimeout, fmt.Sprintf("no answer within %s", p.timeout()))
 	case errors.Is(err, netguard.ErrResolve):
-		return failed(CodeDNS, reason(err))
-	case timedOut(err):
-		return failed(CodeTimeout, "the connection timed out")
+		return failedResult(CodeDNS, tenantText(err))
+	case isTimeout(err):
+		return failedResult(CodeTimeout, "the connection timed out")
 	case errors.Is(err, errTLS):
-		return failed(CodeTLS, reason(err))
+		return failedResult(CodeTLS, tenantText(err))
 	default:
-		return failed(CodeConnect, reason(err))
+		return failedResult(CodeConnect, tenantText(err))
 	}
 }
 
-func failed(code, text string) Result {
+func failedResult(code, text string) Result {
 	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
 }
 
-// timedOut reports whether err is a timeout of the network, such as that of the kernel or of a dial
-// that an earlier delivery started.
-func timedOut(err error) bool {
+// isTimeout reports whether err is a timeout of the network, such as that of the kernel or of a
+// dial that an earlier delivery started.
+func isTimeout(err error) bool {
 	var limit net.Error
 	return errors.As(err, &limit) && limit.Timeout()
 }
 
-// reason returns the text of err for tenants. It leaves out addresses of this machine and of its
-// resolver.
-func reason(err error) string {
+// tenantText returns the text of err for tenants. It leaves out addresses of this machine and of
+// its resolver.
+func tenantText(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		return dns.Name + ": " + dns.Err

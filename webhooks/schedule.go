@@ -2,18 +2,18 @@ package webhooks
 
 import "time"
 
-// waits has the wait after each failed attempt except the last: 51 min 35 s in total.
-var waits = [...]time.Duration{
+// retryWaits has the wait after each failed attempt except the last: 51 min 35 s in total.
+var retryWaits = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 }
 
-// Schedule returns how long to wait after a failed attempt. attempt is its number, from 1. r is a
-// random number in [0,1) that changes the wait by up to 10 %. Schedule returns false after attempt
-// 7, which is the last.
-func Schedule(attempt int, r float64) (time.Duration, bool) {
-	if attempt < 1 || attempt > len(waits) {
+// Schedule returns how long to wait after a failed attempt. attempt is its number, from 1. random
+// is a number in [0,1) that changes the wait by up to 10 %. Schedule returns false after attempt 7,
+// which is the last.
+func Schedule(attempt int, random float64) (wait time.Duration, ok bool) {
+	if attempt < 1 || attempt > len(retryWaits) {
 		return 0, false
 	}
-	wait := waits[attempt-1]
-	return wait + time.Duration((r-0.5)*float64(wait)/5), true
+	wait = retryWaits[attempt-1]
+	return wait + time.Duration((random-0.5)*float64(wait)/5), true
 }

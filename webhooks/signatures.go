@@ -39,7 +39,7 @@ func Headers(d Delivery, now time.Time) http.Header {
 	for _, secret := range d.Secrets {
 		service = append(service, "v1="+hex.EncodeToString(serviceMAC(secret, timestamp, d.Body)))
 		if key, err := standardKey(secret); err == nil {
-			mac := sum(hmac.New(sha256.New, key), d.Body, d.EventID, ".", timestamp, ".")
+			mac := macOf(hmac.New(sha256.New, key), d.Body, d.EventID, ".", timestamp, ".")
 			standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(mac))
 		}
 	}
@@ -86,11 +86,11 @@ func Verify(secret, timestamp, signature string, body []byte, now time.Time) err
 // serviceMAC returns the MAC of X-Service-Signature.
 func serviceMAC(secret, timestamp string, body []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
-	return sum(mac, body, timestamp, ".")
+	return macOf(mac, body, timestamp, ".")
 }
 
-// sum returns the MAC of the parts before and then body.
-func sum(mac hash.Hash, body []byte, before ...string) []byte {
+// macOf returns the MAC of the strings in before, followed by body.
+func macOf(mac hash.Hash, body []byte, before ...string) []byte {
 	for _, part := range before {
 		mac.Write([]byte(part))
 	}

@@ -124,7 +124,7 @@ func (z *Zone) delegationOf(name string) *node {
 
 // addRecords adds the name's records of the requested type to the answer. It returns false if there
 // are none.
-func (r *reply) addRecords(name string, n *node, asked string) bool {
+func (r *reply) addRecords(name string, n *node, asked string) (found bool) {
 	signed := r.z.signing != nil
 	if len(n.sets) == 0 && (!signed || r.qtype != dns.TypeNSEC && r.qtype != dns.TypeRRSIG) {
 		return false
@@ -177,7 +177,7 @@ func (r *reply) addReferral(cut *node) {
 
 // addSOA adds the SOA record of a negative answer. It returns true if the caller must add proofs
 // too.
-func (r *reply) addSOA() bool {
+func (r *reply) addSOA() (needsProofs bool) {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
 		return false

@@ -11,8 +11,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// memberLabel is the number of bytes of a member's hash that are used for its label in a catalog.
-const memberLabel = 16
+// memberLabelBytes is the number of bytes of a member's hash that are used for its label in a
+// catalog.
+const memberLabelBytes = 16
 
 // Catalog is a catalog zone (RFC 9432). It lists the zones that secondaries should copy. Only
 // secondaries may query it.
@@ -111,7 +112,7 @@ func (c *Catalog) Transfer() iter.Seq[dns.RR] {
 		}
 		for _, name := range l.members {
 			hash := sha256.Sum256([]byte(name))
-			owner := hex.EncodeToString(hash[:memberLabel]) + ".zones." + c.apex
+			owner := hex.EncodeToString(hash[:memberLabelBytes]) + ".zones." + c.apex
 			if !yield(&dns.PTR{Hdr: header(owner, dns.TypePTR, 0), Ptr: dns.Fqdn(name)}) {
 				return
 			}
@@ -132,7 +133,7 @@ func yieldAll(yield func(dns.RR) bool, rrs []dns.RR) bool {
 func (c *Catalog) soa(l *listing) *dns.SOA {
 	return &dns.SOA{
 		Hdr: header(c.apex, dns.TypeSOA, 0), Ns: "invalid.", Mbox: "invalid.",
-		Serial: l.serial, Refresh: refresh, Retry: retry, Expire: expire,
+		Serial: l.serial, Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-func recordsOf(c Copied) (out []string) {
+func recordsOf(c CopiedZone) (out []string) {
 	for rr := range c.Transfer() {
 		out = append(out, strings.ReplaceAll(rr.String(), "\t", " "))
 	}

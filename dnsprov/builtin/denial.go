@@ -10,17 +10,17 @@ import (
 // nsecChain has the names of a zone that have records, in canonical order (RFC 4034 section 6.1).
 // It does not have empty nonterminals, which get no NSEC (RFC 4035 section 2.3).
 type nsecChain struct {
-	keys  []string // the orderKey of each name, sorted
+	keys  []string // the sort key of each name, sorted
 	nodes []*node  // the node of each name
 }
 
-// maxKey is the maximum length of an orderKey in bytes: two for each byte of a name.
-const maxKey = 2 * maxString
+// maxOrderKey is the maximum length of such a sort key in bytes: two for each byte of a name.
+const maxOrderKey = 2 * maxString
 
-// orderKey appends the sort key of a canonical name to dst. The byte order of keys is the canonical
-// order of names. A key has the labels from right to left, each followed by a zero byte, so that a
-// name sorts before the names below it.
-func orderKey(dst []byte, name string) []byte {
+// appendOrderKey appends the sort key of a canonical name to dst. The byte order of keys is the
+// canonical order of names. A key has the labels from right to left, each followed by a zero byte,
+// so that a name sorts before the names below it.
+func appendOrderKey(dst []byte, name string) []byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
@@ -50,7 +50,7 @@ func newNSECChain(nodes map[string]*node) nsecChain {
 	byKey := make(map[string]*node, len(nodes))
 	for name, n := range nodes {
 		if len(n.sets) > 0 {
-			key := string(orderKey(nil, name))
+			key := string(appendOrderKey(nil, name))
 			byKey[key] = n
 			c.keys = append(c.keys, key)
 		}
@@ -84,8 +84,8 @@ func (c nsecChain) addNSECs(apex string) {
 	}
 }
 
-// before returns the node of the last name that sorts before key, or nil if there is none.
-func (c nsecChain) before(key []byte) *node {
+// nodeBefore returns the node of the last name that sorts before key, or nil if there is none.
+func (c nsecChain) nodeBefore(key []byte) *node {
 	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] >= string(key) })
 	if i == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // Limits of the proofs that names do not exist, for each zone. Each proof needs a signature.
 const (
-	denialsKept      = 16   // number of proofs in the cache
+	maxCachedDenials = 16   // number of proofs in the cache
 	denialsPerSecond = 1000 // average number of new proofs
 	denialBurst      = 2000 // maximum number of new proofs at once
 )
@@ -55,7 +55,7 @@ func (d *denialCache) get(name string, now time.Time, fn func() *rrset) (*rrset,
 		d.sets = map[string]*rrset{}
 	}
 	for old := range d.sets {
-		if len(d.sets) < denialsKept {
+		if len(d.sets) < maxCachedDenials {
 			break
 		}
 		delete(d.sets, old)
@@ -99,8 +99,8 @@ func (z *Zone) absentNSEC(name string) (*rrset, error) {
 // it (RFC 4471 section 3.1).
 func (z *Zone) newDenial(name [][]byte) *rrset {
 	before := shortPredecessor(name)
-	var space [maxKey]byte
-	if last := z.chain.before(orderKey(space[:0], joinName(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, joinName(before))) > 0 {
+	var space [maxOrderKey]byte
+	if last := z.chain.nodeBefore(appendOrderKey(space[:0], joinName(name))); last != nil && bytes.Compare(appendOrderKey(nil, last.name()), appendOrderKey(nil, joinName(before))) > 0 {
 		before = immediatePredecessor(name)
 	}
 	return z.newNSEC(joinName(before), joinName(z.nameAfter(name)))
@@ -182,8 +182,8 @@ func (z *Zone) nameAfter(name [][]byte) [][]byte {
 
 func replaceLabel(name [][]byte, label []byte) [][]byte { return append([][]byte{label}, name[1:]...) }
 
-// decrementLast decrements the last byte of a label, which must not be zero.
-func decrementLast(label []byte) []byte {
+// decrementLastByte decrements the last byte of a label, which must not be zero.
+func decrementLastByte(label []byte) []byte {
 	label = bytes.Clone(label)
 	c := &label[len(label)-1]
 	if *c--; *c >= 'A' && *c <= 'Z' {
@@ -198,7 +198,7 @@ func shortPredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
-		label = decrementLast(label)
+		label = decrementLastByte(label)
 		if len(label) < maxLabel && freeBytes(name) > 0 {
 			label = append(label, 0xff)
 		}
@@ -219,7 +219,7 @@ func immediatePredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
-		label = decrementLast(label)
+		label = decrementLastByte(label)
 		name = replaceLabel(name, label)
 		for free := freeBytes(name); len(label) < maxLabel && free > 0; free-- {
 			label = append(label, 0xff)

@@ -163,7 +163,7 @@ func TestLiesAreBounded(t *testing.T) {
 	if ask(10_000, denialsPerSecond+500) != denialsPerSecond {
 		t.Error("the bound does not pass")
 	}
-	if n := len(z.denials.sets); n > denialsKept {
+	if n := len(z.denials.sets); n > maxCachedDenials {
 		t.Errorf("%d are kept", n)
 	}
 }

@@ -21,8 +21,8 @@ type Secondary struct {
 	Key        *TSIGKey       // nil if messages are not signed
 }
 
-// Copied is a zone that secondaries can copy.
-type Copied interface {
+// CopiedZone is a zone that secondaries can copy.
+type CopiedZone interface {
 	// Transfer returns every record of the zone. The SOA is the first and the last.
 	Transfer() iter.Seq[dns.RR]
 }
@@ -36,7 +36,7 @@ type Notifier struct {
 
 // NewNotifier returns a Notifier for the secondaries. find returns the zone of an origin, or false
 // if the zone was deleted. The Notifier sends nothing for deleted zones.
-func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
+func NewNotifier(all []Secondary, find func(origin string) (CopiedZone, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {
 		n.senders = append(n.senders, newNotifySender(one, find, log))

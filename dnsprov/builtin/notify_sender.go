@@ -73,7 +73,7 @@ func (n *notices) Pop() any {
 // notifySender sends NOTIFY messages to one secondary, and reads the replies.
 type notifySender struct {
 	to   Secondary
-	find func(origin string) (Copied, bool)
+	find func(origin string) (CopiedZone, bool)
 	dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	log  *slog.Logger
 	wake chan struct{} // has an element when changed has new entries
@@ -98,7 +98,7 @@ type socket struct {
 	done    chan struct{} // closed by disconnect
 }
 
-func newNotifySender(to Secondary, find func(string) (Copied, bool), log *slog.Logger) *notifySender {
+func newNotifySender(to Secondary, find func(string) (CopiedZone, bool), log *slog.Logger) *notifySender {
 	return &notifySender{
 		to: to, find: find, dial: dialUDP, log: log.With("secondary", to.Name), wake: make(chan struct{}, 1),
 		changed: map[string]time.Time{}, pending: map[string]*notice{},
@@ -212,8 +212,8 @@ func (s *notifySender) drop(n *notice) {
 }
 
 // send sends a NOTIFY, which includes the zone's SOA (RFC 1996 section 3.7).
-func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
-	wire, err := s.message(n, zone)
+func (s *notifySender) send(ctx context.Context, n *notice, zone CopiedZone) error {
+	wire, err := s.newMessage(n, zone)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 	return nil
 }
 
-func (s *notifySender) message(n *notice, zone Copied) ([]byte, error) {
+func (s *notifySender) newMessage(n *notice, zone CopiedZone) ([]byte, error) {
 	m := new(dns.Msg).SetNotify(dns.Fqdn(n.origin))
 	n.id, n.mac = m.Id, ""
 	for rr := range zone.Transfer() {

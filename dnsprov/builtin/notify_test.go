@@ -111,7 +111,7 @@ func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		find := func(origin string) (Copied, bool) {
+		find := func(origin string) (CopiedZone, bool) {
 			serial, ok := zones[origin]
 			return toldZone{origin, serial}, ok
 		}
@@ -314,7 +314,7 @@ func TestNotifyOverUDP(t *testing.T) {
 	}
 	addr := gone.LocalAddr().String()
 	gone.Close()
-	n := NewNotifier([]Secondary{{Name: "s", Addr: netip.MustParseAddrPort(addr)}}, func(origin string) (Copied, bool) {
+	n := NewNotifier([]Secondary{{Name: "s", Addr: netip.MustParseAddrPort(addr)}}, func(origin string) (CopiedZone, bool) {
 		return toldZone{origin, 7}, true
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,8 +21,8 @@ const (
 	// minTransferValidity is how long the signatures in a transfer must still be valid. A secondary
 	// keeps them until the zone changes.
 	minTransferValidity = 10 * 24 * time.Hour
-	// backdate is by how much the start of a signature is in the past, for resolvers with slow
-	// clocks. A random part of up to twice this time is added.
+	// backdate is how long before now a signature begins to be valid, for resolvers with slow
+	// clocks. Up to twice this time is added at random.
 	backdate = time.Hour
 )
 

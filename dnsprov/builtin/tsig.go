@@ -12,9 +12,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// digests has the hash function of each TSIG algorithm (RFC 8945 section 6), without those that
+// tsigHashes has the hash function of each TSIG algorithm (RFC 8945 section 6), without those that
 // must not be used any more.
-var digests = map[string]func() hash.Hash{
+var tsigHashes = map[string]func() hash.Hash{
 	dns.HmacSHA1: sha1.New, dns.HmacSHA224: sha256.New224, dns.HmacSHA256: sha256.New,
 	dns.HmacSHA384: sha512.New384, dns.HmacSHA512: sha512.New,
 }
@@ -34,7 +34,7 @@ var (
 
 // Generate returns the MAC of a message. It returns an error if the algorithm of t is unknown.
 func (k *TSIGKey) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
-	digest := digests[dns.CanonicalName(t.Algorithm)]
+	digest := tsigHashes[dns.CanonicalName(t.Algorithm)]
 	if digest == nil {
 		return nil, errAlgorithm
 	}
@@ -65,7 +65,7 @@ func (k *TSIGKey) Verify(msg []byte, t *dns.TSIG) error {
 
 // MACSize returns the length of an untruncated MAC in bytes, or 0 if the algorithm is unknown.
 func (k *TSIGKey) MACSize() int {
-	digest := digests[dns.CanonicalName(k.Algorithm)]
+	digest := tsigHashes[dns.CanonicalName(k.Algorithm)]
 	if digest == nil {
 		return 0
 	}

@@ -29,9 +29,9 @@ const (
 	// delegationTTL is the TTL of DS records in seconds. After a key change, validating resolvers
 	// may fail to resolve the delegated zone for this time.
 	delegationTTL = 300
-	refresh       = 3600      // SOA refresh in seconds: how often secondaries check for changes
-	retry         = 600       // SOA retry in seconds: when secondaries check again after an error
-	expire        = 604800    // SOA expire in seconds: when secondaries drop a zone without contact
+	soaRefresh    = 3600      // SOA refresh in seconds: how often secondaries check for changes
+	soaRetry      = 600       // SOA retry in seconds: when secondaries check again after an error
+	soaExpire     = 604800    // SOA expire in seconds: when secondaries drop a zone without contact
 	maxTTL        = 1<<31 - 1 // maximum TTL in seconds (RFC 2181 section 8)
 )
 
@@ -212,7 +212,7 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 	}
 	return canonical(&dns.SOA{
 		Hdr: header(b.apex, dns.TypeSOA, soaTTL), Ns: fqdn(o.Nameservers[0]), Mbox: box,
-		Serial: o.Serial, Refresh: refresh, Retry: retry, Expire: expire, Minttl: negativeTTL,
+		Serial: o.Serial, Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: negativeTTL,
 	})
 }
 

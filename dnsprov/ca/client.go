@@ -88,7 +88,7 @@ func (c *Client) Register(ctx context.Context) (string, error) {
 	}
 	_, err := c.acme.Register(ctx, a, acme.AcceptTOS)
 	if err != nil && !errors.Is(err, acme.ErrAccountAlreadyExists) {
-		return "", fmt.Errorf("register with %s: %w", c.config.Directory, c.explain(err))
+		return "", fmt.Errorf("register with %s: %w", c.config.Directory, c.convertError(err))
 	}
 	if c.acme.KID == "" {
 		return "", fmt.Errorf("register with %s: the answer has no account URL", c.config.Directory)
@@ -140,8 +140,8 @@ func (r *Refusal) Error() string {
 	return "the certificate authority refuses " + strings.Join(text, "; ")
 }
 
-// explain converts errors of package acme to errors of this package.
-func (c *Client) explain(err error) error {
+// convertError converts errors of package acme to errors of this package.
+func (c *Client) convertError(err error) error {
 	var e *acme.Error
 	if !errors.As(err, &e) {
 		return err
@@ -150,7 +150,7 @@ func (c *Client) explain(err error) error {
 	after := e.Header.Get("Retry-After")
 	switch kind := strings.ToLower(e.ProblemType[strings.LastIndexByte(e.ProblemType, ':')+1:]); {
 	case kind == "ratelimited", e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusServiceUnavailable && after != "":
-		return &Wait{For: c.waitFor(after), Err: err}
+		return &Wait{For: c.parseRetryAfter(after), Err: err}
 	case kind == "accountdoesnotexist":
 		return fmt.Errorf("%w: %w", ErrNoAccount, err)
 	}
@@ -166,13 +166,13 @@ func (c *Client) explain(err error) error {
 	return err
 }
 
-// waitFor parses a Retry-After header (RFC 9110 section 10.2.3). It returns from a minute to a day,
-// and an hour if the header is missing or invalid.
-func (c *Client) waitFor(after string) time.Duration {
+// parseRetryAfter parses a Retry-After header (RFC 9110 section 10.2.3). It returns from a minute
+// to a day, and an hour if the header is missing or invalid.
+func (c *Client) parseRetryAfter(header string) time.Duration {
 	wait := time.Hour
-	if n, err := strconv.ParseUint(after, 10, 31); err == nil {
+	if n, err := strconv.ParseUint(header, 10, 31); err == nil {
 		wait = time.Duration(n) * time.Second
-	} else if at, err := http.ParseTime(after); err == nil {
+	} else if at, err := http.ParseTime(header); err == nil {
 		wait = at.Sub(c.config.Now())
 	}
 	return min(max(wait, time.Minute), 24*time.Hour)

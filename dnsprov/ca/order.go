@@ -45,8 +45,8 @@ type Request struct {
 const (
 	validationTimeout = 2 * time.Minute        // how long the authority may check one challenge
 	issuingTimeout    = 2 * time.Minute        // how long the authority may take to issue
-	firstPoll         = 250 * time.Millisecond // pause after the first poll; later pauses are longer
-	slowestPoll       = 10 * time.Second       // maximum pause between two polls
+	firstPollPause    = 250 * time.Millisecond // pause after the first poll; later pauses are longer
+	maxPollPause      = 10 * time.Second       // maximum pause between two polls
 	tokenLetters      = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
@@ -56,7 +56,7 @@ const (
 func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 	chain, err := c.obtain(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("obtain a certificate for %s: %w", strings.Join(r.Names, ", "), c.explain(err))
+		return nil, fmt.Errorf("obtain a certificate for %s: %w", strings.Join(r.Names, ", "), c.convertError(err))
 	}
 	return chain, nil
 }
@@ -320,7 +320,7 @@ func (c *Client) awaitOrder(ctx context.Context, o *acme.Order) (*acme.Order, er
 func poll(ctx context.Context, timeout time.Duration, check func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for pause := firstPoll; ; pause = min(2*pause, slowestPoll) {
+	for pause := firstPollPause; ; pause = min(2*pause, maxPollPause) {
 		done, err := check()
 		if done || err != nil {
 			return err

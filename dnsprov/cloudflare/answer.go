@@ -62,14 +62,14 @@ type rateLimited struct{ after time.Duration }
 
 func (l *rateLimited) Error() string { return "too many requests" }
 
-// nextTry returns whether to send a request again after attempt n has failed, and how long to wait
-// before that.
-func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
-	wait := time.Duration(n) * c.pause
+// nextTry returns whether to send a request again after the given attempt has failed, and how long
+// to wait before that.
+func (c *Client) nextTry(ctx context.Context, err error, r Request, attempt int) (wait time.Duration, again bool) {
+	wait = time.Duration(attempt) * c.firstPause
 	var limit *rateLimited
 	var lost *unknownOutcome
 	switch {
-	case n == maxAttempts || ctx.Err() != nil:
+	case attempt == maxAttempts || ctx.Err() != nil:
 		return 0, false
 	case errors.As(err, &limit):
 		wait = limit.after
@@ -149,8 +149,7 @@ func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 }
 
 // errorText returns the codes of all errors in the answer, and their joined messages.
-func (e envelope) errorText() ([]int, string) {
-	var codes []int
+func (e envelope) errorText() (codes []int, text string) {
 	var messages []string
 	for _, f := range e.Errors {
 		codes, messages = f.appendTo(codes, messages)
@@ -158,7 +157,7 @@ func (e envelope) errorText() ([]int, string) {
 	if len(messages) == 0 {
 		return nil, "no reason was given"
 	}
-	text := strings.Map(func(r rune) rune {
+	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}

@@ -48,7 +48,7 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 		}
 	}
 	var done struct{ Puts, Posts []record }
-	if _, err := w.Call(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath() + "/batch", Body: body, Needs: editRecords}, &done); err != nil {
+	if _, err := w.Call(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath() + "/batch", Body: body, Needs: permissionEditRecords}, &done); err != nil {
 		return err
 	}
 	if err := w.recordMade(puts, done.Puts); err != nil {
@@ -100,7 +100,7 @@ func (w *writer) applyEach(ctx context.Context, changes []dnsprov.Change) error 
 
 // delete deletes a record. It returns nil if the record does not exist.
 func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
-	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: editRecords}, nil)
+	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: permissionEditRecords}, nil)
 	if isGone(err) {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 // update overwrites the record have, or creates a new one if have does not exist any more. If
 // another record already has the wanted content, update adopts that record and deletes have.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
+	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: permissionEditRecords}, want)
 	var refused *Error
 	switch {
 	case isGone(err):
@@ -127,7 +127,7 @@ func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.
 // create creates a record. It sends the request only once; if the answer is lost, the next call of
 // Records shows the result.
 func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath(), Needs: editRecords}, want)
+	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath(), Needs: permissionEditRecords}, want)
 	var refused *Error
 	if errors.As(err, &refused) && refused.Has(codeExists, codeIdentical, codeAddressExists, codeCNAMEExists, codeNSExists) {
 		return w.adopt(ctx, want, err)
@@ -152,7 +152,7 @@ func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) erro
 // adopt finds the existing record because of which the API refused a wanted one. If it has the
 // wanted content, adopt appends it to w.made. Otherwise it returns a *dnsprov.Conflict.
 func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
-	have, err := w.list(ctx, w.zone, w.at)
+	have, err := w.listRecords(ctx, w.zone, w.at)
 	if err != nil {
 		return err
 	}

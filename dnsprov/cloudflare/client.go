@@ -23,7 +23,7 @@ const BaseURL = "https://api.cloudflare.com/client/v4"
 const (
 	attemptTimeout = 30 * time.Second       // for one request and its answer
 	maxAttempts    = 3                      // of one call
-	pause          = 500 * time.Millisecond // before the second attempt; later ones wait longer
+	firstPause     = 500 * time.Millisecond // before the second attempt; later ones wait longer
 	maxAnswer      = 8 << 20                // maximum size of an answer in bytes
 	maxToken       = 512                    // maximum length of a token in bytes
 	maxOwnWait     = 10 * time.Second       // for longer waits, Call returns a *dnsprov.Wait
@@ -41,10 +41,10 @@ type Config struct {
 
 // A Client uses the API with one token. It is a dnsprov.Provider. It is safe for concurrent use.
 type Client struct {
-	base  string
-	token string
-	http  *http.Client
-	pause time.Duration
+	base       string
+	token      string
+	http       *http.Client
+	firstPause time.Duration
 }
 
 // New returns a client without sending a request.
@@ -56,11 +56,11 @@ func New(c Config) *Client {
 		c.HTTP = http.DefaultClient
 	}
 	if c.Pause == 0 {
-		c.Pause = pause
+		c.Pause = firstPause
 	}
 	own := *c.HTTP
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // or the token would be sent to another address
-	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, pause: c.Pause}
+	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, firstPause: c.Pause}
 }
 
 // A Request is one call of the API.

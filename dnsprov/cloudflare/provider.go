@@ -26,10 +26,10 @@ func (c *Client) Records(ctx context.Context, at dnsprov.ZoneRef) ([]dnsprov.Rec
 	if err != nil {
 		return nil, err
 	}
-	return c.list(ctx, z, at)
+	return c.listRecords(ctx, z, at)
 }
 
-func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
+func (c *Client) listRecords(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	q := url.Values{"per_page": {strconv.Itoa(perPage)}}
 	if z.Name != at.Domain {
 		q.Set("name.endswith", at.Domain)
@@ -42,7 +42,7 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnspr
 		}
 		q.Set("page", strconv.Itoa(page))
 		var found []record
-		info, err := c.Call(ctx, Request{Method: http.MethodGet, Path: z.recordsPath(), Query: q, Repeat: true, Needs: editRecords}, &found)
+		info, err := c.Call(ctx, Request{Method: http.MethodGet, Path: z.recordsPath(), Query: q, Repeat: true, Needs: permissionEditRecords}, &found)
 		if err != nil {
 			return nil, err
 		}

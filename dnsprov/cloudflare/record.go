@@ -45,15 +45,16 @@ type caaData struct {
 	Value string `json:"value"`
 }
 
-// comment returns the comment that marks a record as ours. It has the owner tag and the purpose.
-func comment(tag, purpose string) string { return commentPrefix + tag + ":" + purpose }
+// ownerComment returns the comment that marks a record as ours. It has the owner tag and the
+// purpose.
+func ownerComment(tag, purpose string) string { return commentPrefix + tag + ":" + purpose }
 
 // toCommon converts the record to a dnsprov.Record. It sets Purpose if the comment has the owner
 // tag. If somebody switches proxying on for a record of ours, its TTL becomes 1. That is never
 // wanted, so the next plan corrects it.
 func (r record) toCommon(tag string) dnsprov.Record {
-	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
-	if purpose, ours := strings.CutPrefix(r.Comment, comment(tag, "")); ours {
+	out := dnsprov.Record{Name: hostName(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
+	if purpose, ours := strings.CutPrefix(r.Comment, ownerComment(tag, "")); ours {
 		out.Purpose = purpose
 	}
 	switch r.Type {
@@ -64,9 +65,9 @@ func (r record) toCommon(tag string) dnsprov.Record {
 			out.Value = ip.String()
 		}
 	case "CNAME", "NS":
-		out.Value = host(r.Content)
+		out.Value = hostName(r.Content)
 	case "MX":
-		out.Value = host(r.Content)
+		out.Value = hostName(r.Content)
 		if r.Priority != nil {
 			out.Priority = *r.Priority
 		}
@@ -93,13 +94,13 @@ func (r record) readSRV(out *dnsprov.Record) {
 			return
 		}
 	}
-	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, host(d.Target)
+	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, hostName(d.Target)
 }
 
 // toAPI converts a wanted record to the form of the API. The record is never proxied, because
 // Cloudflare would publish its own addresses, which accept no mail.
 func toAPI(w dnsprov.Record, tag string) (record, error) {
-	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(tag, w.Purpose)}
+	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: ownerComment(tag, w.Purpose)}
 	if len(out.Comment) > maxComment {
 		return record{}, fmt.Errorf("the comment %q has more than %d characters", out.Comment, maxComment)
 	}
@@ -161,9 +162,9 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// host converts a host name to the form of dnsprov.Record.Name. It returns ".", which means no host
-// in an MX or SRV, unchanged.
-func host(s string) string {
+// hostName converts a host name to the form of dnsprov.Record.Name. It returns ".", which means no
+// host in an MX or SRV, unchanged.
+func hostName(s string) string {
 	if s == "." {
 		return s
 	}

@@ -14,8 +14,8 @@ import (
 
 // Permissions of a token, as Cloudflare's dashboard names them.
 const (
-	readZones   = "Zone: Zone: Read"
-	editRecords = "Zone: DNS: Edit"
+	permissionReadZones   = "Zone: Zone: Read"
+	permissionEditRecords = "Zone: DNS: Edit"
 )
 
 // Active is the Status of a zone that is delegated to Cloudflare. Other zones can be changed too,
@@ -36,12 +36,12 @@ type Zone struct {
 // Check returns dnsprov.ErrCredential if the token is not valid or cannot read zones. It cannot
 // find out whether the token can change records.
 func (c *Client) Check(ctx context.Context) error {
-	userErr := c.verify(ctx, "/user/tokens/verify")
+	userErr := c.verifyToken(ctx, "/user/tokens/verify")
 	if userErr != nil && !errors.Is(userErr, dnsprov.ErrCredential) {
 		return userErr
 	}
 	var zones []Zone
-	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: url.Values{"per_page": {"5"}}, Repeat: true, Needs: readZones}, &zones)
+	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: url.Values{"per_page": {"5"}}, Repeat: true, Needs: permissionReadZones}, &zones)
 	if err != nil || userErr == nil {
 		return err
 	}
@@ -49,16 +49,16 @@ func (c *Client) Check(ctx context.Context) error {
 	if len(zones) == 0 || !isPlainID(zones[0].Account.ID) {
 		return userErr
 	}
-	return c.verify(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
+	return c.verifyToken(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
 }
 
-// verify checks the token at path, which is that for tokens of users or that for tokens of
+// verifyToken checks the token at path, which is that for tokens of users or that for tokens of
 // accounts.
-func (c *Client) verify(ctx context.Context, path string) error {
+func (c *Client) verifyToken(ctx context.Context, path string) error {
 	var token struct {
 		Status string `json:"status"` // active, disabled or expired
 	}
-	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: readZones}, &token)
+	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: permissionReadZones}, &token)
 	if err == nil && token.Status != "active" {
 		err = fmt.Errorf("cloudflare: %w: its status is %.20q", dnsprov.ErrCredential, token.Status)
 	}
@@ -72,7 +72,7 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		var found []Zone
 		q := url.Values{"name": {name}, "per_page": {"50"}}
-		_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: q, Repeat: true, Needs: readZones}, &found)
+		_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: q, Repeat: true, Needs: permissionReadZones}, &found)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 			return &best, nil
 		}
 	}
-	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (it needs the permission %s)", dnsprov.ErrZoneNotFound, domain, readZones)
+	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (it needs the permission %s)", dnsprov.ErrZoneNotFound, domain, permissionReadZones)
 }
 
 // Delegated reports whether the zone of a domain is delegated to Cloudflare. Anybody can create a

@@ -96,7 +96,7 @@ func readDomain(body []byte, name string) (*Domain, error) {
 	slices.Sort(d.Nameservers)
 	d.Nameservers = slices.Compact(d.Nameservers)
 	for _, s := range o.Status[:min(len(o.Status), maxStatus)] {
-		d.Status = append(d.Status, strings.ToLower(clean(string(s))))
+		d.Status = append(d.Status, strings.ToLower(cleanText(string(s))))
 	}
 	for _, e := range o.Events {
 		d.addEvent(e)
@@ -163,7 +163,7 @@ func (e *entity) name() string {
 			}
 		}
 	}
-	return clean(string(e.Handle))
+	return cleanText(string(e.Handle))
 }
 
 // formattedName returns the value of a jCard property if the property is FN, or "" otherwise. A
@@ -174,7 +174,7 @@ func formattedName(p []json.RawMessage) string {
 		return ""
 	}
 	_ = json.Unmarshal(p[3], &value) // cannot fail, because text accepts any JSON value
-	return clean(string(value))
+	return cleanText(string(value))
 }
 
 // ianaID returns the IANA Registrar ID of the entity, or "" if it has none.
@@ -182,7 +182,7 @@ func (e *entity) ianaID() string {
 	for _, id := range e.PublicIDs {
 		kind := strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(string(id.Type)))
 		if kind == ianaIDType {
-			return clean(string(id.Identifier))
+			return cleanText(string(id.Identifier))
 		}
 	}
 	return ""
@@ -205,8 +205,8 @@ func hostName(ldh, unicode text) string {
 	return ascii
 }
 
-// clean converts a text of a server to one line of at most maxText characters.
-func clean(s string) string {
+// cleanText converts a text of a server to one line of at most maxText characters.
+func cleanText(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if runes := []rune(s); len(runes) > maxText {
 		s = string(runes[:maxText])

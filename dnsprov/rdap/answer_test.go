@@ -83,7 +83,7 @@ func TestParseRegistry(t *testing.T) {
 		"example.com": "https://rdap.verisign.com/com/v1/", "a.example.org": "https://rdap.publicinterestregistry.org/rdap/",
 		"x.co.uk": "https://rdap.nominet.uk/uk/", "x.dev": "https://pubapi.registry.google/rdap/", "x.xn--fiq228c5hs": "https://rdap.teleinfo.cn/xn--fiq228c5hs/",
 	} {
-		if got := r.find(name); !slices.Equal(got, []string{want}) {
+		if got := r.serversFor(name); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -93,7 +93,7 @@ func TestParseRegistry(t *testing.T) {
 	if text, _ := json.Marshal(r); err != nil || fmt.Sprint(r) != fmt.Sprint(want) {
 		t.Errorf("%s, %v", text, err)
 	}
-	if got := r.find("a.c.d"); !slices.Equal(got, []string{"https://cd/"}) {
+	if got := r.serversFor("a.c.d"); !slices.Equal(got, []string{"https://cd/"}) {
 		t.Errorf("the longest ending does not count: %s", got)
 	}
 	for _, body := range []string{``, `{}`, `[]`, `{"services":[]}`, `{"services":{"com":"https://x/"}}`, `<html>`} {
@@ -108,11 +108,11 @@ func TestLifetimeAndPauseAreBounded(t *testing.T) {
 	for cacheControl, want := range map[string]time.Duration{
 		"": defaultLifetime, "public, max-age=7200": 2 * time.Hour, "max-age=0": minLifetime, "max-age=99999999": maxLifetime, "max-age=x": defaultLifetime,
 	} {
-		if got := lifetime(http.Header{"Cache-Control": {cacheControl}}, now); got != want {
+		if got := cacheLifetime(http.Header{"Cache-Control": {cacheControl}}, now); got != want {
 			t.Errorf("Cache-Control %q: %s", cacheControl, got)
 		}
 	}
-	if got := lifetime(http.Header{"Expires": {now.Add(3 * time.Hour).Format(http.TimeFormat)}}, now); got != 3*time.Hour {
+	if got := cacheLifetime(http.Header{"Expires": {now.Add(3 * time.Hour).Format(http.TimeFormat)}}, now); got != 3*time.Hour {
 		t.Errorf("Expires: %s", got)
 	}
 	for retryAfter, want := range map[string]time.Duration{
@@ -137,10 +137,10 @@ func TestTurns(t *testing.T) {
 				s.releaseTurn()
 			}
 		}
-		if take(burst); time.Since(began) != 0 {
+		if take(queryBurst); time.Since(began) != 0 {
 			t.Errorf("the burst took %s", time.Since(began))
 		}
-		if take(10); time.Since(began) != 10*interval {
+		if take(10); time.Since(began) != 10*queryInterval {
 			t.Errorf("ten more took %s", time.Since(began))
 		}
 	})
@@ -156,7 +156,7 @@ func TestNobodyWaitsForLong(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.acquireTurn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxWaiting {
+		if err := s.acquireTurn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxSlotWait {
 			t.Errorf("%v, after %s", err, time.Since(began))
 		}
 		s.recordResult(&pauseError{429, time.Minute}, began, time.Now())

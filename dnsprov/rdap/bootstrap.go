@@ -42,15 +42,15 @@ const (
 	defaultLifetime = 24 * time.Hour     // how long to use a list without caching headers
 	minLifetime     = time.Hour          // minimum time before the list is fetched again
 	maxLifetime     = 7 * 24 * time.Hour // maximum time before the list is fetched again
-	retryFetch      = 5 * time.Minute    // wait after an error of fetching
+	retryFetchAfter = 5 * time.Minute    // how long to wait after a failed fetch
 )
 
 // A registry is a bootstrap registry: it maps suffixes of domain names, in ASCII and lower case, to
 // the base URLs of their RDAP servers, with a final slash (RFC 9224 §4).
 type registry map[string][]string
 
-// find returns the servers for the longest suffix of a name that has servers, or nil.
-func (r registry) find(name string) []string {
+// serversFor returns the servers for the longest suffix of a name that has servers, or nil.
+func (r registry) serversFor(name string) []string {
 	for ending := name; ; {
 		if bases := r[ending]; len(bases) > 0 {
 			return bases
@@ -63,18 +63,18 @@ func (r registry) find(name string) []string {
 	}
 }
 
-// registries caches the bootstrap registry of a client.
-type registries struct {
+// registryCache caches the bootstrap registry of a client.
+type registryCache struct {
 	fetching chan struct{} // has an element while a caller fetches the registry
 
-	mu    sync.Mutex // protects the following fields
-	held  registry   // nil if there is none yet
-	stale time.Time  // when to fetch the registry again
-	err   error      // error of the last fetch, if held is nil
+	mu      sync.Mutex // protects the following fields
+	held    registry   // nil if there is none yet
+	staleAt time.Time  // when to fetch the registry again
+	err     error      // error of the last fetch, if held is nil
 }
 
 // current returns the cached registry. At first that is the built-in copy, unless NoCopy is set.
-func (c *Client) current() (held registry, stale time.Time, err error) {
+func (c *Client) current() (held registry, staleAt time.Time, err error) {
 	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,15 +85,15 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 			r.held, r.err = parseRegistry(text)
 		}
 	}
-	return r.held, r.stale, r.err
+	return r.held, r.staleAt, r.err
 }
 
 // registry returns the bootstrap registry. If the cached one is stale, one caller fetches it again.
 // Meanwhile the other callers get the old one, or wait if there is none.
 func (c *Client) registry(ctx context.Context) (registry, error) {
 	r := &c.registries
-	held, stale, err := c.current()
-	if c.now().Before(stale) {
+	held, staleAt, err := c.current()
+	if c.now().Before(staleAt) {
 		return held, err
 	}
 	if held != nil {
@@ -110,8 +110,8 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 		}
 	}
 	defer func() { <-r.fetching }()
-	held, stale, err = c.current()
-	if c.now().Before(stale) {
+	held, staleAt, err = c.current()
+	if c.now().Before(staleAt) {
 		return held, err // another caller has fetched it meanwhile
 	}
 	return c.refetch(ctx)
@@ -123,16 +123,16 @@ func (c *Client) refetch(ctx context.Context) (registry, error) {
 	// Other callers wait for the result, so do not end if the context of this caller ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapTimeout)
 	defer cancel()
-	fetched, lifetime, err := c.fetch(ctx)
+	fetched, lifetime, err := c.fetchRegistry(ctx)
 	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.held, r.stale, r.err = fetched, c.now().Add(lifetime), nil
+		r.held, r.staleAt, r.err = fetched, c.now().Add(lifetime), nil
 		return r.held, nil
 	}
 	err = fmt.Errorf("fetch the list of RDAP servers from %s: %w", c.config.BootstrapURL, err)
-	r.stale = c.now().Add(retryFetch)
+	r.staleAt = c.now().Add(retryFetchAfter)
 	if r.held == nil {
 		r.err = err
 		return nil, err
@@ -141,8 +141,8 @@ func (c *Client) refetch(ctx context.Context) (registry, error) {
 	return r.held, nil
 }
 
-// fetch fetches the registry, and returns how long it may be cached.
-func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
+// fetchRegistry fetches the registry, and returns how long it may be cached.
+func (c *Client) fetchRegistry(ctx context.Context) (registry, time.Duration, error) {
 	a, err := c.get(ctx, c.config.BootstrapURL, "application/json", maxBootstrap)
 	if err != nil {
 		return nil, 0, err
@@ -151,12 +151,12 @@ func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
 		return nil, 0, &statusError{a.status, a.page}
 	}
 	r, err := parseRegistry(a.body)
-	return r, lifetime(a.header, c.now()), err
+	return r, cacheLifetime(a.header, c.now()), err
 }
 
-// lifetime returns how long the registry may be cached, by Cache-Control or Expires (RFC 9224 §8).
-// It is from minLifetime to maxLifetime.
-func lifetime(h http.Header, now time.Time) time.Duration {
+// cacheLifetime returns how long the registry may be cached, by Cache-Control or Expires (RFC 9224
+// §8). It is from minLifetime to maxLifetime.
+func cacheLifetime(h http.Header, now time.Time) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(key, "max-age") {
@@ -189,7 +189,7 @@ func parseRegistry(body []byte) (registry, error) {
 		for _, ending := range service[0] {
 			name, err := idn.Address(strings.Trim(string(ending), "."))
 			if err == nil && len(bases) > 0 {
-				out[name] = preferred(slices.Concat(out[name], bases))
+				out[name] = preferHTTPS(slices.Concat(out[name], bases))
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func parseRegistry(body []byte) (registry, error) {
 	return out, nil
 }
 
-// baseURLs returns the valid URLs of a service. It prefers https.
+// baseURLs returns the valid URLs of a service, without plain HTTP if there is one with https.
 func baseURLs(texts []text) []string {
 	var out []string
 	for _, t := range texts {
@@ -211,12 +211,12 @@ func baseURLs(texts []text) []string {
 			out = append(out, strings.TrimSuffix(base, "/")+"/")
 		}
 	}
-	return preferred(out)
+	return preferHTTPS(out)
 }
 
-// preferred removes the URLs without TLS if there is one with TLS (RFC 9224 §3). It returns at most
-// maxBases.
-func preferred(bases []string) []string {
+// preferHTTPS removes the URLs without TLS if there is one with TLS (RFC 9224 §3). It returns at
+// most maxBases.
+func preferHTTPS(bases []string) []string {
 	if secure := slices.DeleteFunc(slices.Clone(bases), isPlainHTTP); len(secure) > 0 {
 		bases = secure
 	}

@@ -57,7 +57,7 @@ type Client struct {
 	log    *slog.Logger
 	now    func() time.Time
 
-	registries registries
+	registries registryCache
 	mu         sync.Mutex
 	servers    map[string]*server // by host and port
 }
@@ -97,7 +97,7 @@ func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query RDAP about %s: %w", name, err)
 	}
-	bases := registry.find(name)
+	bases := registry.serversFor(name)
 	if len(bases) == 0 {
 		return nil, fmt.Errorf("query RDAP about %s: %w", name, ErrNoServer)
 	}

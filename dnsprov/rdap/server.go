@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	interval    = 100 * time.Millisecond // average time between two queries to one server
-	burst       = 20                     // number of queries to an idle server without that interval
-	maxParallel = 10                     // maximum number of parallel queries to one server
-	maxWaiting  = 15 * time.Second       // how long a query waits for others to end
+	queryInterval = 100 * time.Millisecond // average time between two queries to one server
+	queryBurst    = 20                     // number of queries to an idle server without that interval
+	maxParallel   = 10                     // maximum number of parallel queries to one server
+	maxSlotWait   = 15 * time.Second       // how long a query waits for others to end
 
-	maxFailures  = 3                // number of failures in a row after which there is a pause
-	failurePause = 30 * time.Second // pause after failures
+	maxFailures  = 3                // after so many failures in a row, a server is not queried for failurePause
+	failurePause = 30 * time.Second // how long a server is not queried then
 
 	maxServers = 1000 // maximum number of servers whose state is kept
 )
@@ -79,7 +79,7 @@ func (s *server) isIdle(now time.Time) bool {
 // acquireTurn waits until the server may be queried. If it returns nil, the caller must call
 // releaseTurn after the query. It returns ErrBusy if the query would have to wait too long.
 func (s *server) acquireTurn(ctx context.Context, now func() time.Time) error {
-	timeout := time.NewTimer(maxWaiting)
+	timeout := time.NewTimer(maxSlotWait)
 	defer timeout.Stop()
 	select {
 	case s.slots <- struct{}{}:
@@ -97,7 +97,8 @@ func (s *server) acquireTurn(ctx context.Context, now func() time.Time) error {
 
 func (s *server) releaseTurn() { <-s.slots }
 
-// waitInterval waits until the next query may be sent. It returns ErrBusy during a pause.
+// waitInterval waits until the next query may be sent. It returns ErrBusy if the server is not
+// queried at the moment (see pausedUntil).
 func (s *server) waitInterval(ctx context.Context, now func() time.Time) error {
 	if err := s.checkPause(now()); err != nil {
 		return err
@@ -124,8 +125,8 @@ func (s *server) reserve(now time.Time) time.Duration {
 	if s.next.Before(now) {
 		s.next = now
 	}
-	wait := s.next.Sub(now) - (burst-1)*interval
-	s.next = s.next.Add(interval)
+	wait := s.next.Sub(now) - (queryBurst-1)*queryInterval
+	s.next = s.next.Add(queryInterval)
 	return wait
 }
 
@@ -140,8 +141,8 @@ func (s *server) checkPause(now time.Time) error {
 }
 
 // recordResult records the result of a query. An invalid answer counts as a failure, but a refusal
-// of this query does not. The server gets a pause after maxFailures failures in a row, and after a
-// timeout if it has answered no query since the time sent.
+// of this query does not. After maxFailures failures in a row the server is not queried for
+// failurePause. One timeout is enough if the server has answered no query since the time sent.
 func (s *server) recordResult(err error, sent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

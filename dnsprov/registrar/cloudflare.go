@@ -24,8 +24,8 @@ const (
 	cloudflareMaxPoll       = 5 * time.Second // maximum pause between two polls
 	cloudflarePollTimeout   = time.Minute     // how long to poll
 
-	readDomains = "Account: Registrar: Domains Read" // permission of an API token
-	editDomains = "Account: Registrar: Domains Edit" // permission of an API token
+	permissionReadDomains = "Account: Registrar: Domains Read" // permission of an API token
+	permissionEditDomains = "Account: Registrar: Domains Edit" // permission of an API token
 )
 
 // CloudflareConfig names the Cloudflare account that buys domains. The account needs a payment
@@ -82,7 +82,7 @@ func (r *Cloudflare) Quote(ctx context.Context, names []string) ([]Offer, error)
 			Domains []availability `json:"domains"`
 		}
 		body := map[string][]string{"domains": part}
-		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/domain-check", Body: body, Repeat: true, Needs: readDomains}, &result); err != nil {
+		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/domain-check", Body: body, Repeat: true, Needs: permissionReadDomains}, &result); err != nil {
 			return nil, err
 		}
 		for _, name := range part {
@@ -177,8 +177,8 @@ func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, erro
 	}
 	body := map[string]any{"domain_name": o.Domain, "years": o.Years, "auto_renew": o.AutoRenew, "privacy_mode": "redaction"}
 	var w workflow
-	if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/registrations", Body: body, Needs: editDomains}, &w); err != nil {
-		return nil, refusal(err)
+	if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/registrations", Body: body, Needs: permissionEditDomains}, &w); err != nil {
+		return nil, cloudflareOrderError(err)
 	}
 	err := r.poll(ctx, &w, r.statusPath(o.Domain))
 	switch {
@@ -217,9 +217,9 @@ func (r *Cloudflare) checkOrder(ctx context.Context, o Order) error {
 	return nil
 }
 
-// refusal converts an error of an order. If it is certain that nothing was bought, it wraps one of
-// the package's errors, such as ErrTaken. Otherwise it returns err unchanged.
-func refusal(err error) error {
+// cloudflareOrderError converts an error of an order. If it is certain that nothing was bought, it
+// wraps one of the package's errors, such as ErrTaken. Otherwise it returns err unchanged.
+func cloudflareOrderError(err error) error {
 	var (
 		apiErr *cloudflare.Error
 		wait   *dnsprov.Wait
@@ -263,7 +263,7 @@ func (r *Cloudflare) statusPath(name string) string {
 
 // poll polls the workflow at a path until it has ended. If it returns an error, the workflow may
 // still succeed.
-func (r *Cloudflare) poll(ctx context.Context, w *workflow, at string) error {
+func (r *Cloudflare) poll(ctx context.Context, w *workflow, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, cloudflarePollTimeout)
 	defer cancel()
 	for wait := cloudflarePoll; ; wait = min(wait+wait/2, cloudflareMaxPoll) {
@@ -281,7 +281,7 @@ func (r *Cloudflare) poll(ctx context.Context, w *workflow, at string) error {
 		case <-t.C:
 		}
 		*w = workflow{}
-		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: at, Repeat: true, Needs: readDomains}, w); err != nil {
+		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: permissionReadDomains}, w); err != nil {
 			return fmt.Errorf("poll the workflow at cloudflare: %w", err)
 		}
 	}
@@ -300,7 +300,7 @@ func (g *registration) toRegistration(domain string) (*Registration, error) {
 // is being registered.
 func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, error) {
 	var g registration
-	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domainPath(domain), Repeat: true, Needs: readDomains}, &g)
+	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domainPath(domain), Repeat: true, Needs: permissionReadDomains}, &g)
 	if err == nil {
 		return g.toRegistration(domain)
 	}
@@ -308,7 +308,7 @@ func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, er
 		return nil, err
 	}
 	var w workflow
-	_, err = r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.statusPath(domain), Repeat: true, Needs: readDomains}, &w)
+	_, err = r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.statusPath(domain), Repeat: true, Needs: permissionReadDomains}, &w)
 	switch {
 	case isAbsent(err), err == nil && w.State == "failed":
 		return nil, ErrNotFound
@@ -332,7 +332,7 @@ func isAbsent(err error) bool {
 func (r *Cloudflare) SetAutoRenew(ctx context.Context, domain string, on bool) error {
 	var w workflow
 	body := map[string]bool{"auto_renew": on}
-	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPatch, Path: r.domainPath(domain), Body: body, Repeat: true, Needs: editDomains}, &w)
+	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPatch, Path: r.domainPath(domain), Body: body, Repeat: true, Needs: permissionEditDomains}, &w)
 	switch {
 	case isAbsent(err):
 		return ErrNotFound

@@ -205,19 +205,19 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 		PurchasePrice json.Number `json:"purchasePrice"`
 		PurchaseType  string      `json:"purchaseType"`
 		Years         int         `json:"years"`
-	}{order{o.Domain, o.AutoRenew, o.Nameservers}, dollars(price), plainPurchase, o.Years}
+	}{order{o.Domain, o.AutoRenew, o.Nameservers}, centsToDollars(price), plainPurchase, o.Years}
 	var out struct {
 		Domain    nameComDomain `json:"domain"`
 		TotalPaid float64       `json:"totalPaid"`
 	}
 	if err := n.call(ctx, "POST", "/core/v1/domains", o.Key, in, &out); err != nil {
-		return nil, orderError(err)
+		return nil, nameComOrderError(err)
 	}
 	r, err := out.Domain.registration(o.Domain)
 	if err != nil {
 		return nil, err
 	}
-	r.Price, err = cents(out.TotalPaid)
+	r.Price, err = dollarsToCents(out.TotalPaid)
 	if err != nil {
 		r.Price = 0 // the price is unknown, but the domain was bought
 	}
@@ -258,7 +258,7 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	case out.Premium:
 		return 0, ErrPremium
 	}
-	total, err := cents(*out.PurchasePrice)
+	total, err := dollarsToCents(*out.PurchasePrice)
 	switch {
 	case err != nil || total == 0:
 		return 0, fmt.Errorf("%w: name.com sent no valid price of %s (%v)", ErrNotNow, o.Domain, err)
@@ -268,10 +268,10 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	return total, nil
 }
 
-// orderError converts an error of an order. If the answer clearly says that nothing was bought, it
-// wraps one of the package's errors, such as ErrTaken. Otherwise it returns err unchanged, and the
-// domain may have been bought.
-func orderError(err error) error {
+// nameComOrderError converts an error of an order. If the answer clearly says that nothing was
+// bought, it wraps one of the package's errors, such as ErrTaken. Otherwise it returns err
+// unchanged, and the domain may have been bought.
+func nameComOrderError(err error) error {
 	var e *nameComError
 	if !errors.As(err, &e) || !e.fromAPI {
 		return err
@@ -292,14 +292,14 @@ func orderError(err error) error {
 			return as(ErrNotNow)
 		}
 	case http.StatusBadRequest:
-		return orderErrorFromText(e, as)
+		return nameComErrorFromText(e, as)
 	}
 	return err
 }
 
-// orderErrorFromText converts an error of an order by the words of its message. The message is
+// nameComErrorFromText converts an error of an order by the words of its message. The message is
 // written for people and may change, so it looks only for unambiguous phrases.
-func orderErrorFromText(e *nameComError, as func(error) error) error {
+func nameComErrorFromText(e *nameComError, as func(error) error) error {
 	switch {
 	case e.says("required for premium domains"):
 		return as(ErrPremium)

@@ -109,7 +109,7 @@ func (n *NameCom) attempt(ctx context.Context, method, path, key string, in, out
 		return 0, fmt.Errorf("read the answer of name.com: %w", n.scrubbed(err))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return n.pause(resp.Header), n.refusal(resp.StatusCode, body)
+		return n.waitAfter429(resp.Header), n.refusal(resp.StatusCode, body)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return 0, fmt.Errorf("name.com answered 200 with an unexpected body: %w", n.scrubbed(err))
@@ -179,9 +179,9 @@ func (n *NameCom) scrubbed(err error) error {
 
 func (n *NameCom) scrub(text string) string { return n.secrets.Replace(text) }
 
-// pause returns how long an answer with status 429 asks to wait. It reads Retry-After, or the Unix
-// time in X-Ratelimit-Reset. The default is one second.
-func (n *NameCom) pause(h http.Header) time.Duration {
+// waitAfter429 returns how long an answer with status 429 asks to wait. It reads Retry-After, or
+// the Unix time in X-Ratelimit-Reset. The default is one second.
+func (n *NameCom) waitAfter429(h http.Header) time.Duration {
 	if v, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31); err == nil {
 		return time.Duration(v) * time.Second
 	}
@@ -194,17 +194,17 @@ func (n *NameCom) pause(h http.Header) time.Duration {
 	return time.Second
 }
 
-// cents converts an amount in dollars to cents. It returns an error if the amount cannot be a
-// price.
-func cents(dollars float64) (int64, error) {
+// dollarsToCents converts an amount in dollars to cents. It returns an error if the amount cannot
+// be a price.
+func dollarsToCents(dollars float64) (int64, error) {
 	if !(dollars >= 0 && dollars <= maxDollars) {
 		return 0, fmt.Errorf("the amount %v is not a valid price", dollars)
 	}
 	return int64(math.Round(dollars * 100)), nil
 }
 
-// dollars converts cents to a JSON number in dollars, without rounding errors.
-func dollars(cents int64) json.Number {
+// centsToDollars converts cents to a JSON number in dollars, without rounding errors.
+func centsToDollars(cents int64) json.Number {
 	return json.Number(fmt.Sprintf("%d.%02d", cents/100, cents%100))
 }
 
@@ -254,8 +254,8 @@ func (r nameComResult) offer(name string) Offer {
 	}
 	o.Available, o.Premium = true, r.Premium || cmp.Or(r.PurchaseType, plainPurchase) != plainPurchase
 	var first, later error
-	o.Price, first = cents(r.PurchasePrice)
-	o.Renewal, later = cents(r.RenewalPrice)
+	o.Price, first = dollarsToCents(r.PurchasePrice)
+	o.Renewal, later = dollarsToCents(r.RenewalPrice)
 	if err := errors.Join(first, later); err != nil || o.Price == 0 {
 		return Offer{Domain: name, Err: fmt.Errorf("name.com sells %s but sent no valid price (%v)", name, err)}
 	}

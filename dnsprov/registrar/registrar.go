@@ -42,15 +42,16 @@ type AutoRenewer interface {
 	SetAutoRenew(ctx context.Context, domain string, on bool) error
 }
 
-// A Fixed is a Registrar that knows whether it can change name servers. If FixedNameservers returns
-// true, domains must use the registrar's own DNS, and Delegate returns ErrFixedNameservers.
-type Fixed interface {
+// A NameserverPolicy is a Registrar that knows whether it can change name servers. If
+// FixedNameservers returns true, domains must use the registrar's own DNS, and Delegate returns
+// ErrFixedNameservers.
+type NameserverPolicy interface {
 	FixedNameservers() bool
 }
 
 // HasFixedNameservers reports whether the domains of a registrar must use its own name servers.
 func HasFixedNameservers(r Registrar) bool {
-	f, ok := r.(Fixed)
+	f, ok := r.(NameserverPolicy)
 	return ok && f.FixedNameservers()
 }
 

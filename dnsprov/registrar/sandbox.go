@@ -24,16 +24,16 @@ var sandboxPrices = map[string][2]int64{
 // price. example.com, .net and .org are not available. Use NewSandbox to make one.
 type Sandbox struct {
 	now  func() time.Time
-	keep func(Registration) error
+	save func(Registration) error
 
 	mu   sync.Mutex
 	sold map[string]Registration
 }
 
-// NewSandbox returns a Sandbox that has already sold some names. It calls keep to store each new or
-// changed registration; with a nil keep, they are only in memory.
-func NewSandbox(now func() time.Time, sold []Registration, keep func(Registration) error) *Sandbox {
-	s := &Sandbox{now: now, keep: keep, sold: map[string]Registration{}}
+// NewSandbox returns a Sandbox that has already sold some names. It calls save to store each new or
+// changed registration; with a nil save, they are only in memory.
+func NewSandbox(now func() time.Time, sold []Registration, save func(Registration) error) *Sandbox {
+	s := &Sandbox{now: now, save: save, sold: map[string]Registration{}}
 	for _, r := range sold {
 		s.sold[r.Domain] = r
 	}
@@ -104,8 +104,8 @@ func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 
 // put stores a registration. If it returns an error, nothing has changed.
 func (s *Sandbox) put(r Registration) error {
-	if s.keep != nil {
-		if err := s.keep(r); err != nil {
+	if s.save != nil {
+		if err := s.save(r); err != nil {
 			return fmt.Errorf("store the sandbox registration of %s: %w", r.Domain, err)
 		}
 	}

@@ -36,10 +36,10 @@ func (c *Clock) Now() time.Time {
 }
 
 // read returns the time, and a channel that is closed when the clock is advanced.
-func (c *Clock) read() (time.Time, <-chan struct{}) {
+func (c *Clock) read() (now time.Time, advanced <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
+	now = c.now()
 	if c.ahead != 0 { // Add(0) would drop the monotonic clock reading, which == compares
 		now = now.Add(c.ahead)
 	}
@@ -64,7 +64,7 @@ func (c *Clock) At(date time.Time) (due <-chan struct{}, stop func()) {
 		return over, func() {}
 	}
 	go func() {
-		if c.wait(date, ended) {
+		if c.waitUntil(date, ended) {
 			close(over)
 		}
 	}()
@@ -77,7 +77,7 @@ func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()
 	ticks, ended := make(chan struct{}, 1), make(chan struct{})
 	next := c.Now().Add(interval)
 	go func() {
-		for c.wait(next, ended) {
+		for c.waitUntil(next, ended) {
 			select {
 			case ticks <- struct{}{}:
 			default:
@@ -88,9 +88,9 @@ func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()
 	return ticks, sync.OnceFunc(func() { close(ended) })
 }
 
-// wait waits until the clock reaches date, and returns true. It returns false if ended is closed
-// first.
-func (c *Clock) wait(date time.Time, ended <-chan struct{}) bool {
+// waitUntil waits until the clock reaches date, and returns true. It returns false if ended is
+// closed first.
+func (c *Clock) waitUntil(date time.Time, ended <-chan struct{}) bool {
 	for {
 		now, moved := c.read()
 		left := date.Sub(now)

@@ -16,7 +16,7 @@ import (
 const pieceSize = 32 << 10
 
 // Write writes a value as JSON, with the same text as encoding/json. It encodes structs, lists,
-// maps with string keys, pointers and strings in pieces, and other values, and those with a
+// maps with string keys, pointers and strings in pieces. It encodes other values, and those with a
 // MarshalJSON method, as a whole. Of struct tags it supports names, omitempty and "-". It returns
 // errors of w and of encoding/json.
 func Write(w io.Writer, v any) error { return write(w, reflect.ValueOf(v)) }

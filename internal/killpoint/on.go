@@ -16,7 +16,7 @@ import (
 var (
 	name, killCall = parseKillAt(os.Getenv("MAILSTEAD_KILL_AT"))
 	afterFile      = os.Getenv("MAILSTEAD_KILL_AFTER")
-	calls          atomic.Int64 // number of calls that count
+	countedCalls   atomic.Int64 // number of calls that count
 )
 
 // parseKillAt parses NAME:N. It returns "" and 0 if the text is invalid.
@@ -31,7 +31,7 @@ func parseKillAt(text string) (name string, call int64) {
 
 // At kills the process with SIGKILL if this is the call that the environment names.
 func At(point string) {
-	if point != name || !callsCount() || calls.Add(1) != killCall {
+	if point != name || !isCounting() || countedCalls.Add(1) != killCall {
 		return
 	}
 	_, _ = os.Stderr.WriteString("killed at " + name + "\n")
@@ -39,8 +39,8 @@ func At(point string) {
 	select {}
 }
 
-// callsCount reports whether calls of At count now.
-func callsCount() bool {
+// isCounting reports whether calls of At count now.
+func isCounting() bool {
 	if afterFile == "" {
 		return true
 	}

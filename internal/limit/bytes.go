@@ -24,18 +24,18 @@ func NewBytes(limit, small int64) *Bytes {
 }
 
 // Acquire waits until size bytes are free, and takes them; the caller must call release once. It
-// waits for at most wait, or until ctx ends if wait is 0, and then returns the error of the
+// waits for at most maxWait, or until ctx ends if maxWait is 0, and then returns the error of the
 // context. A size above the limit takes the whole limit. A second Acquire with the returned context
 // succeeds at once and takes nothing; otherwise two callers that need more could wait for each
 // other forever.
-func (b *Bytes) Acquire(ctx context.Context, size int64, wait time.Duration) (within context.Context, release func(), err error) {
+func (b *Bytes) Acquire(ctx context.Context, size int64, maxWait time.Duration) (within context.Context, release func(), err error) {
 	if size <= b.small || ctx.Value(acquiredKey{b}) != nil {
 		return ctx, func() {}, nil
 	}
 	limited := ctx
-	if wait > 0 {
+	if maxWait > 0 {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, wait)
+		limited, cancel = context.WithTimeout(ctx, maxWait)
 		defer cancel()
 	}
 	size = min(size, b.limit)

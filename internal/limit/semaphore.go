@@ -63,8 +63,8 @@ func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err 
 	return func() { s.release(key, own) }, nil
 }
 
-// TryAcquire takes a slot and returns true, or returns false if none is free. The caller must call
-// release once.
+// TryAcquire takes a slot and returns true, or returns false if no slot is free. If it returns
+// true, the caller must call release once.
 func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
 	own, err := s.join(key)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	return own, nil
 }
 
-// leave counts a user of a key less, and removes the key after its last user.
+// leave reduces the number of users of a key by one, and removes the key after its last user.
 func (s *Semaphore[K]) leave(key K, own *keySlots) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +153,8 @@ func (m *KeyedMutex[K]) Lock(ctx context.Context, key K) (unlock func(), err err
 	}
 }
 
-// TryLock locks the key and returns true, or returns false if it is locked. The caller must call
-// unlock once.
+// TryLock locks the key and returns true, or returns false if the key is locked. If it returns
+// true, the caller must call unlock once.
 func (m *KeyedMutex[K]) TryLock(key K) (unlock func(), ok bool) {
 	unlock, unlocked := m.try(key)
 	return unlock, unlocked == nil

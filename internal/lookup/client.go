@@ -56,7 +56,7 @@ type Client struct {
 // Stats counts a client's lookups.
 type Stats struct {
 	Asked  int64 // questions that were sent to resolvers
-	Kept   int64 // questions that were answered from the cache
+	Cached int64 // questions that were answered from the cache
 	Shared int64 // questions that another caller had at the same time
 	Failed int64 // questions that no resolver answered
 	Bytes  int   // approximate size of the cached answers

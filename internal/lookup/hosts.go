@@ -25,15 +25,15 @@ type hostsFile struct {
 }
 
 const (
-	hostsCheck    = 5 * time.Second // minimum time between two checks for changes
-	maxHostsBytes = 1 << 20         // number of bytes of the hosts file that are used
+	hostsCheckInterval = 5 * time.Second // minimum time between two checks for changes
+	maxHostsBytes      = 1 << 20         // number of bytes of the hosts file that are used
 )
 
 // addresses returns the addresses of a name in the hosts file, or nil if there are none.
 func (h *hostsFile) addresses(name string) []netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := time.Now(); now.Sub(h.checked) > hostsCheck {
+	if now := time.Now(); now.Sub(h.checked) > hostsCheckInterval {
 		h.checked = now
 		if info, err := os.Stat(h.path); err != nil {
 			h.byName, h.changed = nil, time.Time{}
@@ -66,7 +66,7 @@ func (f *resolvFile) resolvers() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if now.Sub(f.checked) < hostsCheck && f.servers != nil {
+	if now.Sub(f.checked) < hostsCheckInterval && f.servers != nil {
 		return f.servers
 	}
 	f.checked = now

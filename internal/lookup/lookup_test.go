@@ -162,7 +162,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 	before := f.count("a.test. TXT")
 	ask("a.test", before) // what was asked anew is kept
-	if s := c.Stats(); s.Kept == 0 || s.Asked == 0 || s.Failed != 0 || s.Bytes == 0 {
+	if s := c.Stats(); s.Cached == 0 || s.Asked == 0 || s.Failed != 0 || s.Bytes == 0 {
 		t.Errorf("stats %+v", s)
 	}
 }

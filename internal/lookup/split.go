@@ -16,8 +16,8 @@ type Split struct {
 	*Client // for all other names
 }
 
-// reserved lists top-level domains that the public DNS never has (RFC 6761).
-var reserved = []string{"test", "example", "invalid", "localhost"}
+// reservedTLDs lists top-level domains that the public DNS never has (RFC 6761).
+var reservedTLDs = []string{"test", "example", "invalid", "localhost"}
 
 // resolverFor returns the client for a name. It returns an error with IsNotFound for names below
 // reserved top-level domains.
@@ -26,7 +26,7 @@ func (r *Split) resolverFor(name string) (*Client, error) {
 	if r.Hosts != nil && r.Hosts(name) {
 		return r.Own, nil
 	}
-	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reserved, top) {
+	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reservedTLDs, top) {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
 	return r.Client, nil

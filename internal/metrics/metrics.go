@@ -86,10 +86,10 @@ type Counter struct {
 }
 
 // Counter adds a family of counters. By convention its name ends with _total. If it has one label,
-// first lists values of the label that are written with the count 0 from the beginning.
-func (r *Registry) Counter(name, help string, labels []string, first ...string) *Counter {
+// presetValues lists values of the label that are written with the count 0 from the beginning.
+func (r *Registry) Counter(name, help string, labels []string, presetValues ...string) *Counter {
 	c := &Counter{labels: labels}
-	for _, v := range first {
+	for _, v := range presetValues {
 		c.countOf(v)
 	}
 	if len(labels) == 0 {

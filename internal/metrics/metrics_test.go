@@ -96,7 +96,7 @@ func TestNamesAreThereOnce(t *testing.T) {
 
 func TestProcess(t *testing.T) {
 	var r Registry
-	r.Process(time.Unix(1_700_000_000, 500_000_000))
+	r.AddProcess(time.Unix(1_700_000_000, 500_000_000))
 	var out strings.Builder
 	if err := r.Write(&out); err != nil || !strings.Contains(out.String(), "\nprocess_start_time_seconds 1.7000000005e+09\n") {
 		t.Errorf("%v\n%s", err, out.String())

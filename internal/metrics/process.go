@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Process adds metrics about this process, with the names that Prometheus's client libraries use.
-// started is the start time of the process. Without /proc, memory and open files are left out.
-func (r *Registry) Process(started time.Time) {
+// AddProcess adds metrics about this process, with the names that Prometheus's client libraries
+// use. started is the start time of the process. Without /proc, memory and open files are left out.
+func (r *Registry) AddProcess(started time.Time) {
 	one := func(name, help string, value func() (float64, bool)) {
 		r.Gauge(name, help, nil, func(emit func(float64, ...string)) {
 			if v, ok := value(); ok {

@@ -99,7 +99,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	targets := alternateFamilies(allowed)
 	targets = targets[:min(len(targets), maxAddresses)]
-	return race(ctx, targets, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
+	return dialFastest(ctx, targets, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
 		return d.connect(ctx, network, net.JoinHostPort(ip.String(), port))
 	})
 }
@@ -150,10 +150,10 @@ type attempt struct {
 	err  error
 }
 
-// race connects to the targets in parallel, and returns the first connection. It starts with the
-// next target after attemptDelay, or at once if an attempt has failed. If all attempts fail, it
+// dialFastest connects to the targets in parallel, and returns the first connection. It starts with
+// the next target after attemptDelay, or at once if an attempt has failed. If all attempts fail, it
 // returns all errors.
-func race(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
+func dialFastest(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan attempt, len(targets))

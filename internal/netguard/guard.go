@@ -90,7 +90,7 @@ var (
 // NAT64 (64:ff9b::/96) address, the IPv4 address in it counts. Addresses with a zone are not
 // allowed.
 func (g *Guard) Allowed(ip netip.Addr) bool {
-	return g.refusal(ip) == ""
+	return g.refusalReason(ip) == ""
 }
 
 // Control is a function for net.Dialer.Control. It returns ErrBlocked if the address is not
@@ -106,15 +106,15 @@ func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 
 // check returns ErrBlocked if an address is not allowed.
 func (g *Guard) check(ip netip.Addr) error {
-	if what := g.refusal(ip); what != "" {
+	if what := g.refusalReason(ip); what != "" {
 		return fmt.Errorf("%w: %s is %s", ErrBlocked, ip, what)
 	}
 	return nil
 }
 
-// refusal says why an address is not allowed, such as "a loopback address". It returns "" if the
-// address is allowed.
-func (g *Guard) refusal(ip netip.Addr) string {
+// refusalReason says why an address is not allowed, such as "a loopback address". It returns "" if
+// the address is allowed.
+func (g *Guard) refusalReason(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return "no address"
 	}
@@ -221,7 +221,7 @@ func checkPort(u *url.URL) error {
 func (g *Guard) checkHost(u *url.URL) error {
 	host := u.Hostname()
 	if strings.HasPrefix(u.Host, "[") {
-		return g.checkLiteral6(host)
+		return g.checkIPv6Literal(host)
 	}
 	name, err := asciiName(host)
 	if err != nil {
@@ -233,9 +233,9 @@ func (g *Guard) checkHost(u *url.URL) error {
 	return g.checkName(strings.TrimSuffix(name, "."))
 }
 
-// checkLiteral6 returns an error if an IPv6 address in a URL is invalid or not allowed. It also
+// checkIPv6Literal returns an error if an IPv6 address in a URL is invalid or not allowed. It also
 // refuses IPv6 addresses that stand for IPv4 addresses.
-func (g *Guard) checkLiteral6(host string) error {
+func (g *Guard) checkIPv6Literal(host string) error {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() {
 		return errors.New("url's host is not a valid IPv6 address")
@@ -249,7 +249,7 @@ func (g *Guard) checkLiteral6(host string) error {
 // checkName returns an error if a host name in a URL is invalid or not allowed.
 func (g *Guard) checkName(name string) error {
 	labels := strings.Split(name, ".")
-	if len(name) > maxHostLength || slices.ContainsFunc(labels, badLabel) {
+	if len(name) > maxHostLength || slices.ContainsFunc(labels, isInvalidLabel) {
 		return errors.New("url's host is not a valid name")
 	}
 	if looksNumeric(labels[len(labels)-1]) {
@@ -274,9 +274,9 @@ func looksNumeric(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// badLabel reports whether a label of a host name is invalid. It permits underscores, which many
-// host names have although RFC 1123 §2.1 forbids them.
-func badLabel(label string) bool {
+// isInvalidLabel reports whether a label of a host name is invalid. It permits underscores, which
+// many host names have although RFC 1123 §2.1 forbids them.
+func isInvalidLabel(label string) bool {
 	return label == "" || len(label) > maxLabel || label[0] == '-' || label[len(label)-1] == '-' ||
 		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""
 }

@@ -123,9 +123,9 @@ func (t *Tracer) flush(ctx context.Context) {
 	}
 }
 
-// send sends a batch once. lost is the number of spans that the collector did not accept, and again
+// send sends a batch once. lost is the number of spans that the collector did not accept, and retry
 // says whether it may accept them later (OTLP/HTTP "Failures").
-func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, again bool, err error) {
+func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, retry bool, err error) {
 	all := uint64(len(batch))
 	body, err := json.Marshal(t.request(batch))
 	if err != nil {

@@ -106,8 +106,8 @@ func (r *release) run(targets []string, program string) error {
 	return r.writeChecksums()
 }
 
-// versions matches versions that sort in the same way in Debian, RPM and semantic versioning.
-var versions = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+// validVersion matches versions that sort in the same way in Debian, RPM and semantic versioning.
+var validVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 // identify sets the time and the version of the release from the git repository. Without a
 // repository, SOURCE_DATE_EPOCH and the version must be given.
@@ -133,7 +133,7 @@ func (r *release) identify() error {
 		}
 	}
 	r.version = strings.TrimPrefix(r.version, "v")
-	if !versions.MatchString(r.version) {
+	if !validVersion.MatchString(r.version) {
 		return fmt.Errorf("%q is not a version: write 1.2.3 or 1.2.3-rc1", r.version)
 	}
 	return nil

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// unreleased is the folder with a file for each change since the last release (see
+// unreleasedFolder is the folder with a file for each change since the last release (see
 // changelog/README.md).
-const unreleased = "changelog/unreleased"
+const unreleasedFolder = "changelog/unreleased"
 
 // writeNotes writes CHANGELOG.md with this release on top.
 func (r *release) writeNotes() error {
-	items, err := readChanges(unreleased)
+	items, err := readChanges(unreleasedFolder)
 	if err != nil {
 		return err
 	}

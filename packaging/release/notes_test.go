@@ -10,7 +10,7 @@ import (
 // TestChangesHaveTheForm checks the form of all changes in this repository, including those of
 // earlier releases.
 func TestChangesHaveTheForm(t *testing.T) {
-	if _, err := readChanges("../../" + unreleased); err != nil {
+	if _, err := readChanges("../../" + unreleasedFolder); err != nil {
 		t.Error(err)
 	}
 	released, err := filepath.Glob("../../changelog/*_*")

@@ -183,7 +183,7 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 			}
 		})
 	s.addStoreMetrics(r, one)
-	r.Process(s.started)
+	r.AddProcess(s.started)
 }
 
 // host returns when this host's certificate expires; zero: it has none.

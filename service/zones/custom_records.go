@@ -281,7 +281,7 @@ func invalidRecord(field string, err error) *core.Error {
 // checkCustomRecord returns an error if a record conflicts with other records, or if the zone would
 // not be valid with it. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
-	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
+	if dnsprov.CollidesWithManaged(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
 		e := core.Errorf("managed_record_collision", "Mailstead manages the %s records of %s itself. Use another name.", r.Type, r.Name)
 		if r.Name == "_dmarc."+d.Name {
 			e.Message = "Mailstead manages the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."

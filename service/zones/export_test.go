@@ -16,7 +16,7 @@ const (
 	ZonesAtATime     = zonesPerView
 )
 
-func (s *Service) Copied(origin string) (builtin.Copied, bool) { return s.zoneToCopy(origin) }
+func (s *Service) Copied(origin string) (builtin.CopiedZone, bool) { return s.zoneToCopy(origin) }
 
 func (s *Service) Note(name string) { s.memory.markChanged(name) }
 

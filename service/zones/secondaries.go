@@ -71,7 +71,7 @@ func (s *Service) notifyAll() {
 }
 
 // zoneToCopy returns the zone or the catalog zone that a secondary wants to copy.
-func (s *Service) zoneToCopy(origin string) (builtin.Copied, bool) {
+func (s *Service) zoneToCopy(origin string) (builtin.CopiedZone, bool) {
 	zone, ok := s.Zone(origin) // also updates the catalog
 	if catalog, has := s.Catalog(); has && origin == catalog.Origin() {
 		return catalog, true

@@ -250,31 +250,31 @@ func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
 		a.answer(w, 201, map[string]string{"status": "valid"})
 	case path == "/order":
 		a.newOrder(w, account, payload)
-	case scan(path, "/order/%d", &i) && a.has(i, account):
+	case scanPath(path, "/order/%d", &i) && a.hasOrder(i, account):
 		a.showOrder(w, 200, i)
-	case scan(path, "/finalize/%d", &i) && a.has(i, account):
+	case scanPath(path, "/finalize/%d", &i) && a.hasOrder(i, account):
 		a.finalize(w, i, payload)
-	case scan(path, "/cert/%d", &i) && a.has(i, account) && a.orders[i].status == "valid":
+	case scanPath(path, "/cert/%d", &i) && a.hasOrder(i, account) && a.orders[i].status == "valid":
 		w.Header().Set("Content-Type", "application/pem-certificate-chain")
 		_, _ = w.Write(a.orders[i].chain)
-	case scan(path, "/authz/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
+	case scanPath(path, "/authz/%d/%d", &i, &j) && a.hasOrder(i, account) && j < len(a.orders[i].authz):
 		a.showAuthz(w, i, j)
-	case scan(path, "/http-01/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
+	case scanPath(path, "/http-01/%d/%d", &i, &j) && a.hasOrder(i, account) && j < len(a.orders[i].authz):
 		a.validate(w, "http-01", i, j)
-	case scan(path, "/dns-01/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
+	case scanPath(path, "/dns-01/%d/%d", &i, &j) && a.hasOrder(i, account) && j < len(a.orders[i].authz):
 		a.validate(w, "dns-01", i, j)
 	default:
 		a.problem(w, 404, "malformed", "there is no "+path)
 	}
 }
 
-// has reports whether order i exists and belongs to an account.
-func (a *Authority) has(i int, account string) bool {
+// hasOrder reports whether order i exists and belongs to an account.
+func (a *Authority) hasOrder(i int, account string) bool {
 	return i >= 0 && i < len(a.orders) && a.orders[i].account == account
 }
 
-// scan parses a path by a format of fmt.Sscanf, and reports whether it matches.
-func scan(path, format string, into ...any) bool {
+// scanPath parses a path by a format of fmt.Sscanf, and reports whether it matches.
+func scanPath(path, format string, into ...any) bool {
 	n, err := fmt.Sscanf(path, format, into...)
 	return err == nil && n == len(into)
 }

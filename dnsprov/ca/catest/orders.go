@@ -68,18 +68,18 @@ func (a *Authority) showOrder(w http.ResponseWriter, status, i int) {
 	a.answer(w, status, out)
 }
 
-func (a *Authority) showAuthz(w http.ResponseWriter, i, j int) {
-	z := a.orders[i].authz[j]
+func (a *Authority) showAuthz(w http.ResponseWriter, orderIndex, authzIndex int) {
+	z := a.orders[orderIndex].authz[authzIndex]
 	var chs []any
 	for _, kind := range []string{"http-01", "dns-01"} {
-		chs = append(chs, a.challenge(kind, i, j))
+		chs = append(chs, a.challenge(kind, orderIndex, authzIndex))
 	}
 	a.answer(w, 200, map[string]any{"status": z.status, "identifier": map[string]string{"type": "dns", "value": z.name}, "challenges": chs})
 }
 
-func (a *Authority) challenge(kind string, i, j int) map[string]any {
-	z := a.orders[i].authz[j]
-	ch := map[string]any{"type": kind, "status": z.status, "token": z.tokens[kind], "url": fmt.Sprintf("%s/%s/%d/%d", a.server.URL, kind, i, j)}
+func (a *Authority) challenge(kind string, orderIndex, authzIndex int) map[string]any {
+	z := a.orders[orderIndex].authz[authzIndex]
+	ch := map[string]any{"type": kind, "status": z.status, "token": z.tokens[kind], "url": fmt.Sprintf("%s/%s/%d/%d", a.server.URL, kind, orderIndex, authzIndex)}
 	if z.why != "" && kind == z.tried {
 		ch["error"] = map[string]any{"type": "urn:ietf:params:acme:error:unauthorized", "detail": z.why, "status": 403}
 	}
@@ -88,9 +88,9 @@ func (a *Authority) challenge(kind string, i, j int) map[string]any {
 
 // validate checks a challenge and changes the status of its authorization and order. A real
 // authority would do that later.
-func (a *Authority) validate(w http.ResponseWriter, kind string, i, j int) {
-	o := a.orders[i]
-	z := o.authz[j]
+func (a *Authority) validate(w http.ResponseWriter, kind string, orderIndex, authzIndex int) {
+	o := a.orders[orderIndex]
+	z := o.authz[authzIndex]
 	thumb, err := acme.JWKThumbprint(a.accounts[o.account])
 	if err != nil {
 		a.problem(w, 500, "serverInternal", err.Error())
@@ -111,7 +111,7 @@ func (a *Authority) validate(w http.ResponseWriter, kind string, i, j int) {
 	if !slices.ContainsFunc(o.authz, func(z *authz) bool { return z.status != "valid" }) {
 		o.status = "ready"
 	}
-	a.answer(w, 200, a.challenge(kind, i, j))
+	a.answer(w, 200, a.challenge(kind, orderIndex, authzIndex))
 }
 
 func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {

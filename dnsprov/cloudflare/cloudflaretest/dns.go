@@ -101,18 +101,18 @@ func (s *Server) Records(zone string) []Record {
 	return nil
 }
 
-// zoneCall answers requests about zones and their records.
-func (c *call) zoneCall() reply {
+// answerZoneCall answers requests about zones and their records.
+func (c *call) answerZoneCall() reply {
 	if len(c.parts) == 1 {
 		return c.listZones()
 	}
-	at := slices.IndexFunc(c.zones, func(z *zone) bool { return z.ID == c.parts[1] && c.sees(z) })
+	at := slices.IndexFunc(c.zones, func(z *zone) bool { return z.ID == c.parts[1] && c.canRead(z) })
 	if at < 0 || len(c.parts) < 3 || c.parts[2] != "dns_records" {
 		return refuse(http.StatusNotFound, 7003, "Could not route to /%s, perhaps your object identifier is invalid?", strings.Join(c.parts, "/"))
 	}
 	z := c.zones[at]
 	method := c.r.Method
-	if method == http.MethodGet && !c.may(ReadRecords) || method != http.MethodGet && !c.may(EditRecords) {
+	if method == http.MethodGet && !c.hasPermission(ReadRecords) || method != http.MethodGet && !c.hasPermission(EditRecords) {
 		return forbidden()
 	}
 	switch {
@@ -130,8 +130,8 @@ func (c *call) zoneCall() reply {
 	return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", method)
 }
 
-// sees reports whether the token of the request can read a zone.
-func (c *call) sees(z *zone) bool {
+// canRead reports whether the token of the request can read a zone.
+func (c *call) canRead(z *zone) bool {
 	return c.token.Zones == nil || slices.Contains(c.token.Zones, z.Name)
 }
 
@@ -139,16 +139,16 @@ func (c *call) listZones() reply {
 	if c.r.Method != http.MethodGet {
 		return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", c.r.Method)
 	}
-	if !c.may(ReadZones) {
+	if !c.hasPermission(ReadZones) {
 		return forbidden()
 	}
 	found := []*zone{}
 	for _, z := range c.zones {
-		if name := c.r.URL.Query().Get("name"); c.sees(z) && (name == "" || name == z.Name) {
+		if name := c.r.URL.Query().Get("name"); c.canRead(z) && (name == "" || name == z.Name) {
 			found = append(found, z)
 		}
 	}
-	return page(c, found, 50)
+	return pageOf(c, found, 50)
 }
 
 func (c *call) listRecords(z *zone) reply {
@@ -168,11 +168,11 @@ func (c *call) listRecords(z *zone) reply {
 	if limit == 0 {
 		limit = 100
 	}
-	return page(c, found, limit)
+	return pageOf(c, found, limit)
 }
 
-// page answers with the requested page of a list. A page has at most limit items.
-func page[T any](c *call, all []T, limit int) reply {
+// pageOf answers with the requested page of a list. A page has at most limit items.
+func pageOf[T any](c *call, all []T, limit int) reply {
 	q := c.r.URL.Query()
 	size, number := 20, 1
 	var err error
@@ -213,10 +213,10 @@ type recordBody struct {
 // post creates a record.
 func (c *call) post(z *zone) reply {
 	var in recordBody
-	if err := c.read(&in); err != nil || in.ID != "" {
+	if err := c.decodeBody(&in); err != nil || in.ID != "" {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
-	made, bad := c.make(z, in, "")
+	made, bad := c.checkedRecord(z, in, "")
 	if bad != nil {
 		return *bad
 	}
@@ -227,7 +227,7 @@ func (c *call) post(z *zone) reply {
 // putOne overwrites the record with an ID.
 func (c *call) putOne(z *zone, id string) reply {
 	var in recordBody
-	if err := c.read(&in); err != nil {
+	if err := c.decodeBody(&in); err != nil {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
 	made, bad := c.overwrite(z, in, id)
@@ -243,7 +243,7 @@ func (c *call) overwrite(z *zone, in recordBody, id string) (Record, *reply) {
 	if at < 0 {
 		return Record{}, noRecord()
 	}
-	made, bad := c.make(z, in, id)
+	made, bad := c.checkedRecord(z, in, id)
 	if bad != nil {
 		return Record{}, bad
 	}
@@ -274,7 +274,7 @@ func (c *call) batch(z *zone) reply {
 		Puts    []recordBody
 		Posts   []recordBody
 	}
-	if err := c.read(&in); err != nil || len(in.Patches) > 0 {
+	if err := c.decodeBody(&in); err != nil || len(in.Patches) > 0 {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
 	if n := len(in.Deletes) + len(in.Puts) + len(in.Posts); n == 0 || n > 200 {
@@ -297,7 +297,7 @@ func (c *call) batch(z *zone) reply {
 			done["puts"] = append(done["puts"], made)
 		}
 		for _, p := range in.Posts {
-			made, bad := c.make(z, p, "")
+			made, bad := c.checkedRecord(z, p, "")
 			if bad != nil {
 				return bad
 			}
@@ -313,15 +313,15 @@ func (c *call) batch(z *zone) reply {
 	return ok(done)
 }
 
-// make checks a client's record and returns it in the form that is stored. id is the ID of the
-// record that it replaces, or "" for a new record.
-func (c *call) make(z *zone, in recordBody, id string) (Record, *reply) {
+// checkedRecord checks a client's record and returns it in the form that is stored. id is the ID of
+// the record that it replaces, or "" for a new record.
+func (c *call) checkedRecord(z *zone, in recordBody, id string) (Record, *reply) {
 	out := Record{ID: id, Type: in.Type, Name: strings.ToLower(strings.TrimSuffix(in.Name, ".")), Content: in.Content, Priority: in.Priority, TTL: in.TTL, Proxied: in.Proxied}
-	if why := c.invalid(z, in, &out); why != nil {
+	if why := c.validationError(z, in, &out); why != nil {
 		return Record{}, why
 	}
 	for _, r := range z.records {
-		if bad := collides(r, out, z.Name); bad != nil && r.ID != id {
+		if bad := collisionError(r, out, z.Name); bad != nil && r.ID != id {
 			return Record{}, bad
 		}
 	}
@@ -339,9 +339,9 @@ func bad(code int, format string, args ...any) *reply {
 	return &out
 }
 
-// invalid returns an error if a record is invalid, whatever other records the zone has. It also
-// fills in the fields of out that the API derives.
-func (c *call) invalid(z *zone, in recordBody, out *Record) *reply {
+// validationError returns an error if a record is invalid, whatever other records the zone has. It
+// also fills in the fields of out that the API derives.
+func (c *call) validationError(z *zone, in recordBody, out *Record) *reply {
 	switch {
 	case out.Name != z.Name && !strings.HasSuffix(out.Name, "."+z.Name):
 		return bad(9000, "DNS name is invalid: %s is not in the zone %s", in.Name, z.Name)
@@ -370,15 +370,15 @@ func (c *call) invalid(z *zone, in recordBody, out *Record) *reply {
 			return bad(9009, "Content for TXT record must be quoted character strings.")
 		}
 	case "SRV", "CAA":
-		return structured(in, out)
+		return fillStructuredContent(in, out)
 	default:
 		return bad(1004, "DNS Validation Error: type %q", in.Type)
 	}
 	return nil
 }
 
-// structured fills in the content of an SRV or CAA record from its data.
-func structured(in recordBody, out *Record) *reply {
+// fillStructuredContent fills in the content of an SRV or CAA record from its data.
+func fillStructuredContent(in recordBody, out *Record) *reply {
 	if err := json.Unmarshal(in.Data, &out.Data); err != nil {
 		return bad(1004, "DNS Validation Error: data")
 	}
@@ -404,9 +404,9 @@ func structured(in recordBody, out *Record) *reply {
 	return nil
 }
 
-// collides returns an error if the record with cannot exist beside the record r. A CNAME at the
-// apex of the zone is flattened, so it only excludes addresses.
-func collides(r, with Record, apex string) *reply {
+// collisionError returns an error if the record with cannot exist beside the record r. A CNAME at
+// the apex of the zone is flattened, so it only excludes addresses.
+func collisionError(r, with Record, apex string) *reply {
 	if r.Name != with.Name {
 		return nil
 	}

@@ -46,11 +46,11 @@ func (s *Server) Purchases() []Purchase {
 	return out
 }
 
-// registrarCall answers requests about registrations. Names that begin with "taken-" are not
+// answerRegistrarCall answers requests about registrations. Names that begin with "taken-" are not
 // available, and names that begin with "premium-" have a premium price.
-func (c *call) registrarCall() reply {
+func (c *call) answerRegistrarCall() reply {
 	reads := c.r.Method == http.MethodGet || len(c.parts) == 4 && c.parts[3] == "domain-check"
-	if c.parts[1] != AccountID || reads && !c.may(ReadDomains) || !reads && !c.may(BuyDomains) {
+	if c.parts[1] != AccountID || reads && !c.hasPermission(ReadDomains) || !reads && !c.hasPermission(BuyDomains) {
 		return forbidden()
 	}
 	switch what := strings.Join(c.parts[3:], "/"); {
@@ -84,7 +84,7 @@ func (c *call) checkDomains() reply {
 	var in struct {
 		Domains []string `json:"domains"`
 	}
-	if err := c.read(&in); err != nil || len(in.Domains) == 0 || len(in.Domains) > 20 {
+	if err := c.decodeBody(&in); err != nil || len(in.Domains) == 0 || len(in.Domains) > 20 {
 		return refuse(http.StatusBadRequest, 10400, "domains must have 1 to 20 names")
 	}
 	out := []map[string]any{}
@@ -111,7 +111,7 @@ func (c *call) offer(name string) map[string]any {
 		item["reason"] = "extension_not_supported"
 	case strings.HasPrefix(label, "premium-"):
 		item["reason"], item["tier"] = "domain_premium", "premium"
-	case strings.HasPrefix(label, "taken-"), c.taken(name):
+	case strings.HasPrefix(label, "taken-"), c.isTaken(name):
 		item["reason"] = "domain_unavailable"
 	default:
 		item["registrable"], item["tier"] = true, "standard"
@@ -120,8 +120,8 @@ func (c *call) offer(name string) map[string]any {
 	return item
 }
 
-// taken reports whether a name is registered or being registered.
-func (c *call) taken(name string) bool {
+// isTaken reports whether a name is registered or being registered.
+func (c *call) isTaken(name string) bool {
 	d := c.domains[name]
 	return d != nil && d.state != "failed"
 }
@@ -134,7 +134,7 @@ func (c *call) register() reply {
 		AutoRenew bool   `json:"auto_renew"`
 		Privacy   string `json:"privacy_mode"`
 	}
-	if err := c.read(&in); err != nil {
+	if err := c.decodeBody(&in); err != nil {
 		return refuse(http.StatusBadRequest, 10400, "Request body is invalid")
 	}
 	item := c.offer(in.Domain)
@@ -190,7 +190,7 @@ func (c *call) patch(d *domain) reply {
 	var in struct {
 		AutoRenew *bool `json:"auto_renew"`
 	}
-	if err := c.read(&in); err != nil || in.AutoRenew == nil {
+	if err := c.decodeBody(&in); err != nil || in.AutoRenew == nil {
 		return refuse(http.StatusBadRequest, 10400, "Request body is invalid")
 	}
 	d.renews, d.changing = *in.AutoRenew, c.Polls

@@ -291,9 +291,9 @@ func (s *Server) answer(r *http.Request, body []byte) reply {
 	case t.Status != "active":
 		return refuse(http.StatusForbidden, 9109, "Invalid access token")
 	case c.parts[0] == "zones":
-		return c.zoneCall()
+		return c.answerZoneCall()
 	case len(c.parts) > 2 && c.parts[0] == "accounts" && c.parts[2] == "registrar":
-		return c.registrarCall()
+		return c.answerRegistrarCall()
 	}
 	return refuse(http.StatusNotFound, 7000, "No route for that URI")
 }
@@ -307,13 +307,14 @@ type call struct {
 	parts []string // parts of the path
 }
 
-// may reports whether the token has a permission.
-func (c *call) may(right int) bool { return c.token.Rights&right != 0 }
+// hasPermission reports whether the token has a permission.
+func (c *call) hasPermission(right int) bool { return c.token.Rights&right != 0 }
 
 func forbidden() reply { return refuse(http.StatusForbidden, 10000, "Authentication error") }
 
-// read decodes the body of the request. It returns an error for fields that the API does not have.
-func (c *call) read(into any) error {
+// decodeBody decodes the body of the request. It returns an error for fields that the API does not
+// have.
+func (c *call) decodeBody(into any) error {
 	d := json.NewDecoder(strings.NewReader(string(c.body)))
 	d.DisallowUnknownFields()
 	return d.Decode(into)

@@ -49,8 +49,8 @@ const (
 	// Bootstrap is used in place of a top-level domain for the server of the bootstrap file.
 	Bootstrap = "bootstrap"
 
-	mediaType = "application/rdap+json"
-	unknown   = "No such object." // title of the answer about an unknown domain
+	mediaType    = "application/rdap+json"
+	unknownTitle = "No such object." // title of the answer about an unknown domain
 )
 
 // A Domain is a registered domain.
@@ -66,17 +66,17 @@ type Domain struct {
 type Fake struct {
 	RetryAfter string // the header for Busy; set it before the first query
 
-	mu      sync.Mutex
-	bases   map[string]string      // base URLs by ending
-	domains map[string]Domain      // by name
-	manners map[string]Manner      // by ending
-	asked   map[string]int         // numbers of queries by ending
-	bad     []string               // the Complaints
-	peak    map[string]int         // maximum number of queries within one second, by ending
-	recent  map[string][]time.Time // times of the queries in the last second, by ending
-	url     string                 // URL of the bootstrap file
-	ca      []byte                 // certificate of the servers in PEM
-	ended   chan struct{}          // closed when the test ends
+	mu         sync.Mutex
+	bases      map[string]string      // base URLs by ending
+	domains    map[string]Domain      // by name
+	manners    map[string]Manner      // by ending
+	asked      map[string]int         // numbers of queries by ending
+	complaints []string               // queries that broke the rules, with the reason
+	peak       map[string]int         // maximum number of queries within one second, by ending
+	recent     map[string][]time.Time // times of the queries in the last second, by ending
+	url        string                 // URL of the bootstrap file
+	ca         []byte                 // certificate of the servers in PEM
+	ended      chan struct{}          // closed when the test ends
 }
 
 // Start runs a server for the bootstrap file and one for each ending, over TLS, until the test
@@ -154,18 +154,18 @@ func (f *Fake) Peak(ending string) int {
 func (f *Fake) Complaints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.bad)
+	return slices.Clone(f.complaints)
 }
 
 // ServeHTTP answers one query.
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.examine(r)
+	f.checkQuery(r)
 	ending, name := Bootstrap, ""
 	if r.URL.Path != "/dns.json" {
 		ending, name, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/domain/")
 	}
 	ending = strings.TrimPrefix(ending, "moved/")
-	manner := f.count(ending)
+	manner := f.countQuery(ending)
 	moved := strings.HasPrefix(r.URL.Path, "/moved/")
 	switch {
 	case manner == Moved && !moved:
@@ -177,12 +177,12 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// examine adds a complaint if a query breaks the rules.
-func (f *Fake) examine(r *http.Request) {
+// checkQuery adds a complaint if a query breaks the rules.
+func (f *Fake) checkQuery(r *http.Request) {
 	complain := func(what string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.bad = append(f.bad, r.Method+" "+r.URL.String()+": "+what)
+		f.complaints = append(f.complaints, r.Method+" "+r.URL.String()+": "+what)
 	}
 	accept := mediaType
 	if r.URL.Path == "/dns.json" {
@@ -202,8 +202,8 @@ func (f *Fake) examine(r *http.Request) {
 	}
 }
 
-// count counts a query and returns how to answer it.
-func (f *Fake) count(ending string) Manner {
+// countQuery counts a query and returns how to answer it.
+func (f *Fake) countQuery(ending string) Manner {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -226,12 +226,12 @@ func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
 	d, ok := f.domains[name]
 	if _, served := f.bases[ending]; !ok || !served || !strings.HasSuffix(name, "."+ending) {
 		w.WriteHeader(http.StatusNotFound)
-		_ = json.NewEncoder(w).Encode(map[string]any{"errorCode": 404, "title": unknown})
+		_ = json.NewEncoder(w).Encode(map[string]any{"errorCode": 404, "title": unknownTitle})
 		return
 	}
-	object := wellFormed(name, d)
+	object := wellFormedAnswer(name, d)
 	if m == Mixed {
-		object = loose(name, d)
+		object = deviatingAnswer(name, d)
 	}
 	_ = json.NewEncoder(w).Encode(object)
 }
@@ -246,8 +246,8 @@ func (f *Fake) bootstrapFile() map[string]any {
 	return map[string]any{"version": "1.0", "publication": "2026-01-01T00:00:00Z", "services": services}
 }
 
-// wellFormed returns the answer about a domain in the form of RFC 9083.
-func wellFormed(name string, d Domain) map[string]any {
+// wellFormedAnswer returns the answer about a domain in the form of RFC 9083.
+func wellFormedAnswer(name string, d Domain) map[string]any {
 	servers := []any{}
 	for _, ns := range d.Nameservers {
 		servers = append(servers, map[string]any{"objectClassName": "nameserver", "ldhName": ns})
@@ -268,9 +268,9 @@ func wellFormed(name string, d Domain) map[string]any {
 	}
 }
 
-// loose returns the answer about a domain with many deviations from RFC 9083 that real servers
-// have.
-func loose(name string, d Domain) map[string]any {
+// deviatingAnswer returns the answer about a domain with many deviations from RFC 9083 that real
+// servers have.
+func deviatingAnswer(name string, d Domain) map[string]any {
 	servers := []any{nil, 7, map[string]any{"ldhName": nil}}
 	for _, ns := range d.Nameservers {
 		servers = append(servers, map[string]any{"ldhName": strings.ToUpper(ns) + "."})

@@ -37,7 +37,7 @@ type item struct {
 func (f *Fake) item(name string) (i item) {
 	i.label, i.ending, _ = strings.Cut(name, ".")
 	i.price, i.sold = f.Prices[i.ending]
-	_, ours := f.shown(name)
+	_, ours := f.visibleDomain(name)
 	i.taken = ours || i.label == "example" || strings.HasPrefix(i.label, "taken-")
 	i.premium = strings.HasPrefix(i.label, "premium-")
 	if i.premium {
@@ -46,9 +46,9 @@ func (f *Fake) item(name string) (i item) {
 	return i
 }
 
-// shown returns a domain of the account, and whether its sale is already visible (see Fake.Lag).
-// The caller must hold f.mu.
-func (f *Fake) shown(name string) (*Domain, bool) {
+// visibleDomain returns a domain of the account, and whether its sale is already visible (see
+// Fake.Lag). The caller must hold f.mu.
+func (f *Fake) visibleDomain(name string) (*Domain, bool) {
 	d := f.domains[name]
 	return d, d != nil && time.Since(d.Created) >= f.Lag
 }
@@ -66,7 +66,7 @@ func dollars(cents int64) float64 { return float64(cents) / 100 }
 
 // check answers checkAvailability.
 func (c *call) check() *answer {
-	if a := c.f.applyFate(c.f.fate("check", "")); a != nil {
+	if a := c.f.applyFate(c.f.nextFate("check", "")); a != nil {
 		return a
 	}
 	var in struct {
@@ -113,7 +113,7 @@ func (i item) result(name string) map[string]any {
 
 // pricing answers getPricing.
 func (c *call) pricing() *answer {
-	if a := c.f.applyFate(c.f.fate("pricing", c.name)); a != nil {
+	if a := c.f.applyFate(c.f.nextFate("pricing", c.name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
@@ -154,7 +154,7 @@ func (c *call) create(remember func(*answer)) *answer {
 		return a
 	}
 	name := in.Domain.DomainName
-	if a := c.f.applyFate(c.f.fate("create", name)); a != nil {
+	if a := c.f.applyFate(c.f.nextFate("create", name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
@@ -165,7 +165,7 @@ func (c *call) create(remember func(*answer)) *answer {
 	}
 	c.f.mu.Unlock()
 	if sold {
-		if broken := c.f.applyFate(c.f.fate("charged", name)); broken != nil {
+		if broken := c.f.applyFate(c.f.nextFate("charged", name)); broken != nil {
 			return broken
 		}
 	}
@@ -219,15 +219,15 @@ func samePrice(price json.Number, cents int64) bool {
 	return err == nil && int64(math.Round(v*100)) == cents
 }
 
-// validNameservers reports whether a list can be the name servers of a domain. It has least to 12
+// validNameservers reports whether a list can be the name servers of a domain. It has minimum to 12
 // names.
-func validNameservers(list []string, least int) bool {
+func validNameservers(list []string, minimum int) bool {
 	for _, ns := range list {
 		if !isDomainName(ns) {
 			return false
 		}
 	}
-	return len(list) >= least && len(list) <= 12
+	return len(list) >= minimum && len(list) <= 12
 }
 
 // toAPI returns the domain in the form of the API.
@@ -241,12 +241,12 @@ func (d *Domain) toAPI() map[string]any {
 // withDomain calls do with the domain of the request, and answers with the domain. If do returns an
 // answer, it uses that one. kind is the kind of the call for Fake.Meddle.
 func (c *call) withDomain(kind string, do func(d *Domain) *answer) *answer {
-	if a := c.f.applyFate(c.f.fate(kind, c.name)); a != nil {
+	if a := c.f.applyFate(c.f.nextFate(kind, c.name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
-	d, ok := c.f.shown(c.name)
+	d, ok := c.f.visibleDomain(c.name)
 	if !ok {
 		return refuse(404, "Not Found", "The requested domain does not exist.")
 	}

@@ -58,7 +58,7 @@ type Fake struct {
 
 	mu      sync.Mutex
 	domains map[string]*Domain
-	keys    map[string]kept
+	keys    map[string]storedAnswer
 	paid    map[string][]int64
 	calls   map[string]int
 	orders  int
@@ -74,8 +74,8 @@ type Domain struct {
 	Glue        map[string][]string // addresses by host
 }
 
-// kept is the answer that is stored for an idempotency key.
-type kept struct {
+// storedAnswer is the answer that is stored for an idempotency key.
+type storedAnswer struct {
 	request [32]byte // SHA-256 of the request's body
 	status  int
 	body    []byte
@@ -88,7 +88,7 @@ func New() *Fake {
 		Prices: map[string]Price{
 			"com": {1099, 1299, 1}, "net": {1299, 1399, 1}, "org": {899, 1299, 1}, "io": {3499, 4499, 1}, "dev": {1250, 1250, 1}, "ai": {15998, 7999, 2},
 		},
-		domains: map[string]*Domain{}, keys: map[string]kept{}, paid: map[string][]int64{}, calls: map[string]int{},
+		domains: map[string]*Domain{}, keys: map[string]storedAnswer{}, paid: map[string][]int64{}, calls: map[string]int{},
 	}
 }
 
@@ -171,8 +171,8 @@ func invalid(format string, args ...any) *answer {
 	return refuse(400, "Invalid argument", fmt.Sprintf(format, args...))
 }
 
-// fate counts a call and returns its Fate.
-func (f *Fake) fate(call, domain string) Fate {
+// nextFate counts a call and returns its Fate.
+func (f *Fake) nextFate(call, domain string) Fate {
 	f.mu.Lock()
 	f.calls[call]++
 	meddle := f.Meddle
@@ -238,11 +238,11 @@ func (f *Fake) serve(r *http.Request) *answer {
 	case !ok:
 		return refuse(404, "Not Found", "")
 	case rest == ":checkAvailability":
-		return c.on("POST", c.check)
+		return c.ifMethod("POST", c.check)
 	case rest == "":
-		return c.on("POST", c.createOnce)
+		return c.ifMethod("POST", c.createOnce)
 	}
-	return c.domain(strings.TrimPrefix(rest, "/"))
+	return c.answerDomainCall(strings.TrimPrefix(rest, "/"))
 }
 
 // A call is a request with valid credentials.
@@ -254,16 +254,16 @@ type call struct {
 	host string // the name server in the path; "" if there is none
 }
 
-// on calls do if the request has the method, and answers with an error otherwise.
-func (c *call) on(method string, do func() *answer) *answer {
+// ifMethod calls do if the request has the method, and answers with an error otherwise.
+func (c *call) ifMethod(method string, do func() *answer) *answer {
 	if c.r.Method != method {
 		return refuse(405, "Method Not Allowed", "")
 	}
 	return do()
 }
 
-// domain answers a request whose path has a domain.
-func (c *call) domain(rest string) *answer {
+// answerDomainCall answers a request whose path has a domain.
+func (c *call) answerDomainCall(rest string) *answer {
 	name, below, _ := strings.Cut(rest, "/")
 	name, verb, _ := strings.Cut(name, ":")
 	c.name = name
@@ -272,15 +272,15 @@ func (c *call) domain(rest string) *answer {
 	}
 	switch {
 	case below == "" && verb == "getPricing":
-		return c.on("GET", c.pricing)
+		return c.ifMethod("GET", c.pricing)
 	case below == "" && verb == "setNameservers":
-		return c.on("POST", c.setNameservers)
+		return c.ifMethod("POST", c.setNameservers)
 	case below == "" && verb == "" && c.r.Method == "PATCH":
 		return c.update()
 	case below == "" && verb == "":
-		return c.on("GET", c.get)
+		return c.ifMethod("GET", c.get)
 	case verb == "" && below == "vanity_nameservers":
-		return c.on("POST", c.createGlue)
+		return c.ifMethod("POST", c.createGlue)
 	}
 	host, ok := strings.CutPrefix(below, "vanity_nameservers/")
 	if !ok || verb != "" {
@@ -326,6 +326,6 @@ func (c *call) createOnce() *answer {
 	}
 	return c.create(func(a *answer) {
 		text, _ := json.Marshal(a.body)
-		c.f.keys[key] = kept{sum, a.status, text}
+		c.f.keys[key] = storedAnswer{sum, a.status, text}
 	})
 }

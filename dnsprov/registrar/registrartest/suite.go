@@ -1,8 +1,8 @@
 // Package registrartest is a test suite for every registrar.Registrar. It does not know any
 // registrar.
 //
-// It tests the optional interfaces GlueSetter, AutoRenewer and Fixed if a registrar implements
-// them.
+// It tests the optional interfaces GlueSetter, AutoRenewer and NameserverPolicy if a registrar
+// implements them.
 package registrartest
 
 import (
@@ -31,18 +31,18 @@ type Names struct {
 
 // Run tests a registrar against the rules of registrar.Registrar.
 func Run(t *testing.T, shop registrar.Registrar, n Names) {
-	t.Run("quotes in order", func(t *testing.T) { quotes(t, shop, n) })
-	t.Run("sells once", func(t *testing.T) { sells(t, shop, n) })
-	t.Run("refuses", func(t *testing.T) { refuses(t, shop, n) })
-	t.Run("delegates", func(t *testing.T) { delegates(t, shop, n) })
+	t.Run("quotes in order", func(t *testing.T) { testQuote(t, shop, n) })
+	t.Run("sells once", func(t *testing.T) { testRegister(t, shop, n) })
+	t.Run("refuses", func(t *testing.T) { testRefusals(t, shop, n) })
+	t.Run("delegates", func(t *testing.T) { testDelegate(t, shop, n) })
 	if r, ok := shop.(registrar.AutoRenewer); ok {
-		t.Run("renews", func(t *testing.T) { renews(t, shop, r, n) })
+		t.Run("renews", func(t *testing.T) { testAutoRenew(t, shop, r, n) })
 	}
 	if g, ok := shop.(registrar.GlueSetter); ok {
-		t.Run("sets glue", func(t *testing.T) { setsGlue(t, g, n) })
+		t.Run("sets glue", func(t *testing.T) { testSetGlue(t, g, n) })
 	}
 	if n.Cut != nil {
-		t.Run("survives cuts", func(t *testing.T) { survivesCuts(t, shop, n) })
+		t.Run("survives cuts", func(t *testing.T) { testCuts(t, shop, n) })
 	}
 	if n.Paid != nil {
 		for _, name := range n.Free {
@@ -53,7 +53,7 @@ func Run(t *testing.T, shop registrar.Registrar, n Names) {
 	}
 }
 
-func quotes(t *testing.T, shop registrar.Registrar, n Names) {
+func testQuote(t *testing.T, shop registrar.Registrar, n Names) {
 	names := []string{n.Taken, n.Free[0], n.NotSold, n.Free[1]}
 	offers, err := shop.Quote(t.Context(), names)
 	if err != nil || len(offers) != len(names) {
@@ -89,7 +89,7 @@ func price(t *testing.T, shop registrar.Registrar, name string, years int) int64
 	return offers[0].Total(years)
 }
 
-func sells(t *testing.T, shop registrar.Registrar, n Names) {
+func testRegister(t *testing.T, shop registrar.Registrar, n Names) {
 	name := n.Free[0]
 	if _, err := shop.Find(t.Context(), name); !errors.Is(err, registrar.ErrNotFound) {
 		t.Fatalf("found before it was bought: %v", err)
@@ -123,7 +123,7 @@ func sells(t *testing.T, shop registrar.Registrar, n Names) {
 	}
 }
 
-func refuses(t *testing.T, shop registrar.Registrar, n Names) {
+func testRefusals(t *testing.T, shop registrar.Registrar, n Names) {
 	cheap := n.Free[1]
 	for _, tc := range []struct {
 		order registrar.Order
@@ -157,8 +157,8 @@ func buy(t *testing.T, shop registrar.Registrar, name string) {
 	}
 }
 
-// delegates tests Delegate. It buys the third free name.
-func delegates(t *testing.T, shop registrar.Registrar, n Names) {
+// testDelegate tests Delegate. It buys the third free name.
+func testDelegate(t *testing.T, shop registrar.Registrar, n Names) {
 	name, ours := n.Free[2], []string{"ns1.example.test", "ns2.example.test"}
 	if registrar.HasFixedNameservers(shop) {
 		buy(t, shop, name)
@@ -181,7 +181,7 @@ func delegates(t *testing.T, shop registrar.Registrar, n Names) {
 	}
 }
 
-func renews(t *testing.T, shop registrar.Registrar, r registrar.AutoRenewer, n Names) {
+func testAutoRenew(t *testing.T, shop registrar.Registrar, r registrar.AutoRenewer, n Names) {
 	for _, on := range []bool{true, true, false} {
 		if err := r.SetAutoRenew(t.Context(), n.Free[2], on); err != nil {
 			t.Error(err)
@@ -195,7 +195,7 @@ func renews(t *testing.T, shop registrar.Registrar, r registrar.AutoRenewer, n N
 	}
 }
 
-func setsGlue(t *testing.T, g registrar.GlueSetter, n Names) {
+func testSetGlue(t *testing.T, g registrar.GlueSetter, n Names) {
 	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	for _, ips := range [][]netip.Addr{{one}, {one}, {two, one}, {one, two}} {
 		if err := g.SetGlue(t.Context(), n.Free[2], "ns1."+n.Free[2], ips); err != nil {
@@ -210,9 +210,9 @@ func setsGlue(t *testing.T, g registrar.GlueSetter, n Names) {
 	}
 }
 
-// survivesCuts tests orders without an answer. It buys the fourth free name. Register must return
-// an error that says nothing about the result, and Find must report the result.
-func survivesCuts(t *testing.T, shop registrar.Registrar, n Names) {
+// testCuts tests orders without an answer. It buys the fourth free name. Register must return an
+// error that says nothing about the result, and Find must report the result.
+func testCuts(t *testing.T, shop registrar.Registrar, n Names) {
 	name := n.Free[3]
 	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}
 	unknown := func(r *registrar.Registration, err error) {

@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/internal/npmlock"
 )
 
-// head is the beginning of the file of notices.
-const head = `Mailstead is built with the following software. Each line that begins with "===" names a part, and its
+// noticesHead is the beginning of the file of notices.
+const noticesHead = `Mailstead is built with the following software. Each line that begins with "===" names a part, and its
 notice follows. Parts with the same notice stand together.
 `
 
@@ -190,7 +190,7 @@ func notices(parts []part) ([]byte, error) {
 		}
 		names[text] = append(names[text], p.name)
 	}
-	out := bytes.NewBufferString(head)
+	out := bytes.NewBufferString(noticesHead)
 	for _, text := range texts {
 		out.WriteByte('\n')
 		for _, name := range names[text] {

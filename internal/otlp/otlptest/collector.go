@@ -92,7 +92,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client was killed
 	}
-	spans, err := read(body)
+	spans, err := parseSpans(body)
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/json" {
 		err = fmt.Errorf("the request is %s %s with the content type %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"))
 	}
@@ -120,8 +120,9 @@ type attribute struct {
 	Value struct{ StringValue, IntValue *string }
 }
 
-// read parses an ExportTraceServiceRequest. It returns an error for fields that OTLP does not have.
-func read(body []byte) ([]Span, error) {
+// parseSpans parses an ExportTraceServiceRequest. It returns an error for fields that OTLP does not
+// have.
+func parseSpans(body []byte) ([]Span, error) {
 	var in struct {
 		ResourceSpans []struct {
 			Resource   struct{ Attributes []attribute }
