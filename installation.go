@@ -35,10 +35,10 @@ type installation struct {
 }
 
 // openInstallation opens the data directory dir. l has the open sockets, and is nil if the process
-// does not listen. If mayMake is set, it creates a missing store. now is the clock, with the offset
-// of the settings.
-func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
-	if err := operator.FindStore(dir, s, mayMake); err != nil {
+// does not listen. If mayCreate is set, it creates a missing store. now is the clock, with the
+// offset of the settings.
+func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCreate bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
+	if err := operator.FindStore(dir, s, mayCreate); err != nil {
 		return nil, err
 	}
 	c, own, err := serviceConfig(s, l, log)
@@ -214,10 +214,10 @@ func reachableHost(addr string) string {
 	return host
 }
 
-// firstStart creates the first account of a sandbox. It returns nil if there is an account. In
-// production it returns an error instead: there only `mailstead init` creates the first account, so
-// that no secret is written to a log.
-func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
+// createFirstAccount creates the first account of a sandbox. It returns nil if there is an account.
+// In production it returns an error instead: there only `mailstead init` creates the first account,
+// so that no secret is written to a log.
+func (in *installation) createFirstAccount(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
 	some, orphans := false, false
 	err := in.store.View(func(tx *store.Tx) error {
 		for range store.Accounts.All(tx) {
@@ -243,12 +243,12 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 }
 
 // withInstallation opens the data directory of a stopped server, calls do, and closes it. If
-// mayMake is set, it creates a missing store.
-func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) (err error) {
+// mayCreate is set, it creates a missing store.
+func withInstallation(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) (err error) {
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
 		return config.Mistake(fmt.Errorf("the data directory %s is not a directory", dir))
 	}
-	in, err := openInstallation(dir, s, nil, mayMake, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
+	in, err := openInstallation(dir, s, nil, mayCreate, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -85,14 +85,14 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()
-	if err := s.findCertificates(); err != nil {
+	if err := s.loadCertificates(); err != nil {
 		return err
 	}
 	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.Ports(s.inst.svc.Core.Config.PublicIPs)}
 	ctx, s.inst.operator.Stop = context.WithCancel(ctx)
 	defer s.inst.operator.Stop()
 	s.inst.svc.Inbound.FileUnfiled()
-	created, err := s.inst.firstStart(ctx, s.settings)
+	created, err := s.inst.createFirstAccount(ctx, s.settings)
 	if err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func heapBallast() []byte {
 	return make([]byte, 16<<20)
 }
 
-// findCertificates loads the certificates for TLS handshakes from files, or from the store if they
+// loadCertificates loads the certificates for TLS handshakes from files, or from the store if they
 // come by ACME.
-func (s *server) findCertificates() (err error) {
+func (s *server) loadCertificates() (err error) {
 	svc := s.inst.svc
 	s.certs, err = listen.NewCertificates(s.settings, svc.Core.Config.Hostname)
 	if err != nil {
@@ -462,10 +462,10 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 	return s.inst.svc.Certs.RetryCertificate()
 }
 
-// checkedAtStart is the maximum size in bytes of a database whose pages are verified at every
+// maxCheckedAtStart is the maximum size in bytes of a database whose pages are verified at every
 // start, which takes a fraction of a second. Larger databases are verified only if the previous
 // server did not stop properly.
-const checkedAtStart = 256 << 20
+const maxCheckedAtStart = 256 << 20
 
 // mustCheckPages reports whether the pages of the database must be verified before the store is
 // opened. The server might hang or crash at every start if pages are damaged. It stopped properly
@@ -476,5 +476,5 @@ func mustCheckPages(dir string) bool {
 		return false // store.Open reports the error
 	}
 	_, err = os.Lstat(filepath.Join(dir, operator.SocketName))
-	return err == nil || info.Size() <= checkedAtStart
+	return err == nil || info.Size() <= maxCheckedAtStart
 }

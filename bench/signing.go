@@ -48,7 +48,7 @@ func newSigningSink(relay string) (*signingSink, error) {
 	s := &signingSink{relay, []crypto.Signer{private, second}, make(chan sinkMail, 10000)}
 	for range runtime.NumCPU() {
 		go func() {
-			if err := s.work(); err != nil {
+			if err := s.signAndSendAll(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -57,8 +57,8 @@ func newSigningSink(relay string) (*signingSink, error) {
 	return s, nil
 }
 
-// work signs and sends waiting messages. It returns only after an error.
-func (s *signingSink) work() error {
+// signAndSendAll signs and sends waiting messages. It returns only after an error.
+func (s *signingSink) signAndSendAll() error {
 	c, err := dialSMTP(s.relay, false, 10*time.Minute)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 		out = append(out, s.srvRecords(provider)...)
 	}
 	if provider == Builtin {
-		out = append(out, s.hostSPF(), s.tlsaRecords())
+		out = append(out, s.hostSPFRecords(), s.tlsaRecords())
 	}
 	for _, group := range out {
 		for i := range group {
@@ -116,9 +116,9 @@ func (s Spec) srvRecords(provider string) [][]Record {
 	return out
 }
 
-// hostSPF returns the SPF record for the name of the mail host, or nil if that name is not below
-// the domain.
-func (s Spec) hostSPF() []Record {
+// hostSPFRecords returns the SPF record for the name of the mail host, or nil if that name is not
+// below the domain.
+func (s Spec) hostSPFRecords() []Record {
 	host := hostName(s.MailHost)
 	if !strings.HasSuffix(host, "."+s.Domain) {
 		return nil

@@ -22,9 +22,9 @@ import (
 //go:embed dist
 var files embed.FS
 
-// policy is the Content-Security-Policy of the dashboard. It allows scripts, styles, frames and
-// data only from this server.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// contentSecurityPolicy is the Content-Security-Policy of the dashboard. It allows scripts, styles,
+// frames and data only from this server.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // A file is one file of the dashboard, ready to be sent.
@@ -120,7 +120,7 @@ func unzip(zipped []byte) ([]byte, error) {
 
 func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", contentSecurityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")

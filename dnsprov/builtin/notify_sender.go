@@ -188,13 +188,13 @@ func (s *notifySender) sendNext(ctx context.Context) {
 		return
 	}
 	if n.sends == maxSends {
-		s.drop(n)
+		s.removeNotice(n)
 		s.logError("it does not answer", n.origin)
 		return
 	}
 	zone, ok := s.find(n.origin)
 	if !ok {
-		s.drop(n)
+		s.removeNotice(n)
 		return
 	}
 	n.due = now.Add(firstRetry << n.sends)
@@ -206,7 +206,7 @@ func (s *notifySender) sendNext(ctx context.Context) {
 	}
 }
 
-func (s *notifySender) drop(n *notice) {
+func (s *notifySender) removeNotice(n *notice) {
 	heap.Remove(&s.order, n.at)
 	delete(s.pending, n.origin)
 }
@@ -310,7 +310,7 @@ func (s *notifySender) processReply(wire []byte) {
 			return
 		}
 	}
-	s.drop(n)
+	s.removeNotice(n)
 	if now := time.Now(); m.Rcode != dns.RcodeSuccess && now.Sub(s.refusedAt) > refusalLogInterval {
 		s.refusedAt = now
 		s.log.Warn("a secondary refuses NOTIFY", "zone", origin, "status", dns.RcodeToString[m.Rcode])

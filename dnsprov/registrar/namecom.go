@@ -191,7 +191,7 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	if o.Years < 1 || o.Years > 10 {
 		return nil, fmt.Errorf("%w: it cannot be registered for %d years", ErrBadDomain, o.Years)
 	}
-	price, err := n.price(ctx, o)
+	price, err := n.priceInCents(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -224,9 +224,9 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	return r, nil
 }
 
-// price checks that the domain is available, and returns the price of all years in cents. It buys
-// nothing.
-func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
+// priceInCents checks that the domain is available, and returns the price of all years in cents. It
+// buys nothing.
+func (n *NameCom) priceInCents(ctx context.Context, o Order) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	offers, err := n.Quote(ctx, []string{o.Domain})

@@ -94,8 +94,8 @@ func (r *release) run(targets []string, program string) error {
 		if goos != "linux" {
 			continue
 		}
-		err := errors.Join(r.pack("deb", arch, built, fmt.Sprintf("mailstead_%s_%s.deb", r.version, arch)),
-			r.pack("rpm", arch, built, fmt.Sprintf("mailstead-%s-1.%s.rpm", r.version, rpmArch[arch])))
+		err := errors.Join(r.makePackage("deb", arch, built, fmt.Sprintf("mailstead_%s_%s.deb", r.version, arch)),
+			r.makePackage("rpm", arch, built, fmt.Sprintf("mailstead-%s-1.%s.rpm", r.version, rpmArch[arch])))
 		if err != nil {
 			return err
 		}
@@ -194,8 +194,8 @@ func (r *release) archive(name, program string) (err error) {
 	return nil
 }
 
-// pack makes a package of a kind ("deb" or "rpm") with nfpm, as packaging/nfpm.yaml says.
-func (r *release) pack(kind, arch, program, name string) error {
+// makePackage makes a package of a kind ("deb" or "rpm") with nfpm, as packaging/nfpm.yaml says.
+func (r *release) makePackage(kind, arch, program, name string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func (r *release) writeNotes() error {
 	if err != nil {
 		return err
 	}
-	text := notes(string(changelog), r.version, r.at.Format("2006-01-02"), items)
+	text := newChangelog(string(changelog), r.version, r.at.Format("2006-01-02"), items)
 	return os.WriteFile(filepath.Join(r.to, "CHANGELOG.md"), []byte(text), 0o644)
 }
 
@@ -73,10 +73,11 @@ func formProblem(name, text string) string {
 	return ""
 }
 
-// notes returns the changelog with a section for a version on top, which has a list item for each
-// change. If the first section is already that of the version, it gets the date, and the changes
-// are added at its end. Otherwise, without changes, notes returns the changelog unchanged.
-func notes(changelog, version, date string, changes []string) string {
+// newChangelog returns the changelog with a section for a version on top, which has a list item for
+// each change. If the first section is already that of the version, it gets the date, and the
+// changes are added at its end. Otherwise, without changes, newChangelog returns the changelog
+// unchanged.
+func newChangelog(changelog, version, date string, changes []string) string {
 	title, sections, _ := strings.Cut(changelog, "\n## ")
 	heading, rest, _ := strings.Cut(sections, "\n")
 	name, _, _ := strings.Cut(heading, " ")

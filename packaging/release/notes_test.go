@@ -84,7 +84,7 @@ func TestReleaseNotes(t *testing.T) {
 		"changes of a section written before": {"0.1.0", title + draft + "\n## 0.0.9\n\n- Older.\n", changes,
 			title + strings.Replace(first, "2026-12-01", "2027-01-05", 1) + "\n### Fixed before the release\n\n" + items + "\n## 0.0.9\n\n- Older.\n"},
 	} {
-		if got := notes(test.changelog, test.version, "2027-01-05", test.changes); got != test.want {
+		if got := newChangelog(test.changelog, test.version, "2027-01-05", test.changes); got != test.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, test.want)
 		}
 	}

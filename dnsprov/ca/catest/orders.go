@@ -133,7 +133,7 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 		a.problem(w, 400, "badCSR", "the CSR is for other names")
 		return
 	}
-	o.chain, err = a.sign(o.names, csr.PublicKey)
+	o.chain, err = a.signCertificate(o.names, csr.PublicKey)
 	if err != nil {
 		a.problem(w, 500, "serverInternal", err.Error())
 		return
@@ -146,8 +146,9 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	a.showOrder(w, 200, i)
 }
 
-// sign makes a certificate and returns it in PEM with its chain. The manners can make it faulty.
-func (a *Authority) sign(names []string, key any) ([]byte, error) {
+// signCertificate makes a certificate and returns it in PEM with its chain. The manners can make it
+// faulty.
+func (a *Authority) signCertificate(names []string, key any) ([]byte, error) {
 	m, now := a.manners, a.Now()
 	life := m.Life
 	if life == 0 {

@@ -64,7 +64,7 @@ func (c *call) answerRegistrarCall() reply {
 		case d == nil || d.Status == "":
 			return refuse(http.StatusNotFound, 10404, "Registration not found")
 		case len(c.parts) == 6 && c.r.Method == http.MethodGet:
-			return c.change(d)
+			return c.answerChange(d)
 		case c.r.Method == http.MethodGet:
 			return ok(d)
 		case len(c.parts) == 5 && c.r.Method == http.MethodPatch:
@@ -72,7 +72,7 @@ func (c *call) answerRegistrarCall() reply {
 		}
 	case c.parts[3] == "registrations" && len(c.parts) == 6 && c.parts[5] == "registration-status" && c.r.Method == http.MethodGet:
 		if d := c.domains[c.parts[4]]; d != nil {
-			return c.workflow(http.StatusOK, d)
+			return c.answerWorkflow(http.StatusOK, d)
 		}
 		return refuse(http.StatusNotFound, 10404, "Workflow not found")
 	}
@@ -152,17 +152,17 @@ func (c *call) register() reply {
 		d.state = "action_required"
 	}
 	if d.polls == 0 {
-		return c.workflow(http.StatusCreated, d)
+		return c.answerWorkflow(http.StatusCreated, d)
 	}
-	return c.workflow(http.StatusAccepted, d)
+	return c.answerWorkflow(http.StatusAccepted, d)
 }
 
-// workflow answers with the state of the workflow that registers a domain. Each call counts as a
-// poll.
-func (c *call) workflow(status int, d *domain) reply {
+// answerWorkflow answers with the state of the workflow that registers a domain. Each call counts
+// as a poll.
+func (c *call) answerWorkflow(status int, d *domain) reply {
 	if d.state == "in_progress" {
 		if d.polls == 0 {
-			c.finish(d)
+			c.finishRegistration(d)
 		}
 		d.polls--
 	}
@@ -194,15 +194,15 @@ func (c *call) patch(d *domain) reply {
 		return refuse(http.StatusBadRequest, 10400, "Request body is invalid")
 	}
 	d.renews, d.changing = *in.AutoRenew, c.Polls
-	out := c.change(d)
+	out := c.answerChange(d)
 	if c.Polls > 0 {
 		out.status = http.StatusAccepted
 	}
 	return out
 }
 
-// change answers with the state of the last change of a domain. Each call counts as a poll.
-func (c *call) change(d *domain) reply {
+// answerChange answers with the state of the last change of a domain. Each call counts as a poll.
+func (c *call) answerChange(d *domain) reply {
 	if d.changing > 0 {
 		d.changing--
 		return ok(map[string]any{"state": "in_progress", "completed": false, "context": map[string]any{"domain_name": d.Name}})
@@ -211,8 +211,8 @@ func (c *call) change(d *domain) reply {
 	return ok(map[string]any{"state": "succeeded", "completed": true, "context": map[string]any{"domain_name": d.Name, "registration": d}})
 }
 
-// finish ends the workflow that registers a domain.
-func (c *call) finish(d *domain) {
+// finishRegistration ends the workflow that registers a domain.
+func (c *call) finishRegistration(d *domain) {
 	if c.FailPurchases != "" {
 		d.state = "failed"
 		return

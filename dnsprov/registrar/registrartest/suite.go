@@ -80,7 +80,7 @@ func testQuote(t *testing.T, shop registrar.Registrar, n Names) {
 	}
 }
 
-func price(t *testing.T, shop registrar.Registrar, name string, years int) int64 {
+func quotedPrice(t *testing.T, shop registrar.Registrar, name string, years int) int64 {
 	t.Helper()
 	offers, err := shop.Quote(t.Context(), []string{name})
 	if err != nil {
@@ -94,7 +94,7 @@ func testRegister(t *testing.T, shop registrar.Registrar, n Names) {
 	if _, err := shop.Find(t.Context(), name); !errors.Is(err, registrar.ErrNotFound) {
 		t.Fatalf("found before it was bought: %v", err)
 	}
-	o := registrar.Order{Key: "key-" + name, Domain: name, Years: 2, MaxPrice: price(t, shop, name, 2), Nameservers: []string{"ns1.example.test", "ns2.example.test"}}
+	o := registrar.Order{Key: "key-" + name, Domain: name, Years: 2, MaxPrice: quotedPrice(t, shop, name, 2), Nameservers: []string{"ns1.example.test", "ns2.example.test"}}
 	first, err := shop.Register(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func testRefusals(t *testing.T, shop registrar.Registrar, n Names) {
 		order registrar.Order
 		want  error
 	}{
-		{registrar.Order{Domain: cheap, Years: 1, MaxPrice: price(t, shop, cheap, 1) - 1}, registrar.ErrPrice},
-		{registrar.Order{Domain: cheap, Years: 2, MaxPrice: price(t, shop, cheap, 1)}, registrar.ErrPrice},
+		{registrar.Order{Domain: cheap, Years: 1, MaxPrice: quotedPrice(t, shop, cheap, 1) - 1}, registrar.ErrPrice},
+		{registrar.Order{Domain: cheap, Years: 2, MaxPrice: quotedPrice(t, shop, cheap, 1)}, registrar.ErrPrice},
 		{registrar.Order{Domain: cheap, Years: 0, MaxPrice: 1 << 40}, registrar.ErrBadDomain},
 		{registrar.Order{Domain: cheap, Years: 11, MaxPrice: 1 << 40}, registrar.ErrBadDomain},
 		{registrar.Order{Domain: n.Taken, Years: 1, MaxPrice: 1 << 40}, registrar.ErrTaken},
@@ -152,7 +152,7 @@ func testRefusals(t *testing.T, shop registrar.Registrar, n Names) {
 
 func buy(t *testing.T, shop registrar.Registrar, name string) {
 	t.Helper()
-	if _, err := shop.Register(t.Context(), registrar.Order{Key: "buys " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}); err != nil {
+	if _, err := shop.Register(t.Context(), registrar.Order{Key: "buys " + name, Domain: name, Years: 1, MaxPrice: quotedPrice(t, shop, name, 1)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -214,7 +214,7 @@ func testSetGlue(t *testing.T, g registrar.GlueSetter, n Names) {
 // error that says nothing about the result, and Find must report the result.
 func testCuts(t *testing.T, shop registrar.Registrar, n Names) {
 	name := n.Free[3]
-	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}
+	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: quotedPrice(t, shop, name, 1)}
 	unknown := func(r *registrar.Registration, err error) {
 		t.Helper()
 		if err == nil {
