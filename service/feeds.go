@@ -57,8 +57,8 @@ type feeds struct {
 	store     *store.Store
 	mu        sync.Mutex
 	byAccount map[string]*accountFeeds // by account id
-	ofUser    map[string]int
-	count     int
+	ofUser    map[string]int           // open feeds, by user id
+	count     int                      // open feeds of all accounts
 }
 
 func newFeeds(st *store.Store) *feeds {
@@ -267,7 +267,7 @@ func (f *Feed) visible(changes []FeedChange) (left []FeedChange) {
 				seen = err == nil && o != nil && f.who.Sees(o.MailboxID)
 			case "job":
 				j, err := store.Jobs.Find(tx, c.ID)
-				seen = err == nil && j != nil && maySee(f.who, j)
+				seen = err == nil && j != nil && maySeeJob(f.who, j)
 			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
 				seen = f.who.MailboxID == "" && !f.who.TokenOf && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
 			case "token", "export":

@@ -57,8 +57,8 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 		Filters:   []string{in.Status, in.Type, domain, since.String()},
 		Prefilter: page.HasTexts(in.Status, in.Type, domain),
 		Keep: func(j *store.Job) bool {
-			return maySee(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
-				(domain == "" || aboutDomain(j.Resource, domain))
+			return maySeeJob(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
+				(domain == "" || isAboutDomain(j.Resource, domain))
 		},
 		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
 		Out:   func(_ *store.Tx, j *store.Job) (core.JobResponse, error) { return core.JobOut(j), nil },
@@ -67,16 +67,16 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// maySee reports whether the actor may see a job. An actor with access to some mailboxes sees the
-// jobs about these mailboxes and the jobs that it has started. A token that is limited to mailboxes
-// sees only the jobs about these mailboxes.
-func maySee(who core.Actor, j *store.Job) bool {
+// maySeeJob reports whether the actor may see a job. An actor with access to some mailboxes sees
+// the jobs about these mailboxes and the jobs that it has started. A token that is limited to
+// mailboxes sees only the jobs about these mailboxes.
+func maySeeJob(who core.Actor, j *store.Job) bool {
 	return j.CreatedBy == who.UserID && !who.TokenOf || who.Sees(j.Resource.ID)
 }
 
-// aboutDomain reports whether a job's resource is the domain with this name or id, or a mailbox in
-// the domain of this name.
-func aboutDomain(r store.JobResource, domain string) bool {
+// isAboutDomain reports whether a job's resource is the domain with this name or id, or a mailbox
+// in the domain of this name.
+func isAboutDomain(r store.JobResource, domain string) bool {
 	if r.Type == "domain" {
 		return r.Name == domain || r.ID == domain
 	}
@@ -96,7 +96,7 @@ func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*cor
 		j, err = store.Jobs.Get(tx, in.ID)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible || !maySee(who, j)) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible || !maySeeJob(who, j)) {
 		return nil, core.NotFound("job")
 	}
 	if err == nil && in.Wait != nil && !j.Ended() {
@@ -109,11 +109,11 @@ func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*cor
 	return &out, nil
 }
 
-func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration) (*store.Job, error) {
-	if most < time.Second || most > 30*time.Second {
+func (s *Service) waitForJob(ctx context.Context, id string, maxWait time.Duration) (*store.Job, error) {
+	if maxWait < time.Second || maxWait > 30*time.Second {
 		return nil, core.Invalid("wait", "out_of_range", "must be a whole number from 1 to 30")
 	}
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	j, err := s.Core.Queue.Wait(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {

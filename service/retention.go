@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	daysKept  = 400 * 24 * time.Hour
-	auditKept = 400 * 24 * time.Hour
-	endedKept = 90 * 24 * time.Hour // how long tokens are kept after their expiry, and refused purchases
+	statisticsKept = 400 * 24 * time.Hour
+	auditKept      = 400 * 24 * time.Hour
+	endedKept      = 90 * 24 * time.Hour // how long tokens are kept after their expiry, and refused purchases
 
 	revokedKept = 7 * 24 * time.Hour // how long a token is kept after it was revoked, so that the error can say why it is refused
 	pruneRows   = 5000               // rows read in one transaction
@@ -258,7 +258,7 @@ func deleteOld(tx *store.Tx, ids []string, isOld func(tx *store.Tx, id string) (
 
 // pruneDays deletes the statistics of old days. It reads only the oldest days of each account.
 func (s *Service) pruneDays(ctx context.Context) error {
-	first := s.Core.Now().UTC().Add(-daysKept).Format(time.DateOnly)
+	first := s.Core.Now().UTC().Add(-statisticsKept).Format(time.DateOnly)
 	for after, more := "", true; more; {
 		var ids []string
 		err := s.Core.Store.View(func(tx *store.Tx) error {

@@ -65,7 +65,7 @@ func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, er
 	return who, err
 }
 
-func tokenRevoked() *core.Error {
+func errTokenRevoked() *core.Error {
 	return core.Errorf("token_revoked", "This token was revoked. Use another one.")
 }
 
@@ -85,7 +85,7 @@ func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, 
 // StandingActor returns the actor of a token if the token is valid.
 func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
 	if !t.RevokedAt.IsZero() {
-		return core.Actor{}, tokenRevoked()
+		return core.Actor{}, errTokenRevoked()
 	}
 	if t.Kind != core.SessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
 		return core.Actor{}, core.Errorf("token_expired", "This token has expired. Create a new one.")
@@ -187,18 +187,18 @@ func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 			return err
 		}
 		if t == nil {
-			return tokenRevoked()
+			return errTokenRevoked()
 		}
 		now, err := s.StandingActor(tx, t)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
-			return tokenRevoked()
+			return errTokenRevoked()
 		}
 		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
 			return err
 		}
 		for _, id := range who.Mailboxes { // deleted mailboxes have left the list
 			if mb, err := core.LiveMailbox(tx, id); err != nil || mb != nil && !slices.Contains(now.Mailboxes, id) {
-				return cmp.Or(err, error(tokenRevoked()))
+				return cmp.Or(err, error(errTokenRevoked()))
 			}
 		}
 		return nil

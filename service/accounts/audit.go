@@ -143,15 +143,15 @@ func (s *Service) RecordFailedLogin(at store.AuditActor, accountID, ip, requestI
 		f.waiting[key] = found
 	}
 	found.n++
-	mergeUser(&found.row, at.ID)
+	mergeAttackedUser(&found.row, at.ID)
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// mergeUser records which user was attacked. A row about several users names none.
-func mergeUser(row *store.Audit, userID string) {
+// mergeAttackedUser records which user was attacked. A row about several users names none.
+func mergeAttackedUser(row *store.Audit, userID string) {
 	if row.Actor.ID != userID {
 		row.Actor, row.Target = store.AuditActor{Type: store.AuditActorUser, Name: "several users"}, store.AuditTarget{}
 	}
@@ -180,7 +180,7 @@ func (s *Service) flushFailedLogins() {
 				}
 				if row != nil {
 					row.Count += found.n
-					mergeUser(row, found.row.Actor.ID)
+					mergeAttackedUser(row, found.row.Actor.ID)
 					if err := store.Audits.Put(tx, row); err != nil {
 						return err
 					}
@@ -212,12 +212,12 @@ func (s *Service) flushFailedLogins() {
 	}
 }
 
-// countFailedRows counts the day's rows of failed log-ins, up to most.
-func countFailedRows(tx *store.Tx, minute time.Time, most int) (n int) {
+// countFailedRows counts the day's rows of failed log-ins, up to maxRows.
+func countFailedRows(tx *store.Tx, minute time.Time, maxRows int) (n int) {
 	begin := minute.Truncate(24 * time.Hour)
 	end := store.TimeKey(begin.Add(24 * time.Hour))
 	for key := range store.FailedLogins.Keys(tx, "", store.TimeKey(begin)) {
-		if key >= end || n == most {
+		if key >= end || n == maxRows {
 			break
 		}
 		n++

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxScope is the maximum number of mailboxes of a limited member or token.
-const maxScope = 200
+// maxScopeMailboxes is the maximum number of mailboxes of a limited member or token.
+const maxScopeMailboxes = 200
 
 // A MailboxScope lists the ids of the mailboxes that somebody may see; nil means all mailboxes.
 type MailboxScope []string
@@ -62,8 +62,8 @@ func (m MailboxScope) applyTo(u *store.User) error {
 			u.Mailboxes = append(u.Mailboxes, id)
 		}
 	}
-	if len(u.Mailboxes) > maxScope {
-		return core.Errorf("too_many_items", "A member can be limited to at most %d mailboxes, not %d.", maxScope, len(u.Mailboxes)).With("mailboxes", "too_many_items", "has too many entries")
+	if len(u.Mailboxes) > maxScopeMailboxes {
+		return core.Errorf("too_many_items", "A member can be limited to at most %d mailboxes, not %d.", maxScopeMailboxes, len(u.Mailboxes)).With("mailboxes", "too_many_items", "has too many entries")
 	}
 	return nil
 }
@@ -140,8 +140,8 @@ func readableMailText(tx *store.Tx, u *store.User) (string, error) {
 }
 
 const (
-	kindInvitation = "invitation_mail"
-	invitedFor     = 72 * time.Hour
+	kindInvitation     = "invitation_mail"
+	invitationLinkLife = 72 * time.Hour
 )
 
 // invitationArgs are the arguments of the job that mails an invitation to a team user.
@@ -179,7 +179,7 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		if err != nil || now == nil || now.Email != u.Email {
 			return false, err
 		}
-		now.Forgot = &store.ForgotLink{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
+		now.Forgot = &store.ForgotLink{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitationLinkLife)}
 		return true, store.Users.Put(tx, now)
 	})
 	if sent {

@@ -114,7 +114,7 @@ func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) erro
 	return RevokeTokens(tx, u.ID, SessionsExcept(askingToken))
 }
 
-// SessionsExcept matches all sessions except the one with the given id.
+// SessionsExcept returns a function that matches all sessions except the one with the given id.
 func SessionsExcept(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
@@ -179,8 +179,8 @@ func RevokeToken(tx *store.Tx, t *store.Token) error {
 	return store.Tokens.Put(tx, t)
 }
 
-// ResetFor is the lifetime of a link that sets a password.
-const ResetFor = 72 * time.Hour
+// ResetLinkLife is the lifetime of a link that sets a password.
+const ResetLinkLife = 72 * time.Hour
 
 // NewReset gives the user a new link that sets a password, and invalidates any earlier one. Only
 // the hash of its token is stored. The caller stores the user.
@@ -190,7 +190,7 @@ func (s *Service) NewReset(u *store.User) (link string) {
 
 func (s *Service) newResetToken(u *store.User) string {
 	token := core.RandomText(43, core.Base62)
-	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(ResetFor)
+	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(ResetLinkLife)
 	return token
 }
 

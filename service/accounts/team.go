@@ -245,7 +245,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 	find := func(tx *store.Tx) (*store.User, error) {
 		u, err := editableTeamUser(tx, who, in.UserID)
 		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember {
-			err = membersOnly()
+			err = errMembersOnly()
 		}
 		return u, err
 	}
@@ -276,7 +276,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 	return &TeamUserDeleted{true, in.UserID, true, email + " is no longer in the team, and their tokens are revoked."}, nil
 }
 
-func membersOnly() *core.Error {
+func errMembersOnly() *core.Error {
 	return core.Errorf("forbidden_role", "An admin can change and delete only members. Ask the account's owner.")
 }
 
@@ -330,7 +330,7 @@ type TeamUserUpdated struct {
 // change members, and everyone may change their own name and password. A new password ends the
 // user's sessions.
 func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateTeamUserIn) (*TeamUserUpdated, error) {
-	if err := in.permit(who); err != nil {
+	if err := in.checkPermitted(who); err != nil {
 		return nil, err
 	}
 	if err := in.check(); err != nil {
@@ -339,7 +339,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	find := func(tx *store.Tx) (*store.User, error) {
 		u, err := editableTeamUser(tx, who, in.UserID)
 		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember && u.ID != who.UserID {
-			err = membersOnly()
+			err = errMembersOnly()
 		}
 		if err == nil && in.Email != nil {
 			err = checkAddressFree(tx, *in.Email, u.ID)
@@ -397,9 +397,9 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	return out, nil
 }
 
-// permit checks what the table of operations cannot express. Changing other users needs the admin
-// scope and a role above member. People may change only their own name and password.
-func (in *UpdateTeamUserIn) permit(who core.Actor) error {
+// checkPermitted checks what the table of operations cannot express. Changing other users needs the
+// admin scope and a role above member. People may change only their own name and password.
+func (in *UpdateTeamUserIn) checkPermitted(who core.Actor) error {
 	if in.Password != nil && !who.Can("admin") && (who.TokenKind != core.SessionKind || in.UserID != who.UserID) {
 		return core.Errorf("insufficient_scope", "Setting a password needs the \"admin\" permission. Use a token that has it, or sign in to change your own.")
 	}

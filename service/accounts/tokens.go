@@ -136,8 +136,8 @@ func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	return nil
 }
 
-// LimitedTo returns the ids of the mailboxes that a token is limited to, without duplicates.
-func LimitedTo(ids []string) (out []string, err error) {
+// CheckMailboxIDs returns the ids of the mailboxes that a token is limited to, without duplicates.
+func CheckMailboxIDs(ids []string) (out []string, err error) {
 	for _, id := range ids {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
@@ -146,8 +146,8 @@ func LimitedTo(ids []string) (out []string, err error) {
 	switch {
 	case len(out) == 0:
 		return nil, core.Invalid("mailboxes", "too_few_items", "must name at least one mailbox, or be null for all")
-	case len(out) > maxScope:
-		return nil, core.Errorf("too_many_items", "A token can be limited to at most %d mailboxes, not %d.", maxScope, len(out)).With("mailboxes", "too_many_items", "has too many entries")
+	case len(out) > maxScopeMailboxes:
+		return nil, core.Errorf("too_many_items", "A token can be limited to at most %d mailboxes, not %d.", maxScopeMailboxes, len(out)).With("mailboxes", "too_many_items", "has too many entries")
 	}
 	return out, nil
 }
@@ -169,7 +169,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	}
 	t.OwnWords = in.OwnWords
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		t.Mailboxes, err = LimitedTo(in.Mailboxes.Value)
+		t.Mailboxes, err = CheckMailboxIDs(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -204,10 +204,10 @@ func CheckPermissions(who core.Actor, permissions []string) error {
 	return nil
 }
 
-// RoomForToken returns too_many_items if the mailbox has its limit of tokens that are limited to it
-// alone, or the account its limit of all other tokens. Sessions, revoked tokens, and tokens that
-// belong to an app password do not count.
-func RoomForToken(tx *store.Tx, t *store.Token) error {
+// CheckRoomForToken returns too_many_items if the mailbox has its limit of tokens that are limited
+// to it alone, or the account its limit of all other tokens. Sessions, revoked tokens, and tokens
+// that belong to an app password do not count.
+func CheckRoomForToken(tx *store.Tx, t *store.Token) error {
 	if len(t.Mailboxes) == 1 {
 		if store.TokensLimited.Count(tx, t.Mailboxes[0], maxTokens) >= maxTokens {
 			return core.Errorf("too_many_items", "A mailbox can have at most %d tokens that are limited to it. Delete one that is not used any more.", maxTokens)
@@ -233,7 +233,7 @@ func RoomForToken(tx *store.Tx, t *store.Token) error {
 // too_many_items if there is no room for it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
 	// Check this in a view, since an account may have many tokens that do not count.
-	if err := s.Store.View(func(tx *store.Tx) error { return RoomForToken(tx, t) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return CheckRoomForToken(tx, t) }); err != nil {
 		return nil, err
 	}
 	value := core.NewToken()
@@ -245,7 +245,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*stor
 			return err
 		}
 		if u == nil { // deleted after the request was authenticated
-			return tokenRevoked()
+			return errTokenRevoked()
 		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
 		if err := errors.Join(store.Tokens.Put(tx, t), audit(tx)); err != nil {

@@ -60,10 +60,10 @@ func TestTokensAreBounded(t *testing.T) {
 
 	// Tokens of one mailbox have a limit of their own.
 	if err := b.Core.Store.View(func(tx *store.Tx) error {
-		if accounts.RoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_2"}}) != nil {
+		if accounts.CheckRoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_2"}}) != nil {
 			t.Error("there is no room in another mailbox")
 		}
-		if e, ours := core.AsError(accounts.RoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_1"}})); !ours || e.Code != "too_many_items" {
+		if e, ours := core.AsError(accounts.CheckRoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_1"}})); !ours || e.Code != "too_many_items" {
 			t.Errorf("one too many of a mailbox: %v", e)
 		}
 		return nil

@@ -228,7 +228,7 @@ func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 			return err
 		}
 	}
-	if left, full := p.s.mailboxes.RoomForMailboxes(tx, d); fresh > left {
+	if left, full := p.s.mailboxes.MailboxesLeft(tx, d); fresh > left {
 		return full
 	}
 	return nil

@@ -254,7 +254,7 @@ func (p *setup) createMailboxes() error {
 			if err != nil {
 				return err
 			}
-			left, _ := p.s.mailboxes.RoomForMailboxes(tx, d)
+			left, _ := p.s.mailboxes.MailboxesLeft(tx, d)
 			for _, mb := range some {
 				if left <= 0 || store.AddressTaken(tx, d.ID, mb.Email) {
 					continue

@@ -110,7 +110,7 @@ func verdict(t testing.TB, raw []byte, recipient string) string {
 	if !ok {
 		return "nothing"
 	}
-	f := failureIn(report, recipient)
+	f := reportedFailure(report, recipient)
 	if f == nil {
 		return "nothing"
 	}

@@ -25,7 +25,7 @@ import (
 // ours counts as a report in any format.
 func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error {
 	if sender == "" {
-		about, err := s.returnedFrom(to)
+		about, err := s.recipientOfReturnPath(to)
 		if err != nil {
 			return err
 		}
@@ -38,11 +38,11 @@ func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender st
 	return s.readProof(d.Report)
 }
 
-// returnedFrom returns the recipient of the message whose return path is among the addresses; "" if
-// there is none.
-func (s *Service) returnedFrom(addresses []string) (recipient string, err error) {
+// recipientOfReturnPath returns the recipient of the message whose return path is among the
+// addresses; "" if there is none.
+func (s *Service) recipientOfReturnPath(addresses []string) (recipient string, err error) {
 	for _, address := range addresses {
-		id := s.recipients.BouncedRow(address)
+		id := s.recipients.BouncedRowID(address)
 		if id == "" {
 			continue
 		}
@@ -74,7 +74,7 @@ func (s *Service) readProof(t *inbox.DeliveryReport) error {
 		returned, paths = t.Complaint.Returned, []string{t.Complaint.MailFrom}
 	}
 	for _, path := range append(paths, msg.FieldValues(returned, "Return-Path")...) {
-		t.RowID = s.recipients.BouncedRow(path)
+		t.RowID = s.recipients.BouncedRowID(path)
 		if t.RowID != "" {
 			return nil
 		}
@@ -91,7 +91,7 @@ func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	}
 	var failed error
 	signatures := auth.VerifyHeader(returned, func(domain, selector string) (string, bool) {
-		record, err := s.ownKey(domain, selector)
+		record, err := s.ownDKIMRecord(domain, selector)
 		failed = cmp.Or(failed, err)
 		return record, record != ""
 	})
@@ -103,8 +103,8 @@ func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	return failed
 }
 
-// ownKey returns the DKIM record of a domain hosted here; "" if it has no such key.
-func (s *Service) ownKey(domain, selector string) (record string, err error) {
+// ownDKIMRecord returns the DKIM record of a domain hosted here; "" if it has no such key.
+func (s *Service) ownDKIMRecord(domain, selector string) (record string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, err := store.DomainByName.Get(tx, domain)
 		if core.IsGone(err) {
@@ -128,7 +128,7 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if t.RowID != "" {
 		row, err := store.Outgoings.Get(tx, t.RowID)
-		if core.IsGone(err) || err == nil && tx.Now().Sub(row.Began()) > recipients.BouncesFor {
+		if core.IsGone(err) || err == nil && tx.Now().Sub(row.Began()) > recipients.BouncesAcceptedFor {
 			return nil, nil
 		}
 		return row, err
@@ -166,15 +166,15 @@ func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.D
 		}
 		return s.outbound.RecordComplaint(tx, row, outbound.Complaint{Kind: c.FeedbackType, Agent: c.UserAgent, Arrived: c.ArrivalDate})
 	}
-	if f := failureIn(report.DSN, row.Recipient); f != nil {
+	if f := reportedFailure(report.DSN, row.Recipient); f != nil {
 		return s.outbound.RecordBounce(tx, row, *f)
 	}
 	return nil
 }
 
-// failureIn returns the failure in a report; nil if it reports none. It applies to the row's
+// reportedFailure returns the failure in a report; nil if it reports none. It applies to the row's
 // recipient, even if the address was rewritten on the way.
-func failureIn(report *msg.Report, recipient string) *outbound.Failure {
+func reportedFailure(report *msg.Report, recipient string) *outbound.Failure {
 	r := report.About(recipient)
 	if r.Action != msg.ActionFailed {
 		return nil

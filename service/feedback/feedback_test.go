@@ -222,7 +222,7 @@ func TestForgedReturnPathsAreRefused(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		row.QueuedAt = row.QueuedAt.Add(-recipients.BouncesFor - time.Hour)
+		row.QueuedAt = row.QueuedAt.Add(-recipients.BouncesAcceptedFor - time.Hour)
 		return store.Outgoings.Put(tx, row)
 	})
 	if err := c.Arrive("", c.path, bounce); core.AsSMTPError(err).Code != 550 {
@@ -393,7 +393,7 @@ func TestRowAddressesOfLongDomains(t *testing.T) {
 	for n, want := range map[int]bool{10: true, 208: true, 209: false} {
 		row := &store.Outgoing{ID: id, Domain: strings.Repeat("d", n)}
 		address := i.Svc.Recipients.RowAddress(recipients.BounceAddress, row)
-		if (address != "") != want || want && i.Svc.Recipients.BouncedRow(address) != id {
+		if (address != "") != want || want && i.Svc.Recipients.BouncedRowID(address) != id {
 			t.Errorf("%d: %s", n, address)
 		}
 	}
@@ -481,8 +481,8 @@ func TestWhatIsOutOutlivesTheMasterKey(t *testing.T) {
 		if u, err := i.Svc.Feedback.CheckUnsubscribe(t.Context(), token); err != nil || u.Email != "x@far.test" {
 			t.Errorf("%s: the link: %+v, %v", when, u, err)
 		}
-		if i.Svc.Recipients.BouncedRow(bounce) != id || i.Svc.Feedback.ReadTag(tag) != id {
-			t.Errorf("%s: the return path gives %q, the tag %q", when, i.Svc.Recipients.BouncedRow(bounce), i.Svc.Feedback.ReadTag(tag))
+		if i.Svc.Recipients.BouncedRowID(bounce) != id || i.Svc.Feedback.ReadTag(tag) != id {
+			t.Errorf("%s: the return path gives %q, the tag %q", when, i.Svc.Recipients.BouncedRowID(bounce), i.Svc.Feedback.ReadTag(tag))
 		}
 		if sender, ok := i.Svc.Recipients.SRSReverse(srs, "example.test"); !ok || sender != "victim@far.test" {
 			t.Errorf("%s: SRS gives %q", when, sender)
@@ -497,7 +497,7 @@ func TestWhatIsOutOutlivesTheMasterKey(t *testing.T) {
 	holds("after")
 	i.Reopen()
 	holds("after a start")
-	if again := i.Svc.Recipients.RowAddress(recipients.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"}); again == bounce || i.Svc.Recipients.BouncedRow(again) != id {
+	if again := i.Svc.Recipients.RowAddress(recipients.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"}); again == bounce || i.Svc.Recipients.BouncedRowID(again) != id {
 		t.Errorf("a return path of now is %s, and one of before was %s", again, bounce)
 	}
 }

@@ -42,11 +42,11 @@ type acceptedEnvelope struct {
 	Decisions  decisions         `json:"decisions,omitempty"`
 }
 
-// arrival returns the record from which the message is filed.
-func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
+// arrivalRecord returns the record from which the message is filed.
+func (e *acceptedEnvelope) arrivalRecord(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Facts: e.Facts, Blob: blob, Sender: e.From, From: e.Author, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
-		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
+		RequireTLS: e.RequireTLS, Decisions: e.Decisions.encode(),
 	}
 }
 
@@ -97,7 +97,7 @@ func (f *filer) close() {
 		close(f.closing)
 	}
 	f.mu.Unlock()
-	<-f.wait()
+	<-f.whenIdle()
 }
 
 // fileNow makes the filer file the queued messages at once.
@@ -127,8 +127,8 @@ func (f *filer) pauseForMore() {
 	f.last = time.Now()
 }
 
-// wait returns a channel that is closed when no message waits to be filed.
-func (f *filer) wait() <-chan struct{} {
+// whenIdle returns a channel that is closed when no message waits to be filed.
+func (f *filer) whenIdle() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.idle
@@ -194,7 +194,7 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	}
 	queued = true
 	killpoint.At("accept.file")
-	s.file(it)
+	s.queueForFiling(it)
 	if it.logged && !s.Config.WaitForRows {
 		return nil
 	}
@@ -207,9 +207,9 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 }
 
 // reserve reserves space for a message in the mailboxes of its recipients, until it is filed. to
-// has one address for each distinct destination, and where has these destinations. If one of them
-// refuses the message, reserve returns its error.
-func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, where []*recipients.Destination, err error) {
+// has one address for each distinct destination, and destinations has these destinations. If one of
+// them refuses the message, reserve returns its error.
+func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, destinations []*recipients.Destination, err error) {
 	size := in.Body.Size()
 	// While the lock is held, the filer releases no reservation, which it does after it commits the
 	// rows. So each earlier message is either still reserved, or its rows are in this view.
@@ -217,7 +217,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 	defer s.filer.mu.Unlock()
 	err = s.Store.View(func(tx *store.Tx) error {
 		places := map[string]bool{}
-		reserved, to, where = map[uint32]int64{}, nil, nil
+		reserved, to, destinations = map[uint32]int64{}, nil, nil
 		for _, r := range in.Recipients {
 			dest, err := s.rooms.Recipients.Resolve(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
@@ -232,9 +232,9 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 			if err != nil {
 				return err
 			}
-			if place := dest.Place(); !places[place] {
+			if place := dest.PlaceKey(); !places[place] {
 				places[place] = true
-				to, where = append(to, r.address), append(where, dest)
+				to, destinations = append(to, r.address), append(destinations, dest)
 				if dest.Mailbox != nil {
 					reserved[dest.Mailbox.Num] = size
 				}
@@ -248,7 +248,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 	for mailbox, n := range reserved {
 		s.filer.reserved[mailbox] += n
 	}
-	return reserved, to, where, nil
+	return reserved, to, destinations, nil
 }
 
 // unreserve releases the space that was reserved for a message.
@@ -264,8 +264,8 @@ func (s *Service) unreserve(it *acceptedMessage) {
 	it.reserved = nil
 }
 
-// file queues a message for filing.
-func (s *Service) file(it *acceptedMessage) {
+// queueForFiling queues a message for filing.
+func (s *Service) queueForFiling(it *acceptedMessage) {
 	f := s.filer
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -375,7 +375,7 @@ func (s *Service) fileAlone(it *acceptedMessage) error {
 			}
 			err = s.updateSafely(func(tx *store.Tx) error {
 				tx.For(it.cause)
-				return errors.Join(s.fileLater(tx, it.envelope.arrival(it.stored.Blob)), tx.MarkFiled(it.stored.Blob))
+				return errors.Join(s.fileLater(tx, it.envelope.arrivalRecord(it.stored.Blob)), tx.MarkFiled(it.stored.Blob))
 			})
 			if err == nil {
 				return nil
@@ -409,7 +409,7 @@ func (s *Service) endFiling(it *acceptedMessage, err error) {
 // one transaction; a job delivers to the others. A destination may have changed since the message
 // was accepted. If a recipient can no longer take the message, that is reported to the sender.
 func (s *Service) fileAccepted(tx *store.Tx, it *acceptedMessage) error {
-	a := it.envelope.arrival(it.stored.Blob)
+	a := it.envelope.arrivalRecord(it.stored.Blob)
 	// Size 0: the space was reserved, so a full mailbox must not refuse it.
 	if err := s.fileNext(tx, a, it.stored, 0, outbound.RecipientsAtATime, false); err != nil {
 		return err
@@ -438,16 +438,16 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 	return err
 }
 
-// fileNext delivers a message to the next addresses of a.To, at most most. An address that cannot
-// take the message now is added to a.Later, or to a.Refused if last is set. One that refuses the
-// message is added to a.Refused.
-func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
-	decided := decisionsOf(a.Decisions)
-	for n := 0; len(a.To) > 0 && n < most && !tx.IsLarge(); n++ {
+// fileNext delivers a message to the next addresses of a.To, up to limit of them. An address that
+// cannot take the message now is added to a.Later, or on the last try to a.Refused. One that
+// refuses the message is added to a.Refused.
+func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, limit int, lastTry bool) error {
+	decided := decodeDecisions(a.Decisions)
+	for n := 0; len(a.To) > 0 && n < limit && !tx.IsLarge(); n++ {
 		entry := a.To[0]
 		err := s.deliverNext(tx, a, stored, decided, size)
 		switch e := new(core.SMTPError); {
-		case errors.As(err, &e) && e.Temporary() && !last:
+		case errors.As(err, &e) && e.Temporary() && !lastTry:
 			a.Later = append(a.Later, entry)
 		case errors.As(err, &e):
 			a.Refused = append(a.Refused, store.RefusedRcpt{Address: recipients.EntryAddress(entry), Enhanced: e.Enhanced, Text: e.Error()})
@@ -470,10 +470,10 @@ func (s *Service) FileUnfiled() {
 			continue
 		}
 		s.filer.places <- struct{}{}
-		s.file(it)
+		s.queueForFiling(it)
 	}
 	select {
-	case <-s.filer.wait():
+	case <-s.filer.whenIdle():
 	case <-time.After(maxStartWait): // the disk is full: start serving, so that somebody can free space
 		s.Log.Error("messages that the previous process accepted cannot be filed yet; they wait", "messages", s.Store.UnfiledCount())
 		return
@@ -493,7 +493,7 @@ func (s *Service) readAccepted(u store.Accepted) (*acceptedMessage, error) {
 		return nil, fmt.Errorf("read accepted message: this version of Mailstead does not know envelope version %d", it.envelope.Version)
 	}
 	var err error
-	it.stored, err = s.rereadArrival(it.envelope.arrival(u.Blob))
+	it.stored, err = s.rereadArrival(it.envelope.arrivalRecord(u.Blob))
 	return it, err
 }
 

@@ -57,7 +57,7 @@ type decision struct {
 // account ID.
 type decisions map[string]*decision
 
-func (d decisions) text() []byte {
+func (d decisions) encode() []byte {
 	if len(d) == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (d decisions) text() []byte {
 	return text
 }
 
-func decisionsOf(text []byte) (d decisions) {
+func decodeDecisions(text []byte) (d decisions) {
 	if len(text) > 0 && json.Unmarshal(text, &d) != nil {
 		return nil
 	}
@@ -74,8 +74,8 @@ func decisionsOf(text []byte) (d decisions) {
 
 // refusal returns why a message is refused; nil if it is not. A rule can reject a message only if
 // its mailbox is the only recipient.
-func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
-	if !alone || len(automatic) != 1 || automatic[0].member {
+func (d decisions) refusal(onlyRecipient bool, automatic []automation) *core.SMTPError {
+	if !onlyRecipient || len(automatic) != 1 || automatic[0].member {
 		return nil
 	}
 	o := d[automatic[0].mailbox.ID]
@@ -85,8 +85,8 @@ func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
 	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejectedText))
 }
 
-// onlyRecipient reports whether a submission has no recipient but the row's.
-func (s *Service) onlyRecipient(sub *store.Submission, row *store.Outgoing) (alone bool, err error) {
+// isOnlyRecipient reports whether a submission has no recipient but the row's.
+func (s *Service) isOnlyRecipient(sub *store.Submission, row *store.Outgoing) (alone bool, err error) {
 	if sub.Waiting > 1 {
 		return false, nil
 	}
@@ -113,9 +113,9 @@ type mailboxQuery struct {
 	ours    func(accountID string) bool // reports whether the sender belongs to the account
 }
 
-// evaluateFor runs classifiers, rules and automatic replies for a message to one recipient. It
-// returns the decisions, and the mailboxes with automations.
-func (s *Service) evaluateFor(ctx context.Context, m mailboxQuery) (decisions, []automation, error) {
+// evaluateForRecipient runs classifiers, rules and automatic replies for a message to one
+// recipient. It returns the decisions, and the mailboxes with automations.
+func (s *Service) evaluateForRecipient(ctx context.Context, m mailboxQuery) (decisions, []automation, error) {
 	places, addresses := []*recipients.Destination{m.to}, []string{m.address}
 	decided, err := s.classify(places, m.stored, m.body, m.ours)
 	if err != nil {
@@ -195,13 +195,13 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 			entry := a.To[0]
 			a.To = a.To[1:]
 			to, err := s.rooms.Recipients.ResolveEntry(tx, sender, entry, 0)
-			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.Place()]) {
+			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.PlaceKey()]) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			a.Placed[to.Place()] = true
+			a.Placed[to.PlaceKey()] = true
 			if to.Group != nil {
 				err = recipients.ExpandGroup(tx, a, to.Group, recipients.EntryAddress(entry))
 			} else {
@@ -308,7 +308,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		if d.trim(a.rules, len(list) == 1); len(a.rules) == 0 {
 			continue
 		}
-		kept += len(decisions{a.mailbox.ID: d}.text())
+		kept += len(decisions{a.mailbox.ID: d}.encode())
 		if kept > maxDecisionBytes { // the decisions are rewritten with each transaction that files the message
 			s.LogOf(ctx).Warn("the rules of all recipients of a message exceed its limits, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
 			d.Outcome = rules.Outcome{}
@@ -317,11 +317,11 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 	return out, m.Err()
 }
 
-// trim removes from a decision what filing does not need. alone says that the mailbox may refuse
-// the message.
-func (d *decision) trim(list []*store.Rule, alone bool) {
+// trim removes from a decision what filing does not need. mayRefuse says that the mailbox may
+// refuse the message.
+func (d *decision) trim(list []*store.Rule, mayRefuse bool) {
 	d.Matched, d.Skipped = nil, nil
-	if !alone {
+	if !mayRefuse {
 		d.Text = ""
 	}
 	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return !rules.LeavesMailbox(e.Type) })

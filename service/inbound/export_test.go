@@ -24,7 +24,7 @@ func (s *Service) FileSome(id string, read *inbox.StoredMessage, last bool) (*st
 	return s.fileNextPart(id, read, last)
 }
 
-func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.apply(v) }
+func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.applyVerdict(v) }
 
 func (s *Service) GreyWait(tx *store.Tx, id string) (time.Duration, error) {
 	return s.greylistWait(tx, id)
@@ -57,7 +57,7 @@ func (f failingCounts) CountDMARC(*store.Tx, *store.DMARCCount) error { return f
 // HoldFiling delays the filing of the next message for an hour, as if a transaction had just begun,
 // unless somebody waits for it.
 func (s *Service) HoldFiling() {
-	<-s.filer.wait()
+	<-s.filer.whenIdle()
 	select {
 	case <-s.filer.urgent:
 	default:

@@ -124,25 +124,25 @@ func listed(t *testing.T, got, want []string, why string) {
 // person or program, for messages held for approval, and by SendAutomatic; all other code changes
 // existing rows.
 func TestProgramsSendThroughTheGate(t *testing.T) {
-	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/job"), []string{
+	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/newJob"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
 		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNext NewRow", "submit/approvals.go holdForApproval NewRow",
-		"outbound/automatic.go SendAutomatic Enqueue",                                   // the gate
-		"submit/submit.go queueOrHold Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
+		"outbound/automatic.go SendAutomatic Enqueue",                                             // the gate
+		"submit/submit.go queueOrHold Enqueue", "submit/submit.go holdSubmission holdForApproval", // a person, or a program of one
 		"submit/auto_messages.go holdAutoMessage holdForApproval", // what a person must approve
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNext addDelivery",
-		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go AddDeliveryOf putWithJob", "outbound/enqueue.go putWithJob job",
-		"outbound/routes.go job deliverArgs",                                                   // the one place that plans deliveries
+		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go PutRowWithJob putWithJob", "outbound/enqueue.go putWithJob newJob",
+		"outbound/routes.go newJob deliverArgs",                                                // the one place that plans deliveries
 		"submit/submit.go MaySendTo Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
-		"outbound/waiting.go rerouteJob job", // another way for a job that is there
+		"outbound/waiting.go rerouteJob newJob", // another way for a job that is there
 	}, "what a program starts goes through SendAutomatic")
 
-	listed(t, calledAt(t, "Outgoings.Put", "AddDeliveryOf"), []string{
+	listed(t, calledAt(t, "Outgoings.Put", "PutRowWithJob"), []string{
 		"outbound/enqueue.go addDelivery Outgoings.Put", "outbound/enqueue.go putWithJob Outgoings.Put", "submit/approvals.go holdForApproval Outgoings.Put", // new rows
-		"submit/approvals.go queueApproved AddDeliveryOf", "outbound/hold.go holdRow AddDeliveryOf", "outbound/hold.go settleRow AddDeliveryOf", // rows that waited
-		"outbound/schedule.go UpdateScheduledMessage AddDeliveryOf",
+		"submit/approvals.go queueApproved PutRowWithJob", "outbound/hold.go holdRow PutRowWithJob", "outbound/hold.go settleRow PutRowWithJob", // rows that waited
+		"outbound/schedule.go UpdateScheduledMessage PutRowWithJob",
 		"outbound/delivery.go CloseRow Outgoings.Put", "outbound/delivery.go deliveryParked Outgoings.Put", "outbound/delivery.go scheduleRetry Outgoings.Put", "outbound/delivery.go waitUntilDue Outgoings.Put",
-		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaiting Outgoings.Put", "outbound/hold.go putHeld Outgoings.Put",
+		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaitingMail Outgoings.Put", "outbound/hold.go putHeld Outgoings.Put",
 		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go deferWhilePaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
 		"outbound/waiting.go reschedule Outgoings.Put", "outbound/waiting.go withNextTurns Outgoings.Put", "outbound/waiting.go rerouteJob Outgoings.Put",
 	}, "it is to change rows that are there, or to go through SendAutomatic")
@@ -217,7 +217,7 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward of a rule", sites: []string{"inbound/automation.go fileWithRules planForwards", "inbound/automation.go planForwards PlanForward", "submit/auto_messages.go forward SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "sender",
+		name: "forward of a rule", sites: []string{"inbound/automation.go fileWithRules planForwards", "inbound/automation.go planForwards PlanForward", "submit/auto_messages.go forwardMessage SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "sender",
 		begin: func(w *gateWorld) { addRule(w.Installation, w.ann, "", "forward on@else.test") },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},

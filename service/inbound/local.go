@@ -90,7 +90,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 	}
 
 	// Run the classifier and the rules of the destination.
-	decided, automatic, err := s.evaluateFor(ctx, mailboxQuery{
+	decided, automatic, err := s.evaluateForRecipient(ctx, mailboxQuery{
 		stored: stored, body: spool, sender: sub.Sender, to: m.To, address: recipient,
 		ours: func(accountID string) bool { return !sub.Forward && (sub.AccountID == accountID || sub.Sender == "") },
 	})
@@ -98,7 +98,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		return out, err
 	}
 	if len(automatic) > 0 {
-		alone, err := s.onlyRecipient(sub, m.Row)
+		alone, err := s.isOnlyRecipient(sub, m.Row)
 		if err != nil {
 			return out, err
 		}
@@ -115,7 +115,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		if to.Group != nil {
 			return s.fileLater(tx, &store.Arrival{
 				Facts: stored.Facts, Blob: stored.Blob, Sender: sub.Sender, From: m.Row.Domain, SentBy: sendingMailbox(sub), To: []string{recipient}, ReceivedAt: tx.Now(),
-				RequireTLS: sub.RequireTLS, Decisions: decided.text(),
+				RequireTLS: sub.RequireTLS, Decisions: decided.encode(),
 			})
 		}
 		return s.deliver(tx, arrival{
@@ -149,7 +149,7 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	var decided decisions
 	if to != nil {
 		var automatic []automation
-		decided, automatic, err = s.evaluateFor(ctx, mailboxQuery{
+		decided, automatic, err = s.evaluateForRecipient(ctx, mailboxQuery{
 			stored: stored, body: m.Body, sender: m.From, to: to, address: m.To, ours: func(accountID string) bool { return accountID == m.AccountID },
 		})
 		if err != nil {
@@ -159,7 +159,7 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	}
 	out.File = func(tx *store.Tx) error {
 		return s.fileLater(tx, &store.Arrival{
-			Facts: stored.Facts, Blob: stored.Blob, Sender: m.From, From: s.SimulatorDomain(), To: []string{m.To}, ReceivedAt: tx.Now(), Decisions: decided.text(),
+			Facts: stored.Facts, Blob: stored.Blob, Sender: m.From, From: s.SimulatorDomain(), To: []string{m.To}, ReceivedAt: tx.Now(), Decisions: decided.encode(),
 		})
 	}
 	return out, nil

@@ -185,16 +185,16 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	if err == nil && to != nil {
 		err = feedback.Takes(tx, to, stored)
 	}
-	if err != nil || to == nil || a.Placed[to.Place()] {
+	if err != nil || to == nil || a.Placed[to.PlaceKey()] {
 		return err
 	}
 	if to.Group != nil {
-		a.Placed[to.Place()] = true
+		a.Placed[to.PlaceKey()] = true
 		return recipients.ExpandGroup(tx, a, to.Group, address)
 	}
 	account := "account " + to.Domain.AccountID
 	first := !a.Placed[account]
-	a.Placed[to.Place()], a.Placed[account] = true, true
+	a.Placed[to.PlaceKey()], a.Placed[account] = true, true
 	stored, err = s.messageForMailbox(tx, stored, to.Mailbox, address)
 	if err != nil {
 		return err
@@ -297,7 +297,8 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	return nil
 }
 
-// A head has what is decided on before a message is stored, read from its header.
+// A head has what the header of a message says, as far as it is needed before the message is
+// stored.
 type head struct {
 	from      []string // the author addresses as they are shown here
 	authors   []string // the author addresses on which all mail programs agree; nil if they may differ
@@ -417,7 +418,7 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	if c.TLS != "" {
 		text += " (" + c.TLS + ")"
 	}
-	text += "\r\n\twith " + protocol(c) + " id " + id
+	text += "\r\n\twith " + protocolName(c) + " id " + id
 	if forWhom != "" {
 		text += "\r\n\tfor <" + forWhom + ">"
 	}
@@ -451,8 +452,8 @@ func addressLiteral(ip netip.Addr) string {
 	return "[IPv6:" + ip.String() + "]"
 }
 
-// protocol returns the protocol name of RFC 3848 and RFC 6531 section 4.3.
-func protocol(c Client) string {
+// protocolName returns the protocol name of RFC 3848 and RFC 6531 section 4.3.
+func protocolName(c Client) string {
 	if !c.Extended {
 		return "SMTP"
 	}
@@ -609,8 +610,8 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 }
 
 // fileNextPart delivers to the next addresses in one transaction, and returns the updated record.
-// With last set, temporary failures are final.
-func (s *Service) fileNextPart(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
+// On the last try, temporary failures are final.
+func (s *Service) fileNextPart(id string, read *inbox.StoredMessage, lastTry bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err = store.Arrivals.Get(tx, id)
 		if err != nil {
@@ -621,7 +622,7 @@ func (s *Service) fileNextPart(id string, read *inbox.StoredMessage, last bool) 
 		}
 		stored := *read
 		stored.Blob = a.Blob // compaction may have moved the message since it was read
-		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), recipientsPerJobWrite, last); err != nil {
+		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), recipientsPerJobWrite, lastTry); err != nil {
 			return err
 		}
 		return store.Arrivals.Put(tx, a)

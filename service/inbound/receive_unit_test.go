@@ -60,7 +60,7 @@ func TestTraceWords(t *testing.T) {
 		"SMTP": {TLS: "x"}, "ESMTP": {Extended: true}, "ESMTPS": {Extended: true, TLS: "x"}, "ESMTPA": {Extended: true, Authenticated: true},
 		"UTF8SMTPSA": {Extended: true, UTF8: true, TLS: "x", Authenticated: true},
 	} {
-		if got := protocol(c); got != want {
+		if got := protocolName(c); got != want {
 			t.Errorf("%+v: %s, want %s", c, got, want)
 		}
 	}

@@ -94,7 +94,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	if err := s.screenUnknown(ctx, in, verdict); err != nil {
 		return nil, err
 	}
-	return result, s.filter(ctx, in, result)
+	return result, s.askMilter(ctx, in, result)
 }
 
 // screenUnknown delays or greylists a sender, unless every recipient's account has had authentic
@@ -148,9 +148,9 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 	return nil
 }
 
-// filter asks the operator's milter and applies its decision. If the milter does not answer, the
+// askMilter asks the operator's milter and applies its decision. If the milter does not answer, the
 // mail is accepted.
-func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResult) error {
+func (s *Service) askMilter(ctx context.Context, in Incoming, result *ScreeningResult) error {
 	milterClient := s.Config.Spam.Milter
 	if milterClient == nil {
 		return nil
@@ -169,11 +169,11 @@ func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResu
 	if len(v.Ignored) > 0 {
 		s.Log.Debug("the filter asked for changes that are not supported", "message_id", result.id, "changes", v.Ignored)
 	}
-	return result.apply(v)
+	return result.applyVerdict(v)
 }
 
-// apply applies the filter's decision.
-func (r *ScreeningResult) apply(v *milter.Verdict) error {
+// applyVerdict applies the filter's decision.
+func (r *ScreeningResult) applyVerdict(v *milter.Verdict) error {
 	switch v.Action {
 	case milter.Reject, milter.TempFail:
 		return filterAnswer(v)
@@ -314,7 +314,7 @@ func (s *Service) recordSender(tx *store.Tx, accountID string, a *store.Arrival)
 
 // A rowQuota counts the rows of a table that has a maximum size.
 type rowQuota struct {
-	Most    int
+	MaxRows int
 	mu      sync.Mutex
 	counted bool
 	rows    int
@@ -328,7 +328,7 @@ func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *s
 	if !c.counted {
 		c.counted, c.rows = true, byTime.Count(tx, "", 0)
 	}
-	if c.rows < c.Most {
+	if c.rows < c.MaxRows {
 		tx.After(func() { c.add(1) })
 		return nil
 	}
@@ -391,6 +391,6 @@ type screener struct {
 func newScreener() *screener {
 	return &screener{
 		Delayed: make(chan struct{}, maxDelayed),
-		Grey:    rowQuota{Most: maxGreyTuples}, knownSenders: rowQuota{Most: maxKnownSenders},
+		Grey:    rowQuota{MaxRows: maxGreyTuples}, knownSenders: rowQuota{MaxRows: maxKnownSenders},
 	}
 }

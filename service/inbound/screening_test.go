@@ -148,7 +148,7 @@ func TestGreylisting(t *testing.T) {
 // TestCrowdsAreBounded: a full table deletes the row that expires first.
 func TestCrowdsAreBounded(t *testing.T) {
 	i, _ := screened(t, core.Spam{Greylisting: true})
-	i.Svc.Inbound.Screener().Grey.Most = 3
+	i.Svc.Inbound.Screener().Grey.MaxRows = 3
 	for n := range 5 {
 		i.Update(func(tx *store.Tx) error {
 			_, err := i.Svc.Inbound.GreyWait(tx, inbound.GreyKey(servicetest.Stranger, "x", string(rune('a'+n))))

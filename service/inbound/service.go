@@ -81,7 +81,7 @@ type Outbound interface {
 
 // Sender sends the automatic mail of mailboxes, as their policies allow.
 type Sender interface {
-	CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error)
+	CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, isReply bool, people []string) (*agents.Message, error)
 	SendAutoMessage(tx *store.Tx, mb *store.Mailbox, m outbound.AutoMessage) error
 }
 

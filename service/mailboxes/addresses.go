@@ -112,8 +112,8 @@ func dropAddresses(tx *store.Tx, mb *store.Mailbox) error {
 	return dropMembers(tx, store.MembersByMailbox, mb.ID)
 }
 
-// dropMembers deletes all group memberships of id, the id of a mailbox or a group, that are in
-// index.
+// dropMembers deletes the group memberships that index has for id, which is the id of a mailbox or
+// a group.
 func dropMembers(tx *store.Tx, index *store.Index[store.GroupMember], id string) error {
 	var list []*store.GroupMember
 	for _, m := range index.Asc(tx, id, "") {

@@ -187,7 +187,7 @@ func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in C
 }
 
 // checkCredential validates the fields of a new credential and sets them in c.
-func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, at core.Opt[time.Time], days core.Opt[int], policy *agents.Policy) (err error) {
+func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, expiresAt core.Opt[time.Time], expiresInDays core.Opt[int], policy *agents.Policy) (err error) {
 	if err := core.CheckLine("name", c.Name); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 			return err
 		}
 	}
-	c.ExpiresAt, err = s.Expiry(at, days)
+	c.ExpiresAt, err = s.Expiry(expiresAt, expiresInDays)
 	return err
 }
 

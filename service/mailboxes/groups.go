@@ -365,16 +365,16 @@ func dropGroup(tx *store.Tx, g *store.Group) error {
 	)
 }
 
-// EraseAddresses deletes up to `most` aliases and groups of a domain that is being deleted, and its
+// EraseAddresses deletes up to limit aliases and groups of a domain that is being deleted, and its
 // credentials. more is true if some are left.
-func (s *Service) EraseAddresses(tx *store.Tx, domainID string, most int) (more bool, err error) {
+func (s *Service) EraseAddresses(tx *store.Tx, domainID string, limit int) (more bool, err error) {
 	if err := dropCredentials(tx, store.CredentialsByDomain, domainID); err != nil {
 		return false, err
 	}
 	tx.After(func() { s.LoginsEnded(core.AllLogins) })
 	var list []*store.Address
 	for _, a := range store.AddressesByDomain.Asc(tx, domainID, "") {
-		more = len(list) == most
+		more = len(list) == limit
 		if more {
 			break
 		}

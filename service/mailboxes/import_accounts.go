@@ -102,7 +102,7 @@ func (s *Service) importAccount(line AccountLine) error {
 		if err != nil {
 			return err
 		}
-		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
+		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
 			return full
 		}
 		mb, err := s.CreateMailbox(tx, b)

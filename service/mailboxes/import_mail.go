@@ -42,8 +42,8 @@ type importMailArgs struct {
 
 const kindImport = "import_messages"
 
-// importTurn is how long an import runs at a time while another import waits.
-const importTurn = 5 * time.Minute
+// importTurnLength is how long an import runs at a time while another import waits.
+const importTurnLength = 5 * time.Minute
 
 // ImportMail queues a job that imports the mail of a mailbox on another server.
 func (s *Service) ImportMail(ctx context.Context, who core.Actor, in ImportMailIn) (*core.JobResponse, error) {
@@ -146,7 +146,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 			return s.transfer.KnownImports(ctx, u, folder, keys)
 		},
 		Report:   func(_, folder string, done, total, _ int64) { jobs.Progress(ctx, int(done), int(total), folder) },
-		TurnOver: func() bool { return s.Now().Sub(began) >= importTurn && jobs.Wanted(ctx) },
+		TurnOver: func() bool { return s.Now().Sub(began) >= importTurnLength && jobs.Wanted(ctx) },
 	}
 	err = s.readImport(ctx, im, args, u)
 	turnOver := errors.Is(err, transfer.ErrTurnOver)
@@ -174,7 +174,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 
 func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args importMailArgs, u core.MailboxUser) error {
 	if args.Server == nil {
-		path := filepath.Join(s.uploads(), args.File)
+		path := filepath.Join(s.uploadDir(), args.File)
 		f, err := os.Open(path)
 		if err != nil {
 			return jobs.Permanent(core.Errorf("internal_error", "The file that was sent is gone. Send it again.").Because(err))
@@ -209,15 +209,15 @@ func (s *Service) importFailed(tx *store.Tx, j *store.Job, _ error) error {
 	return nil
 }
 
-// uploads returns the directory of uploaded files that are not imported yet.
-func (s *Service) uploads() string { return filepath.Join(s.Store.Dir(), "uploads") }
+// uploadDir returns the directory of uploaded files that are not imported yet.
+func (s *Service) uploadDir() string { return filepath.Join(s.Store.Dir(), "uploads") }
 
 // dropUpload deletes the file of a job. If that fails, DropUploads deletes it later.
 func (s *Service) dropUpload(args importMailArgs) {
 	if args.File == "" {
 		return
 	}
-	if err := os.Remove(filepath.Join(s.uploads(), args.File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(s.uploadDir(), args.File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Log.Warn("could not delete an imported file", "file", args.File, "error", err)
 	}
 }
@@ -240,11 +240,11 @@ type Upload struct {
 // when it returns. The error says which limit of the mailbox, the account or the disk is reached.
 // If the file is not imported, the caller deletes it with DropUpload.
 func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error) {
-	dir := filepath.Join(s.uploads(), who.AccountID)
+	dir := filepath.Join(s.uploadDir(), who.AccountID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	if room, err := s.uploadRoom(who, in.UserID, ""); err != nil {
+	if room, err := s.uploadSpace(who, in.UserID, ""); err != nil {
 		return "", err
 	} else if in.Length > room.bytes {
 		return "", room.refused
@@ -253,9 +253,9 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 	if err != nil {
 		return "", err
 	}
-	var room uploadRoom
+	var room uploadSpace
 	for written := int64(0); err == nil; {
-		room, err = s.uploadRoom(who, in.UserID, filepath.Base(f.Name()))
+		room, err = s.uploadSpace(who, in.UserID, filepath.Base(f.Name()))
 		if err == nil {
 			var n int64
 			n, err = io.CopyN(f, in.From, min(uploadStep, room.bytes-written+1))
@@ -274,17 +274,17 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 	return filepath.Join(who.AccountID, filepath.Base(f.Name())), nil
 }
 
-// An uploadRoom says how many bytes an uploaded file may have. refused is the error for a larger
+// An uploadSpace says how many bytes an uploaded file may have. refused is the error for a larger
 // file.
-type uploadRoom struct {
+type uploadSpace struct {
 	bytes   int64
 	refused error
 }
 
-// uploadRoom returns the space left for a file: in the mailbox's quota, in the account's limit for
-// all uploaded files, and on the disk. own is the file's own name, which is not counted; "" before
-// it exists.
-func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoom, err error) {
+// uploadSpace returns the space left for a file: in the mailbox's quota, in the account's limit for
+// all uploaded files, and on the disk. ownName is the name of the file itself, which is not
+// counted; "" before it exists.
+func (s *Service) uploadSpace(who core.Actor, userID, ownName string) (room uploadSpace, err error) {
 	disk, err := s.Store.Disk()
 	if err == nil && disk.Full {
 		err = store.ErrFull
@@ -292,7 +292,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 	if err != nil {
 		return room, err
 	}
-	files, err := os.ReadDir(filepath.Join(s.uploads(), who.AccountID))
+	files, err := os.ReadDir(filepath.Join(s.uploadDir(), who.AccountID))
 	if err != nil {
 		return room, err
 	}
@@ -300,7 +300,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 	var all, ofMailbox int64
 	for _, f := range files {
 		info, err := f.Info()
-		if err != nil || f.Name() == own { // imported meanwhile, or this file
+		if err != nil || f.Name() == ownName { // imported meanwhile, or this file
 			continue
 		}
 		count++
@@ -314,7 +314,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 		e.RetryAfter = time.Minute
 		return room, e
 	}
-	room = uploadRoom{maxUploadBytes - all, core.Errorf("payload_too_large", "The files of an account that wait to be imported can have %d GiB together, of which %d bytes are left. Send this one when others are imported, or divide it.",
+	room = uploadSpace{maxUploadBytes - all, core.Errorf("payload_too_large", "The files of an account that wait to be imported can have %d GiB together, of which %d bytes are left. Send this one when others are imported, or divide it.",
 		maxUploadBytes>>30, max(maxUploadBytes-all, 0))}
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := importTarget(tx, who, userID)
@@ -323,7 +323,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 		}
 		used, err := tx.MailboxUsage(mb.Num)
 		if left := *mb.QuotaBytes - used.Bytes - ofMailbox; left < room.bytes {
-			room = uploadRoom{left, core.Errorf(inbox.CodeQuota, "The file is larger than what is left of the mailbox's quota_bytes (%d bytes). Raise it, or import less.", max(left, 0))}
+			room = uploadSpace{left, core.Errorf(inbox.CodeQuota, "The file is larger than what is left of the mailbox's quota_bytes (%d bytes). Raise it, or import less.", max(left, 0))}
 		}
 		return err
 	})
@@ -331,24 +331,24 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 }
 
 // DropUpload deletes a file that KeepUpload stored.
-func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join(s.uploads(), name)) }
+func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join(s.uploadDir(), name)) }
 
-// uploadKept is how long an uploaded file without a job is kept. It is longer than an attempt of an
-// import, which sets the file's time at its start.
-const uploadKept = 48 * time.Hour
+// keepUploadFor is how long an uploaded file without a job is kept. It is longer than an attempt of
+// an import, which sets the file's time at its start.
+const keepUploadFor = 48 * time.Hour
 
 // DropUploads deletes uploaded files that no job will import: the server stopped before the job was
 // queued, or after the job had ended.
 func (s *Service) DropUploads() error {
-	err := filepath.WalkDir(s.uploads(), func(path string, f fs.DirEntry, err error) error {
+	err := filepath.WalkDir(s.uploadDir(), func(path string, f fs.DirEntry, err error) error {
 		if err != nil || f.IsDir() {
 			return err
 		}
 		info, err := f.Info()
-		if err != nil || time.Since(info.ModTime()) < uploadKept {
+		if err != nil || time.Since(info.ModTime()) < keepUploadFor {
 			return nil
 		}
-		name, err := filepath.Rel(s.uploads(), path)
+		name, err := filepath.Rel(s.uploadDir(), path)
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 		if err := b.resolve(tx, who); err != nil {
 			return err
 		}
-		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
+		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
 			return full
 		}
 		return nil

@@ -25,7 +25,7 @@ func errWrongPassword() *core.Error {
 // after too many wrong passwords; 503 (busy) if too many logins wait. An unknown address takes as
 // long as a wrong password.
 func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.MailboxUser, error) {
-	address, rec, err := s.loginRecord(in)
+	address, rec, err := s.readLoginRecord(in)
 	if err != nil {
 		return core.MailboxUser{}, err
 	}
@@ -34,7 +34,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 		return core.MailboxUser{}, err
 	}
 	defer g.End()
-	_, rec, err = s.loginRecord(in)
+	_, rec, err = s.readLoginRecord(in)
 	if err != nil { // read the records again, since they may have changed during the wait
 		return core.MailboxUser{}, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) FindPasswordLogin(email, ip string) (*PasswordLogin, error) {
 
 // Refresh reads the records again.
 func (d *PasswordLogin) Refresh() error {
-	name, r, err := d.service.loginRecord(d.in)
+	name, r, err := d.service.readLoginRecord(d.in)
 	if err == nil {
 		d.Identity, d.Mailbox, d.record = d.service.identity(name, r, d.in.IP), r.mb, r
 	}
@@ -131,9 +131,9 @@ type loginRecord struct {
 	secondFactor bool
 }
 
-// loginRecord reads the records for a login, and returns the name under which wrong passwords are
-// counted.
-func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
+// readLoginRecord reads the records for a login, and returns the name under which wrong passwords
+// are counted.
+func (s *Service) readLoginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
 	name, err = core.NormalizeEmail("username", in.Username)
 	if err != nil {
 		name = in.Username[:min(len(in.Username), 254)] // not an address; wrong passwords for it are counted like those of any other name
@@ -222,7 +222,7 @@ func (r *loginRecord) credentialWith(password string) *store.Credential {
 }
 
 // identity returns the identity of the login, for counting wrong passwords. name is the one that
-// loginRecord returned.
+// readLoginRecord returned.
 func (s *Service) identity(name string, r *loginRecord, ip string) core.Identity {
 	return core.Identity{Name: name, Known: core.IsKnown(r.mb.Seen, core.Network(ip), s.Now())}
 }
@@ -284,7 +284,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 		Plus: plus, Offered: offered, Binding: binding,
 		Find: func(name string) (user scram.User, err error) {
 			in.Username = name
-			counted, r, err = s.loginRecord(in)
+			counted, r, err = s.readLoginRecord(in)
 			if err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
@@ -295,7 +295,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 			guess.Wrong() // count the attempt as wrong until the proof arrives: a client might never send it
 			guess.End()
 			user.Salt = s.saltOf(r.mb, counted)
-			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
+			if keys, ok := s.ownSCRAMKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
 				user.Keys, candidates = append(user.Keys, keys), append(candidates, nil)
 			}
 			for _, c := range r.credentials {
@@ -331,8 +331,8 @@ func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
 	return s.Keys.StableMac("scram salt", name)[:saltSize]
 }
 
-// ownKeys returns the SCRAM keys of a mailbox's own password, if they are known.
-func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
+// ownSCRAMKeys returns the SCRAM keys of a mailbox's own password, if they are known.
+func (s *Service) ownSCRAMKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	if mb.SCRAM != nil {
 		kept, err := s.Keys.Open(store.SCRAMBinding(mb.ID), mb.SCRAM)
 		if err != nil {
@@ -353,15 +353,15 @@ func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	return scram.KeysOf(string(password), s.saltOf(mb, mb.Email)), true
 }
 
-// hashPassword hashes a password and returns a function that sets it in a mailbox's record. chosen
-// says that the mailbox's user chose the password. Otherwise the record also gets the password
-// itself, sealed, for exports.
-func (s *Service) hashPassword(mb store.Mailbox, password string, chosen bool) func(*store.Mailbox) {
+// hashPassword hashes a password and returns a function that sets it in a mailbox's record.
+// chosenByUser says that the mailbox's user chose the password. Otherwise the record also gets the
+// password itself, sealed, for exports.
+func (s *Service) hashPassword(mb store.Mailbox, password string, chosenByUser bool) func(*store.Mailbox) {
 	hash, salt := s.Logins.Hash(password), s.saltOf(&mb, mb.Email)
 	keys := scram.KeysOf(password, salt)
 	kept := s.Keys.Seal(store.SCRAMBinding(mb.ID), keys[:])
 	var sealed []byte
-	if !chosen {
+	if !chosenByUser {
 		sealed = s.Keys.Seal(store.MailboxBinding(mb.ID), []byte(password))
 	}
 	return func(mb *store.Mailbox) {
@@ -397,29 +397,29 @@ func (s *Service) HashChosenPassword(mb store.Mailbox, password string) (func(*s
 	return s.hashPassword(mb, password, true), nil
 }
 
-// endUserSessions ends the sessions of a mailbox's user, except the one with the id `but`, and
-// returns how many. If record is true, it also deletes the user's record and all tokens.
-func endUserSessions(tx *store.Tx, mailboxID, but string, record bool) (ended int, err error) {
+// endUserSessions ends the sessions of a mailbox's user, except the one with the id exceptID, and
+// returns how many. If deleteUser is true, it also deletes the user's record and all tokens.
+func endUserSessions(tx *store.Tx, mailboxID, exceptID string, deleteUser bool) (ended int, err error) {
 	person, err := store.UserByMailbox.Find(tx, mailboxID)
 	if person == nil || err != nil {
 		return 0, err
 	}
 	var ids []string
 	for _, t := range store.TokensByUser.Asc(tx, person.ID, "") {
-		if t.ID != but && (record || t.Kind == store.TokenKindSession) {
+		if t.ID != exceptID && (deleteUser || t.Kind == store.TokenKindSession) {
 			ids = append(ids, t.ID)
 		}
 	}
-	if err := core.DeleteAll(tx, store.Tokens, ids); err != nil || !record {
+	if err := core.DeleteAll(tx, store.Tokens, ids); err != nil || !deleteUser {
 		return len(ids), err
 	}
 	return len(ids), store.Users.Delete(tx, person.ID)
 }
 
-// EndSessions ends the sessions of a mailbox's user, except the one with the id `but`, and returns
-// how many.
-func (s *Service) EndSessions(tx *store.Tx, mailboxID, but string) (int, error) {
-	return endUserSessions(tx, mailboxID, but, false)
+// EndSessions ends the sessions of a mailbox's user, except the one with the id exceptID, and
+// returns how many.
+func (s *Service) EndSessions(tx *store.Tx, mailboxID, exceptID string) (ended int, err error) {
+	return endUserSessions(tx, mailboxID, exceptID, false)
 }
 
 // recordLogin stores the time of a login, at most once a minute, and its network, once a day. If

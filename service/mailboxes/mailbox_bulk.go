@@ -58,7 +58,7 @@ func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	if err != nil {
 		return nil, err // checked before the passwords are hashed, which is slow
 	}
-	b.hash()
+	b.hashPasswords()
 	var out *BulkCreated
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		tx.For(ctx)
@@ -148,7 +148,7 @@ func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 			return err
 		}
 		if err == nil && taken[mailbox.Mb.Email] {
-			err = errExists(mailbox.Mb.Email)
+			err = errAddressExists(mailbox.Mb.Email)
 		}
 		taken[mailbox.Mb.Email] = true
 		errs[i] = err
@@ -156,8 +156,8 @@ func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	return nil
 }
 
-// hash hashes the passwords in parallel. core limits how many are hashed at a time.
-func (b *bulkCreate) hash() {
+// hashPasswords hashes the passwords in parallel. core limits how many are hashed at a time.
+func (b *bulkCreate) hashPasswords() {
 	var wg sync.WaitGroup
 	for i, mailbox := range b.mailboxes {
 		if b.errs[i] == nil {
@@ -170,7 +170,7 @@ func (b *bulkCreate) hash() {
 // create creates the mailboxes that have no error, as far as the limits allow.
 func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
 	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
-	left, full := b.s.RoomForMailboxes(tx, d)
+	left, full := b.s.MailboxesLeft(tx, d)
 	for i, mailbox := range b.mailboxes {
 		err := errs[i]
 		if err == nil && len(out.Users) >= left {
@@ -229,7 +229,7 @@ func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
 		out = &BulkDeleted{Errors: []BulkDeleteError{}}
-		found, err := out.find(tx, who, in)
+		found, err := out.findMailboxes(tx, who, in)
 		if err != nil {
 			return err
 		}
@@ -242,11 +242,11 @@ func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	return out, nil
 }
 
-// find returns the mailboxes of the request, and adds errors for those that do not exist.
-func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
+// findMailboxes returns the mailboxes of the request, and adds errors for those that do not exist.
+func (out *BulkDeleted) findMailboxes(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
 	names, get := in.UserIDs, mailboxByID
 	if names == nil {
-		names, get = in.Emails, ownAddresses(who)
+		names, get = in.Emails, finderByEmail(who)
 	}
 	var found []*store.Mailbox
 	for i, name := range *names {
@@ -270,8 +270,8 @@ func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*
 	return found, nil
 }
 
-// ownAddresses returns a function that finds mailboxes as core.GetByEmail does.
-func ownAddresses(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
+// finderByEmail returns a function that finds mailboxes as core.GetByEmail does.
+func finderByEmail(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
 	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.GetByEmail(tx, who, email) }
 }
 

@@ -43,7 +43,7 @@ type UpdateEmailUserIn struct {
 	ExpiresAt  core.Opt[time.Time]         `json:"expires_at"`  // When it is deleted with all its mail; null means never.
 }
 
-func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
+func (in *UpdateEmailUserIn) wantsHold() bool { return in.Hold != nil && *in.Hold }
 
 // check validates the fields without the store, and normalizes addresses.
 func (in *UpdateEmailUserIn) check() error {
@@ -55,7 +55,7 @@ func (in *UpdateEmailUserIn) check() error {
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
 	}
-	if in.holds() && in.Password == nil && (in.Status == nil || *in.Status != store.MailboxSuspended) {
+	if in.wantsHold() && in.Password == nil && (in.Status == nil || *in.Status != store.MailboxSuspended) {
 		return core.Invalid("hold", "conflict", "goes with a new password, or with the status suspended")
 	}
 	var err error
@@ -146,7 +146,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 				return err
 			}
 		}
-		if in.holds() {
+		if in.wantsHold() {
 			if err := s.mail.Hold(tx, mb); err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 	}
 	password := *in.Password
 	if before.External != nil {
-		if !validCredential(password) {
+		if !isLoginText(password) {
 			return nil, core.Invalid("password", "invalid", "must have 1 to 1024 characters and no control characters")
 		}
 		return func(mb *store.Mailbox) { s.replacePassword(mb, password) }, nil
@@ -315,9 +315,9 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in Delete
 }
 
 // deleteByJob marks a mailbox as deleted and returns the job that deletes its mail and record.
-func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, by string) (jobID string, err error) {
+func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, deletedBy string) (jobID string, err error) {
 	j, err := s.Queue.Add(tx, jobs.New{
-		AccountID: mb.AccountID, Kind: "email_user_delete", Lane: "erase " + mb.AccountID, CreatedBy: by,
+		AccountID: mb.AccountID, Kind: "email_user_delete", Lane: "erase " + mb.AccountID, CreatedBy: deletedBy,
 		Args: eraseArgs{[]string{mb.ID}}, Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email}, Total: 1,
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		if err := b.resolve(tx, who); err != nil {
 			return err
 		}
-		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
+		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
 			return full
 		}
 		return nil
@@ -225,12 +225,12 @@ func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 	}
 	b.Domain, b.Mb.Email = d, b.Username+"@"+d.Name
 	if store.AddressTaken(tx, d.ID, b.Mb.Email) {
-		return errExists(b.Mb.Email)
+		return errAddressExists(b.Mb.Email)
 	}
 	return nil
 }
 
-func errExists(email string) *core.Error {
+func errAddressExists(email string) *core.Error {
 	return core.Errorf("email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
 }
 
@@ -253,10 +253,10 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// RoomForMailboxes returns how many more mailboxes the limits of the account and the domain allow,
+// MailboxesLeft returns how many more mailboxes the limits of the account and the domain allow,
 // and the error for one more than that.
-func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Error) {
-	left, full := math.MaxInt, (*core.Error)(nil)
+func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *core.Error) {
+	left, full = math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
 		full = core.Errorf("email_user_limit_exceeded", "This account is limited to %d mailboxes. Delete one first.", n)

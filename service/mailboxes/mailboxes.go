@@ -298,17 +298,17 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.servers.PlainAllowed() || err == nil && !s.servers.PlainGuard().Allowed(ip)) {
 		return out, core.Invalid(field+".security", "not_allowed", "%s", external.PlainRefused)
 	}
-	if !validCredential(in.Username) {
+	if !isLoginText(in.Username) {
 		return out, core.Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
-	if !validCredential(in.Password) {
+	if !isLoginText(in.Password) {
 		return out, core.Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
 	out.PasswordSealed = s.Keys.Seal(store.ServerBinding(id, field), []byte(in.Password))
 	return out, nil
 }
 
-func validCredential(text string) bool {
+func isLoginText(text string) bool {
 	return text != "" && len(text) <= 1024 && !strings.ContainsFunc(text, unicode.IsControl)
 }
 

@@ -76,7 +76,7 @@ func (s *Service) GenerateNames(_ context.Context, who core.Actor, in GenerateNa
 	if in.Count != nil {
 		count = *in.Count
 	}
-	out := n.take(count)
+	out := n.drawNames(count)
 	if domain == "" {
 		return core.ListOf(out), nil
 	}
@@ -178,15 +178,15 @@ func (n *nameGenerator) useLocale(locale string) error {
 		return core.Invalid("locale", "not_allowed", "must be one of %s", known)
 	}
 	n.fold = strings.NewReplacer(l.fold...)
-	n.first, n.last = n.parts(l.first), n.parts(l.last)
+	n.first, n.last = n.parseList(l.first), n.parseList(l.last)
 	return nil
 }
 
-// parts parses a list of names.
-func (n *nameGenerator) parts(names string) (out []namePart) {
+// parseList parses a list of names.
+func (n *nameGenerator) parseList(names string) (out []namePart) {
 	for name := range strings.SplitSeq(names, ",") {
 		name = strings.TrimSpace(name)
-		out = append(out, namePart{name, n.plain(name)})
+		out = append(out, namePart{name, n.plainLettersOf(name)})
 	}
 	return out
 }
@@ -217,7 +217,7 @@ func (n *nameGenerator) useName(list *[]namePart, field, name string) error {
 	if err := core.CheckLine(field, name); err != nil {
 		return err
 	}
-	plain := n.plain(name)
+	plain := n.plainLettersOf(name)
 	if plain == "" {
 		return core.Invalid(field, "invalid", "has no letter that can be written as a to z")
 	}
@@ -232,14 +232,14 @@ const (
 	nameTries   = 200
 	plainTries  = 40
 	shortTries  = 120
-	usernameMax = 64
+	maxUsername = 64
 )
 
-// take draws up to count names.
-func (n *nameGenerator) take(count int) []SuggestedName {
+// drawNames draws up to count names.
+func (n *nameGenerator) drawNames(count int) []SuggestedName {
 	var out []SuggestedName
 	for len(out) < count {
-		name, ok := n.draw()
+		name, ok := n.drawName()
 		if !ok {
 			break
 		}
@@ -249,7 +249,7 @@ func (n *nameGenerator) take(count int) []SuggestedName {
 	return out
 }
 
-func (n *nameGenerator) draw() (SuggestedName, bool) {
+func (n *nameGenerator) drawName() (SuggestedName, bool) {
 	for try := range nameTries {
 		first, last := n.first[n.rand.IntN(len(n.first))], n.last[n.rand.IntN(len(n.last))]
 		username := n.styles[n.rand.IntN(len(n.styles))].make(first.plain, last.plain)
@@ -260,16 +260,16 @@ func (n *nameGenerator) draw() (SuggestedName, bool) {
 		case try >= plainTries:
 			number = strconv.Itoa(2 + n.rand.IntN(98))
 		}
-		username = strings.TrimRight(username[:min(len(username), usernameMax-len(number))], ".") + number
-		if !n.taken[username] && !n.rude(username) {
+		username = strings.TrimRight(username[:min(len(username), maxUsername-len(number))], ".") + number
+		if !n.taken[username] && !n.isRude(username) {
 			return SuggestedName{Name: first.name + " " + last.name, FirstName: first.name, LastName: last.name, Username: username}, true
 		}
 	}
 	return SuggestedName{}, false
 }
 
-// plain converts a name to the letters and digits that usernames may have.
-func (n *nameGenerator) plain(name string) string {
+// plainLettersOf converts a name to the letters and digits that usernames may have.
+func (n *nameGenerator) plainLettersOf(name string) string {
 	var out strings.Builder
 	for _, r := range norm.NFD.String(n.fold.Replace(strings.ToLower(norm.NFC.String(name)))) {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -281,8 +281,8 @@ func (n *nameGenerator) plain(name string) string {
 	return out.String()
 }
 
-// rude reports whether a username contains a rude word. A word in the given names does not count.
-func (n *nameGenerator) rude(username string) bool {
+// isRude reports whether a username contains a rude word. A word in the given names does not count.
+func (n *nameGenerator) isRude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")
 	return slices.ContainsFunc(rudeWords, func(w string) bool { return strings.Contains(joined, w) && !strings.Contains(n.own, w) })
 }

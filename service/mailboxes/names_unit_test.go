@@ -13,7 +13,7 @@ func generate(t *testing.T, in GenerateNamesIn) []SuggestedName {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.take(*in.Count)
+	return n.drawNames(*in.Count)
 }
 
 // TestNameLists: each list has enough names, no duplicates, and each name has a plain form.
@@ -34,7 +34,7 @@ func TestNameLists(t *testing.T) {
 				if _, err := cleanUsername(part.plain); err != nil || slices.Contains(list[:i], part) {
 					t.Errorf("%s: %q: %v, or it is there twice", locale, part.name, err)
 				}
-				if n.rude(part.plain) {
+				if n.isRude(part.plain) {
 					t.Errorf("%s: %q is rude by itself", locale, part.name)
 				}
 			}
@@ -48,7 +48,7 @@ func TestNoNameIsRude(t *testing.T) {
 	for username, rude := range map[string]bool{
 		"s.hitchens": true, "shitchens": true, "f.uckland": true, "mike.rape": true, "t.watson": true, "anna.lee": false, "jan.devries": false,
 	} {
-		if n.rude(username) != rude {
+		if n.isRude(username) != rude {
 			t.Errorf("rude(%q) is %v", username, !rude)
 		}
 	}
@@ -95,7 +95,7 @@ func TestNamesInPlainLetters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := n.plain(tc.name); got != tc.want {
+		if got := n.plainLettersOf(tc.name); got != tc.want {
 			t.Errorf("%s %q is %q, want %q", tc.locale, tc.name, got, tc.want)
 		}
 	}
@@ -112,7 +112,7 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			return
 		}
-		names := n.take(count)
+		names := n.drawNames(count)
 		if len(names) != count {
 			t.Errorf("%d names", len(names))
 		}

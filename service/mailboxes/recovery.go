@@ -62,9 +62,9 @@ func MayMailRecovery(r *store.Recovery, now time.Time) bool {
 	return mayMail(&r.Mailed, recoveryMailsADay, now)
 }
 
-func mayMail(sent *[]time.Time, most int, now time.Time) bool {
+func mayMail(sent *[]time.Time, maxADay int, now time.Time) bool {
 	*sent = slices.DeleteFunc(slices.Clone(*sent), func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
-	if len(*sent) >= most {
+	if len(*sent) >= maxADay {
 		return false
 	}
 	*sent = append(*sent, now)

@@ -6,7 +6,7 @@
 //   - mailboxes.go: reading mailboxes. logins.go: logins of mail clients ([Service.LoginMailbox],
 //     [Service.SCRAM]). credentials.go: additional passwords of mailboxes, and those of domains.
 //   - addresses.go, groups.go: aliases, and groups of mailboxes.
-//   - mailbox_create.go: creating a mailbox, limits ([Service.RoomForMailboxes]), activation.
+//   - mailbox_create.go: creating a mailbox, limits ([Service.MailboxesLeft]), activation.
 //   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many in one request.
 //   - inboxes.go: mailboxes for programs, which expire.
 //   - names.go, templates.go: generated names, and templates of usernames.

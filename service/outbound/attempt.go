@@ -25,8 +25,8 @@ type delivery struct {
 	domain     *store.Domain // nil if the domain was deleted
 	local      Mailboxes     // delivers to mailboxes of this host
 	blob       msg.Source    // open during the attempt; empty if the message is damaged
-	damaged    bool
-	encoded    bool // the header is encoded for a next hop without SMTPUTF8
+	damaged    bool          // the stored message cannot be read completely
+	encoded    bool          // the header is encoded for a next hop without SMTPUTF8
 	route      Route
 	operator   string                  // operator of the recipient's hosts on a direct route
 	limits     destinationLimits       // of the operator

@@ -33,9 +33,10 @@ type AutomaticMail struct {
 }
 
 // SendAutomatic queues automatic mail. All automatic mail goes through here: it counts against the
-// limits of its sender, and of the automatic mail that its recipients get. Mail above a limit is
-// dropped and logged. A forward waits for the next day instead, unless too many wait. A HostMail
-// above a limit is an error, so that its transaction fails; an alert is retried later.
+// limits of its sender, and against the limits of automatic mail to each of its recipients. Mail
+// above a limit is dropped and logged. A forward waits for the next day instead, unless too many
+// wait. A HostMail above a limit is an error, so that its transaction fails; an alert is retried
+// later.
 func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 	var to []Rcpt
 	for _, r := range m.To {

@@ -59,7 +59,7 @@ func (f *Failure) SetAddressFault() {
 	case msg.AboutAddress:
 		f.Address = (f.Address || cmp.Or(f.Kind, BounceType(f.Status)) == "hard") && !SenderFault(f.Status)
 	case msg.AboutUnknown:
-		f.Address = f.Address && !reputation.Blocks(f.Diagnostic)
+		f.Address = f.Address && !reputation.IsBlocking(f.Diagnostic)
 	default:
 		f.Address = false
 	}
@@ -142,7 +142,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 			return err
 		}
 	}
-	if cmp.Or(f.Kind, BounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
+	if cmp.Or(f.Kind, BounceType(f.Status)) == "hard" && f.Status != requireTLSFailedStatus {
 		if err := s.reputation.CountBounce(tx, row, f.tried, f.Diagnostic); err != nil {
 			return err
 		}
@@ -164,17 +164,17 @@ func isSystemMail(row *store.Outgoing) bool {
 	return row.Sender == "" && row.MailboxID == "" && !row.Program
 }
 
-// noRequiredTLS is the status of a message that requires TLS, if the next hop does not offer it
-// (RFC 8689). The recipient's address is not at fault.
-const noRequiredTLS = "5.7.30"
+// requireTLSFailedStatus is the status of a message that requires TLS, if the next hop does not
+// offer it (RFC 8689). The recipient's address is not at fault.
+const requireTLSFailedStatus = "5.7.30"
 
-// maxReturned is the size up to which RET=FULL returns the whole message, in bytes.
-const maxReturned = 1 << 20
+// maxReturnedBytes is the size up to which RET=FULL returns the whole message, in bytes.
+const maxReturnedBytes = 1 << 20
 
 // WantsReport reports whether notify, the NOTIFY parameter of a recipient, asks for reports of the
 // kind what: SUCCESS, FAILURE or DELAY (RFC 3461 section 4.1). An empty notify asks for all.
-func WantsReport(notify, what string) bool {
-	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
+func WantsReport(notify, kind string) bool {
+	return notify == "" || strings.Contains(","+notify+",", ","+kind+",")
 }
 
 // failureReport returns the report to the sender that a message was given up; nil if the sender
@@ -215,8 +215,8 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 // delayNotice returns when the delivery job must run again. It also returns the notice to the
 // sender that the message is delayed, if the message was queued at least delayNoticeAfter ago and
 // the sender wants the notice; else nil. next is when the next attempt is due. answer is the newest
-// answer to the message; own means that this server wrote it.
-func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
+// answer to the message; ours means that this server wrote it.
+func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, ours bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(delayNoticeAfter)
 	switch {
 	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.hasReportRecipient(m.sub):
@@ -228,15 +228,15 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 		return next, nil, nil
 	}
 	r := msg.DSNRecipient{
-		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: own,
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: ours,
 		WillRetryUntil: m.row.Began().Add(GiveUpAfter),
 	}
 	report, err = s.writeReport(m, r)
 	return next, report, err
 }
 
-// answered reports whether text is the reply that a host gave to the newest attempt.
-func answered(row *store.Outgoing, text string) bool {
+// isNewestReply reports whether text is the reply that a host gave to the newest attempt.
+func isNewestReply(row *store.Outgoing, text string) bool {
 	n := len(row.Log)
 	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
 }
@@ -287,7 +287,7 @@ func (s *Service) WriteReport(m ReportedMessage, about ...msg.DSNRecipient) (*in
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: from},
 		To: m.To, OriginalEnvelopeID: m.EnvelopeID, Recipients: about, Original: msg.Whole(m.Original),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: now, ArrivalDate: m.QueuedAt,
-		Full: m.Full && about[0].Action == msg.ActionFailed && m.Original.Size() <= maxReturned,
+		Full: m.Full && about[0].Action == msg.ActionFailed && m.Original.Size() <= maxReturnedBytes,
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()

@@ -26,10 +26,10 @@ const (
 	MaxAttempts       = 1000             // far more than fit into GiveUpAfter; ends a job that would otherwise run for ever
 )
 
-func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each int) jobs.Kind {
+func (s *Service) deliverKind(local Mailboxes, name string, perLane, maxJobs, maxOfAccount int) jobs.Kind {
 	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.attemptDelivery(ctx, j, local) }
 	return jobs.Kind{
-		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
+		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: perLane, Most: maxJobs, MostEach: maxOfAccount,
 		Backoff: RetryWait, Failed: s.deliveryFailed, Parked: deliveryParked,
 	}
 }
@@ -127,15 +127,15 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	if d.now.Before(d.row.NextAt) {
 		return s.waitUntilDue(d)
 	}
-	if at := s.simulatedTime(d); d.now.Before(at) {
+	if at := s.slowAcceptTime(d); d.now.Before(at) {
 		return s.reschedule(d, at, "4.0.0", "waiting: the simulator accepts the message at "+at.UTC().Format(time.RFC3339))
 	}
 	s.applyDestination(ctx, d)
-	if slot, ok := s.paces.reserve(d.pace(), d.limits); !ok {
+	if slot, ok := s.paces.reserve(d.paceKey(), d.limits); !ok {
 		return s.waitForSlot(d, slot)
 	}
 	began := time.Now()
-	defer func() { s.paces.release(d.pace(), time.Since(began)) }()
+	defer func() { s.paces.release(d.paceKey(), time.Since(began)) }()
 	counted := d.sub.Forward && d.route.Transport != core.ViaCapture && d.route.Transport != core.ViaSimulator && !d.suppressed
 	if counted {
 		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
@@ -165,18 +165,18 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // this server stopped the attempt; the host is not at fault
 	}
-	s.paces.observe(d.pace(), d.limits, r.result)
+	s.paces.observeResult(d.paceKey(), d.limits, r.result)
 	killpoint.At("delivery.decided")
 
 	var writes jobs.Writes
 	var again error
 	switch {
 	case r.result.Status == deliver.Delivered:
-		writes = s.finish(d, r)
+		writes = s.finishDelivery(d, r)
 	case r.result.Status == deliver.Permanent:
 		writes, again = s.bounce(d, r.result)
 	case !d.now.Before(d.row.Began().Add(GiveUpAfter)):
-		writes, again = s.bounce(d, expired(r.result))
+		writes, again = s.bounce(d, asExpired(r.result))
 	default:
 		writes, again = s.scheduleRetry(d, j, r)
 	}
@@ -190,9 +190,10 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	return writes, again
 }
 
-// pace returns the key of the message's pace. All mail through one relay has the same pace, and so
-// has all mail to the hosts of one operator. On a mailbox's own server, each mailbox has its own.
-func (m *delivery) pace() string {
+// paceKey returns the key of the message's pace. All mail through one relay has the same pace, and
+// so has all mail to the hosts of one operator. On a mailbox's own server, each mailbox has its
+// own.
+func (m *delivery) paceKey() string {
 	if m.operator != "" {
 		return "mx " + m.operator
 	}
@@ -273,13 +274,13 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	case d.route.gone:
 		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", "its mailbox, which lived at a server elsewhere, was deleted before it was sent"), nil
 	case d.suppressed:
-		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", SuppressedNow), nil
+		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", SuppressedText), nil
 	case d.route.Transport == core.ViaSimulator:
 		return s.simulate(ctx, d)
 	case d.route.Transport == core.ViaCapture:
 		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	case d.refusal != nil:
-		return refused(d.refusal), nil
+		return refusedResult(d.refusal), nil
 	case d.route.Transport == core.ViaRelay && relay == nil:
 		return localResult("", deliver.Temporary, "4.3.5", d.route.missingRelay()), nil
 	}
@@ -292,7 +293,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	// The operator's relay interprets some header fields as commands. Remove these fields, even
 	// from a forwarded message whose signature covers them.
 	if relay != nil && !d.route.own {
-		clean, err := s.WithoutFields(content, relay.controls())
+		clean, err := s.WithoutFields(content, relay.controlPrefixes())
 		if err != nil {
 			return nil, err
 		}
@@ -311,7 +312,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	}
 	if d.route.Transport == core.ViaLocal {
 		arrived, err := d.local.Deliver(ctx, LocalMail{Submission: d.sub, Row: d.row, To: d.to, Head: head, Content: content, Now: d.now})
-		return d.arrival(arrived, err)
+		return d.arrivalResult(arrived, err)
 	}
 	if d.sub.Forward || d.sub.Sender == "" { // it is not recorded whether these messages have 8-bit content
 		d.sub.EightBit, err = msg.HasHighBytes(msg.Again(content))
@@ -319,15 +320,15 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 			return nil, err
 		}
 	}
-	r := s.dial(ctx, d, head, content, d.sub.SMTPUTF8)
+	r := s.sendToHost(ctx, d, head, content, d.sub.SMTPUTF8)
 	if d.sub.Forward || !lacksUTF8(r.result) {
 		return r, nil
 	}
-	return s.dialEncoded(ctx, d, r, content)
+	return s.sendEncoded(ctx, d, r, content)
 }
 
-// arrival returns the result of a delivery to a mailbox here.
-func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
+// arrivalResult returns the result of a delivery to a mailbox here.
+func (m *delivery) arrivalResult(a *Arrived, err error) (*attemptResult, error) {
 	if a != nil && a.Message != nil {
 		m.stored = append(m.stored, a.Message)
 	}
@@ -335,7 +336,7 @@ func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
 	case err != nil:
 		return nil, err
 	case a.Refusal != nil:
-		return refused(a.Refusal), nil
+		return refusedResult(a.Refusal), nil
 	}
 	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
 	r.result.Code, r.arrived = 250, a
@@ -343,12 +344,12 @@ func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
 }
 
 // localResult returns the result of an attempt in which no other host took part.
-func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
-	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
+func localResult(rowStatus string, outcome deliver.Status, enhanced, text string) *attemptResult {
+	return &attemptResult{status: rowStatus, result: deliver.Result{Status: outcome, Enhanced: enhanced, Reply: text}}
 }
 
-// refused returns the result for mail that the rules of this server refuse.
-func refused(e *core.SMTPError) *attemptResult {
+// refusedResult returns the result for mail that the rules of this server refuse.
+func refusedResult(e *core.SMTPError) *attemptResult {
 	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
 	o.result.Code = e.Code
 	if e.Temporary() {
@@ -358,8 +359,8 @@ func refused(e *core.SMTPError) *attemptResult {
 	return o
 }
 
-// expired turns a temporary failure that has lasted too long into a permanent one.
-func expired(r deliver.Result) deliver.Result {
+// asExpired turns a temporary failure that has lasted too long into a permanent one.
+func asExpired(r deliver.Result) deliver.Result {
 	last := r.Reply
 	if host := r.AnsweredBy(); host != "" {
 		last = host + " answered " + last
@@ -371,10 +372,10 @@ func expired(r deliver.Result) deliver.Result {
 
 // scheduleRetry schedules another attempt.
 func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
-	paced := m.route.Transport == core.ViaRelay && throttles(o.result) // throttling by a relay does not count as a failed attempt
+	paced := m.route.Transport == core.ViaRelay && asksForLessMail(o.result) // throttling by a relay does not count as a failed attempt
 	next := m.now.Add(RetryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
-		next = s.paces.retryTime(m.pace(), m.limits)
+		next = s.paces.retryTime(m.paceKey(), m.limits)
 	}
 	if end := m.row.Began().Add(GiveUpAfter); next.After(end) {
 		next = end
@@ -426,7 +427,7 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
 		status = d.row.Log[n-1].Enhanced // status of the newest attempt
 	}
-	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse, !answered(d.row, d.row.LastResponse))
+	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse, !isNewestReply(d.row, d.row.LastResponse))
 	if err != nil {
 		return nil, err
 	}
@@ -447,9 +448,10 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
-// finish returns the writes that close the row of a delivered message, even if its cancellation was
-// requested meanwhile. They also send a success report if the sender asked for one.
-func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
+// finishDelivery returns the writes that close the row of a delivered message, even if its
+// cancellation was requested meanwhile. They also send a success report if the sender asked for
+// one.
+func (s *Service) finishDelivery(d *delivery, r *attemptResult) jobs.Writes {
 	report := s.successReport(d, r)
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := store.Outgoings.Get(tx, d.row.ID)
@@ -497,7 +499,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			}
 		}
 		if d.route.own && r.status == store.OutgoingRelayed {
-			if err := s.copySent(tx, row.SubmissionID); err != nil {
+			if err := s.queueSentCopy(tx, row.SubmissionID); err != nil {
 				return err
 			}
 		}
@@ -521,7 +523,7 @@ func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) err
 		return fmt.Errorf("read submission %s: %w", row.SubmissionID, err)
 	}
 	sub.Waiting--
-	return KeepSubmission(tx, sub)
+	return PutOrDeleteSubmission(tx, sub)
 }
 
 // pendingRow returns the row with this ID if it is pending; nil if it has been closed.

@@ -136,7 +136,7 @@ func TestDirectMailGoesToTheMX(t *testing.T) {
 		t.Errorf("row %+v", o)
 	}
 	got := h.Mails()[0]
-	if !strings.HasSuffix(got.From, "@example.test") || i.Svc.Recipients.BouncedRow(got.From) != o.ID || strings.Contains(got.Data, "secret") || !strings.HasSuffix(got.Data, "\r\n\r\nhello\r\n") {
+	if !strings.HasSuffix(got.From, "@example.test") || i.Svc.Recipients.BouncedRowID(got.From) != o.ID || strings.Contains(got.Data, "secret") || !strings.HasSuffix(got.Data, "\r\n\r\nhello\r\n") {
 		t.Errorf("the host took %+v", got)
 	}
 	if v := i.Verify([]byte(got.Data)); v.DKIM != auth.Pass || len(v.Signatures) != 2 {

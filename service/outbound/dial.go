@@ -72,9 +72,9 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 	return fields, nil
 }
 
-// dial delivers the message to another host: to a relay, or to the MX hosts of the recipient's
+// sendToHost sends the message to another host: to a relay, or to the MX hosts of the recipient's
 // domain, according to the domain's TLS policies.
-func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
+func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
 	env := deliver.Envelope{
 		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: smtpUTF8, EightBit: d.sub.EightBit,
 		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
@@ -131,10 +131,10 @@ func lacksUTF8(r deliver.Result) bool {
 	return r.Status == deliver.Permanent && r.Code == 0 && r.Enhanced == "5.6.7"
 }
 
-// dialEncoded sends a message with a UTF-8 header to a next hop without SMTPUTF8: it encodes the
+// sendEncoded sends a message with a UTF-8 header to a next hop without SMTPUTF8: it encodes the
 // header and signs the message again. It returns refused, the result of the first try, if the
 // addresses cannot be encoded.
-func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
+func (s *Service) sendEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
 	root, err := msg.Scan(msg.Again(content))
 	if err != nil {
 		return nil, fmt.Errorf("encode header: parse message: %w", err)
@@ -157,7 +157,7 @@ func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attempt
 		return nil, err
 	}
 	d.sub.EightBit = !c.Clean()
-	r := s.dial(ctx, d, head, content, false)
+	r := s.sendToHost(ctx, d, head, content, false)
 	if lacksUTF8(r.result) {
 		return refused, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// delayedEvery is the interval at which email.delayed is repeated for one message.
-const delayedEvery = 24 * time.Hour
+// delayedEventInterval is the interval at which email.delayed is repeated for one message.
+const delayedEventInterval = 24 * time.Hour
 
 // DeliveredData is the data of email.delivered.
 type DeliveredData struct {
@@ -56,7 +56,7 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 // once a day. The caller writes the row.
 func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	emits := row.Transport == store.OutgoingTransportDirect || row.Transport == store.OutgoingTransportSimulator
-	if row.Sender == "" || !emits || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
+	if row.Sender == "" || !emits || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEventInterval {
 		return nil
 	}
 	row.DelayedAt = tx.Now()

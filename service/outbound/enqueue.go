@@ -18,8 +18,8 @@ import (
 // writers wait for it.
 const RecipientsAtATime = 50
 
-// Enqueue writes a submission with a row and a job for each recipient, in tx. Beyond
-// RecipientsAtATime recipients, the other rows are returned too, but a job stores them in later
+// Enqueue writes a submission with a row and a job for each recipient, in tx. The rows of the
+// recipients beyond RecipientsAtATime are returned too, but a job stores them in later
 // transactions. A suppressed recipient gets a row without a job. The submission's blob must be
 // leased or referenced already.
 func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
@@ -61,8 +61,8 @@ func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 	return row
 }
 
-// SuppressedNow is the text that the row of a suppressed recipient has as its last response.
-const SuppressedNow = "The address is on the account's suppression list."
+// SuppressedText is the text that the row of a suppressed recipient has as its last response.
+const SuppressedText = "The address is on the account's suppression list."
 
 // isSuppressed reports whether a submission must not be sent to an address, since the account
 // suppresses the address.
@@ -85,7 +85,7 @@ func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Ou
 		return err
 	}
 	if suppressed {
-		row.Status, row.LastResponse = store.OutgoingSuppressed, SuppressedNow
+		row.Status, row.LastResponse = store.OutgoingSuppressed, SuppressedText
 		return store.Outgoings.Put(tx, row)
 	}
 	return s.putWithJob(tx, row, r)
@@ -93,7 +93,7 @@ func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Ou
 
 // putWithJob writes a pending row with its job on a route. The job is due at the row's SendAt.
 func (s *Service) putWithJob(tx *store.Tx, row *store.Outgoing, r Route) error {
-	j, err := s.Queue.Add(tx, r.job(row))
+	j, err := s.Queue.Add(tx, r.newJob(row))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,8 @@ type recipientsArgs struct {
 	SubmissionID string `json:"submission_id"`
 }
 
-// recipientsKind is the job that enqueues the recipients of a submission beyond RecipientsAtATime.
+// recipientsKind is the kind of the jobs that enqueue the recipients of a submission beyond
+// RecipientsAtATime.
 func (s *Service) recipientsKind() jobs.Kind {
 	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.MaxFilingJobs}
 }
@@ -209,12 +210,12 @@ func (s *Service) enqueueNext(tx *store.Tx, id string) (more bool, err error) {
 	if err := store.PendingRecipients.Delete(tx, id); err != nil {
 		return false, err
 	}
-	return false, KeepSubmission(tx, sub)
+	return false, PutOrDeleteSubmission(tx, sub)
 }
 
-// KeepSubmission writes a submission that has pending recipients. It deletes one that has none,
-// with its message.
-func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
+// PutOrDeleteSubmission writes a submission that has pending recipients. It deletes one that has
+// none, with its message.
+func PutOrDeleteSubmission(tx *store.Tx, sub *store.Submission) error {
 	if sub.Waiting > 0 {
 		return store.Submissions.Put(tx, sub)
 	}

@@ -14,7 +14,7 @@ const (
 	DirectLanes  = directPerLane
 	ForwardMost  = maxForwards
 	KeptAttempts = maxLoggedAttempts
-	LongGap      = longGap
+	LongGap      = maxGap
 	PolicyAsked  = policyRecheck
 	PolicyFresh  = policyRefresh
 )

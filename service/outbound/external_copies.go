@@ -29,7 +29,8 @@ type copyArgs struct {
 	CopyID string `json:"copy_id"`
 }
 
-// copyKind is the job that appends messages to folders of external mailboxes, as mail clients do.
+// copyKind is the kind of the jobs that append messages to folders of external mailboxes, as mail
+// clients do.
 func (s *Service) copyKind() jobs.Kind {
 	return jobs.Kind{
 		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.MaxCopies, MostEach: external.MaxCopiesPerAccount,
@@ -44,10 +45,10 @@ func (s *Service) copyKind() jobs.Kind {
 	}
 }
 
-// copySent queues a copy for the Sent folder of an external mailbox, after the mailbox's own server
-// has accepted the message. It queues one copy for all recipients. An error in copying does not
-// affect sending.
-func (s *Service) copySent(tx *store.Tx, submissionID string) error {
+// queueSentCopy queues a copy for the Sent folder of an external mailbox, after the mailbox's own
+// server has accepted the message. It queues one copy for all recipients. An error in copying does
+// not affect sending.
+func (s *Service) queueSentCopy(tx *store.Tx, submissionID string) error {
 	sub, err := store.Submissions.Get(tx, submissionID)
 	if core.IsGone(err) || err == nil && sub.Copied {
 		return nil

@@ -33,9 +33,9 @@ func failureOf(r deliver.Result) Failure {
 // 3463 section 3.2).
 func SenderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }
 
-// handedOver reports whether another host has accepted the message, so that reports about it may
+// wasHandedOver reports whether another host has accepted the message, so that reports about it may
 // arrive.
-func handedOver(row *store.Outgoing) bool {
+func wasHandedOver(row *store.Outgoing) bool {
 	switch row.Status {
 	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
 		return true
@@ -46,7 +46,7 @@ func handedOver(row *store.Outgoing) bool {
 // RecordBounce records that a message bounced after another host had accepted it. It does nothing
 // if a bounce of the message is already recorded.
 func (s *Service) RecordBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
-	if !handedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
+	if !wasHandedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
 		return nil
 	}
 	row.LastResponse, row.UpdatedAt = cmp.Or(f.Diagnostic, row.LastResponse), tx.Now()
@@ -83,7 +83,7 @@ type ComplainedData struct {
 // RecordComplaint records that the recipient marked a message as spam, and suppresses the
 // recipient's address. It does nothing if a complaint about the message is already recorded.
 func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint) error {
-	if !handedOver(row) || row.Status == store.OutgoingComplained {
+	if !wasHandedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
 	}
 	row.Status, row.ComplainedAt, row.UpdatedAt = store.OutgoingComplained, tx.Now(), tx.Now()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// HeldFor is how long the held messages of a deleted mailbox are kept for release.
-	HeldFor = 14 * 24 * time.Hour
+	// KeepHeldMailFor is how long the held messages of a deleted mailbox are kept for release.
+	KeepHeldMailFor = 14 * 24 * time.Hour
 
 	pausedRecheck = 12 * time.Hour // how often a paused message checks whether sending was resumed; resuming also wakes it
 	KindHold      = "hold"
@@ -49,8 +49,8 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 // MailboxDeleted is the reason that is recorded when the mail of a deleted mailbox is cancelled.
 const MailboxDeleted = "its mailbox was deleted before it was sent"
 
-// deferWhilePaused reschedules a message whose sender is paused. The time does not count towards
-// GiveUpAfter.
+// deferWhilePaused reschedules a message whose sender is paused. The pause does not count
+// towards GiveUpAfter.
 func (s *Service) deferWhilePaused(d *delivery) (jobs.Writes, error) {
 	at := d.now.Add(pausedRecheck).Truncate(time.Millisecond)
 	text := "waiting: " + pausedText
@@ -82,7 +82,7 @@ func (s *Service) holdRow(d *delivery) jobs.Writes {
 		case err != nil:
 			return err
 		case h == nil || !h.Holds(row):
-			return s.AddDeliveryOf(tx, row)
+			return s.PutRowWithJob(tx, row)
 		}
 		return putHeld(tx, row)
 	}
@@ -100,12 +100,12 @@ type HoldArgs struct {
 
 func (s *Service) holdKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: KindHold, Work: s.holdWaiting, Timeout: time.Hour},
-		{Name: reputation.KindResume, Work: s.resumeWaiting, Timeout: time.Hour},
+		{Name: KindHold, Work: s.holdWaitingMail, Timeout: time.Hour},
+		{Name: reputation.KindResume, Work: s.resumeWaitingMail, Timeout: time.Hour},
 	}
 }
 
-func (s *Service) holdWaiting(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) holdWaitingMail(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[HoldArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -131,7 +131,7 @@ func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) erro
 	})
 }
 
-func (s *Service) resumeWaiting(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) resumeWaitingMail(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	paused := func(o *store.Outgoing) bool { return o.LastResponse == "waiting: "+pausedText }
 	return nil, s.eachPending(ctx, j.AccountID, paused, func(tx *store.Tx, row *store.Outgoing) error {
 		if !paused(row) || row.Status == store.OutgoingHeld {
@@ -257,11 +257,11 @@ func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out
 		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
 	}
 	tx.After(func() { out.Released++ })
-	return s.AddDeliveryOf(tx, row)
+	return s.PutRowWithJob(tx, row)
 }
 
-// DiscardHeld discards the held messages of mailboxes that were deleted more than HeldFor ago.
-// Retention calls it.
+// DiscardHeld discards the held messages of mailboxes that were deleted more than KeepHeldMailFor
+// ago. Retention calls it.
 func (s *Service) DiscardHeld(ctx context.Context) error {
 	for {
 		var h *store.Hold
@@ -294,7 +294,7 @@ func (s *Service) DiscardHeld(ctx context.Context) error {
 		}
 		if err := s.Store.Update(func(tx *store.Tx) error {
 			if there { // the mailbox exists: check again later
-				h.Until = tx.Now().Add(HeldFor)
+				h.Until = tx.Now().Add(KeepHeldMailFor)
 				return store.Holds.Put(tx, h)
 			}
 			return store.Holds.Delete(tx, h.MailboxID)

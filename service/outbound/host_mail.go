@@ -147,10 +147,10 @@ func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
 	}})
 }
 
-// Reporter returns the domain whose postmaster sends reports, and the account that sends them: the
-// domain of the host's own name if it is hosted here, else the oldest hosted domain of the first
-// account, since the domain of a report must sign it (RFC 9990 section 3.5.2, RFC 8460 section 3).
-// If there is none, it returns the bare host name.
+// Reporter returns the domain whose postmaster sends reports, and its account. It is the domain of
+// the host's own name if that is hosted here, else the oldest hosted domain of the first account:
+// the domain of a report must sign it (RFC 9990 section 3.5.2, RFC 8460 section 3). If there is
+// none, it returns the bare host name.
 func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {

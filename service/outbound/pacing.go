@@ -12,7 +12,7 @@ import (
 
 const (
 	firstGap   = time.Second // gap between two messages after a next hop first asks for less mail
-	longGap    = 2 * time.Minute
+	maxGap     = 2 * time.Minute
 	shortGap   = 10 * time.Millisecond // a smaller gap counts as none
 	firstPause = 5 * time.Second       // pause after the first answer that asks for less mail
 	pauseGaps  = 2                     // pause after each further such answer, as a multiple of the gap
@@ -61,14 +61,14 @@ func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok
 		if limits.Connections == 0 && limits.PerMinute == 0 {
 			return now, true
 		}
-		l = p.add(lane)
+		l = p.addPace(lane)
 	}
 	gap := max(l.Gap, limits.gap())
 	if limits.Connections > 0 && l.running >= limits.Connections {
-		return l.queue(now, now, max(gap, l.took/time.Duration(limits.Connections), shortGap)), false
+		return l.assignTime(now, now, max(gap, l.took/time.Duration(limits.Connections), shortGap)), false
 	}
 	if now.Before(l.Next) {
-		return l.queue(now, l.Next, gap), false
+		return l.assignTime(now, l.Next, gap), false
 	}
 	l.Next = now.Add(gap)
 	l.running++
@@ -83,11 +83,11 @@ func (p *paces) retryTime(lane string, limits destinationLimits) time.Time {
 	if l == nil {
 		return now
 	}
-	return l.queue(now, l.Next, max(l.Gap, limits.gap()))
+	return l.assignTime(now, l.Next, max(l.Gap, limits.gap()))
 }
 
-// queue returns the send time of the next waiting message, which is no earlier than first.
-func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
+// assignTime returns the send time of the next waiting message, which is no earlier than first.
+func (l *pace) assignTime(now, first time.Time, gap time.Duration) time.Time {
 	l.tail = l.tail.Add(gap)
 	if l.tail.Before(first) {
 		l.tail = first
@@ -109,10 +109,10 @@ func wholeMillis(at time.Time) time.Time {
 	return at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// turn returns when the next message may be sent, and the gap to the message after it. waiting is
-// false if no message waits beyond now. It is also false if the hop has not asked for less mail:
-// then the times that messages were given are still right.
-func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
+// nextTurn returns when the next message may be sent, and the gap to the message after it. waiting
+// is false if no message waits beyond now. It is also false if the hop has not asked for less mail,
+// since the send times that messages were given are then still right.
+func (p *paces) nextTurn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, now := p.Lanes[lane], p.now()
@@ -146,8 +146,8 @@ func (l *pace) idle(now time.Time) bool {
 	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
 }
 
-// add returns a new pace without a gap, and keeps it under the lane.
-func (p *paces) add(lane string) *pace {
+// addPace returns a new pace without a gap, and keeps it under the lane.
+func (p *paces) addPace(lane string) *pace {
 	if len(p.Lanes) >= maxPaces {
 		now := p.now()
 		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.idle(now) })
@@ -159,16 +159,16 @@ func (p *paces) add(lane string) *pace {
 	return p.Lanes[lane]
 }
 
-// observe updates a pace with the result of a message. After an answer that asks for less mail,
-// nothing is sent for at least limits.Pause.
-func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result) {
+// observeResult updates a pace with the result of a message. After an answer that asks for less
+// mail, nothing is sent for at least limits.Pause.
+func (p *paces) observeResult(lane string, limits destinationLimits, r deliver.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.Lanes[lane]
-	switch slow := throttles(r); {
+	switch slow := asksForLessMail(r); {
 	case slow:
 		if l == nil {
-			l = p.add(lane)
+			l = p.addPace(lane)
 		}
 		l.slowDown(p.now(), limits)
 		l.answer = r.Reply
@@ -177,8 +177,9 @@ func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result)
 	}
 }
 
-// answer returns the newest answer of a next hop that asked for less mail; "" if there is none.
-func (p *paces) answer(lane string) string {
+// throttleAnswer returns the newest answer of a next hop that asked for less mail; "" if there is
+// none.
+func (p *paces) throttleAnswer(lane string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.Lanes[lane]; l != nil {
@@ -201,7 +202,7 @@ func (l *pace) slowDown(now time.Time, limits destinationLimits) {
 		return
 	default:
 		l.safe = l.Gap * 5 / 4
-		l.Gap = min(2*l.Gap, longGap)
+		l.Gap = min(2*l.Gap, maxGap)
 		l.Next = now.Add(max(pauseGaps*l.Gap, limits.Pause))
 	}
 	l.tail = time.Time{}
@@ -231,9 +232,9 @@ func (l *pace) speedUp(now time.Time) {
 // throttleTexts matches replies of hosts that ask for less mail.
 var throttleTexts = lazyregexp.New(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
 
-// throttles reports whether a result asks for less mail, and is not about the message or the
+// asksForLessMail reports whether a result asks for less mail, and is not about the message or the
 // mailbox: a reply of 421, or one of 429 or 450 to 454 whose text says so.
-func throttles(r deliver.Result) bool {
+func asksForLessMail(r deliver.Result) bool {
 	switch {
 	case r.Status != deliver.Temporary, strings.HasPrefix(r.Enhanced, "4.1."), strings.HasPrefix(r.Enhanced, "4.2."):
 		return false

@@ -31,7 +31,7 @@ func TestThrottles(t *testing.T) {
 		if code < 450 && code != 421 {
 			want = code == 429
 		}
-		if got := throttles(r); got != want {
+		if got := asksForLessMail(r); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
@@ -53,12 +53,12 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 				}
 				p.release("mx far.test", time.Millisecond)
 				if time.Since(last) < limit {
-					p.observe("mx far.test", destinationLimits{}, slow)
+					p.observeResult("mx far.test", destinationLimits{}, slow)
 					refused++
 					continue
 				}
 				last = time.Now()
-				p.observe("mx far.test", destinationLimits{}, taken)
+				p.observeResult("mx far.test", destinationLimits{}, taken)
 				sent++
 			}
 			return sent, refused
@@ -84,9 +84,9 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
-		p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
+		p.observeResult("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 		for range 5 { // told by those who were under way at the same time
-			p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observeResult("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 		}
 		var before time.Time
 		for n := range 5000 {
@@ -113,7 +113,7 @@ func TestTurnIsATime(t *testing.T) {
 			if at, ok := p.reserve("a", destinationLimits{}); !ok || !at.Equal(time.Now()) {
 				t.Errorf("%s, %v", at, ok)
 			}
-			p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observeResult("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 			time.Sleep(time.Minute)
 		}
 	})

@@ -133,9 +133,9 @@ const (
 	maxRelayJobs           = 64
 )
 
-// job returns the delivery job of a row on this route. Its lane is the next hop, so that a slow hop
-// delays only its own mail. Each attempt decides the route again.
-func (r Route) job(row *store.Outgoing) jobs.New {
+// newJob returns the delivery job of a row on this route. Its lane is the next hop, so that a slow
+// hop delays only its own mail. Each attempt decides the route again.
+func (r Route) newJob(row *store.Outgoing) jobs.New {
 	kinds := map[string]string{core.ViaRelay: KindRelay, core.ViaDirect: KindDirect}
 	if r.own { // a tenant chose the host
 		kinds[core.ViaRelay] = KindDirect
@@ -174,8 +174,8 @@ type Relay struct {
 
 // relayKinds are the kinds of relays. controls are prefixes of header fields that the relay takes
 // as commands from anyone who sends through it: to add recipients, redirect bounces, or bypass its
-// suppression list. Only the operator may give such commands. SES sends bounces to the address in
-// Return-Path.
+// suppression list. Only the operator may give such commands. Return-Path is among those of SES,
+// which sends bounces to the address in it.
 var relayKinds = []struct {
 	name     string
 	controls []string
@@ -196,8 +196,9 @@ func RelayKinds() []string {
 	return out
 }
 
-// controls returns the prefixes of header fields that must not reach the relay in users' mail.
-func (r *Relay) controls() []string {
+// controlPrefixes returns the prefixes of header fields that must not reach the relay in users'
+// mail.
+func (r *Relay) controlPrefixes() []string {
 	var out []string
 	for _, kind := range relayKinds {
 		if kind.name == r.Kind {
@@ -227,8 +228,8 @@ var requiredFields = []string{
 	"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "list-unsubscribe", "auto-submitted",
 }
 
-// checkControls validates the control_headers of a configuration.
-func checkControls(list []string) error {
+// checkControlHeaders validates the control_headers of a configuration.
+func checkControlHeaders(list []string) error {
 	for _, prefix := range list {
 		notName := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' } // RFC 5322 section 3.6.8
 		if prefix == "" || len(prefix) > 100 || strings.ContainsFunc(prefix, notName) {
@@ -265,7 +266,7 @@ func newRelay(r core.Relay) (*Relay, error) {
 	default:
 		return nil, fmt.Errorf("relay %s: return_path is %q, not sender or verp", r.Name, r.ReturnPath)
 	}
-	if err := checkControls(r.ControlHeaders); err != nil {
+	if err := checkControlHeaders(r.ControlHeaders); err != nil {
 		return nil, fmt.Errorf("relay %s: %w", r.Name, err)
 	}
 	if !slices.Contains(RelayKinds(), r.Kind) {

@@ -93,7 +93,7 @@ func TestControlHeadersOfTheConfiguration(t *testing.T) {
 		}
 	}
 	r, err := newRelay(core.Relay{Name: "r", Kind: "ses", ControlHeaders: []string{"X-MC-", "Feedback-ID"}})
-	if err != nil || fmt.Sprint(r.controls()) != "[x-ses- return-path X-MC- Feedback-ID]" {
+	if err != nil || fmt.Sprint(r.controlPrefixes()) != "[x-ses- return-path X-MC- Feedback-ID]" {
 		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -44,15 +44,15 @@ func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in U
 			}
 		}
 		row.SendAt, row.TriedFrom, row.UpdatedAt = at, at, tx.Now()
-		if err := s.AddDeliveryOf(tx, row); err != nil {
+		if err := s.PutRowWithJob(tx, row); err != nil {
 			return err
 		}
 		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: row.ID, Name: row.Recipient})
 	})
 }
 
-// AddDeliveryOf writes a pending row with a new job on its current route.
-func (s *Service) AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error {
+// PutRowWithJob writes a pending row with a new job on its current route.
+func (s *Service) PutRowWithJob(tx *store.Tx, row *store.Outgoing) error {
 	sub, err := store.Submissions.Get(tx, row.SubmissionID)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 }
 
 // FileSentCopy files a message in the Sent folder as read, and marks the messages that it answers.
-// by is who answers them; see AnsweredBy in store.Meta.
-func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
+// answeredBy is who answers them; see AnsweredBy in store.Meta.
+func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, answeredBy string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {
 		return err
@@ -133,5 +133,5 @@ func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.St
 	if _, err := s.inbox.File(tx, mb, stored, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen}); err != nil {
 		return err
 	}
-	return s.inbox.MarkAnswered(tx, mb, answered, by)
+	return s.inbox.MarkAnswered(tx, mb, answered, answeredBy)
 }

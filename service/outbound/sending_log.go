@@ -132,7 +132,7 @@ type ListMessagesIn struct {
 
 // ListMessages lists the account's sending log, newest first.
 func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*page.Page[SentMessage], error) {
-	from, to, err := Days(in.DateFrom, in.DateTo)
+	from, to, err := ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
 		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.Tag, in.DateFrom, in.DateTo},
 		Prefilter: f.prefilter(),
-		Keep:      f.keep,
+		Keep:      f.matches,
 		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
 		Out: func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) {
 			return sentMessageOut(who, o, tx.Now()), nil
@@ -182,7 +182,7 @@ type sentFilter struct {
 	who       core.Actor
 }
 
-// prefilter returns a Prefilter for keep: a cheap check of the encoded row.
+// prefilter returns a Prefilter for matches: a cheap check of the encoded row.
 func (f *sentFilter) prefilter() func(row []byte) bool {
 	status, domain, to, from := page.HasTexts(f.Status, f.tag.Name, f.tag.Value), page.HasFolded(f.Domain), page.HasFolded(f.Recipient), page.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
@@ -196,7 +196,7 @@ func (f *sentFilter) prefilter() func(row []byte) bool {
 	}
 }
 
-func (f *sentFilter) keep(o *store.Outgoing) bool {
+func (f *sentFilter) matches(o *store.Outgoing) bool {
 	switch {
 	case !f.who.Sees(o.MailboxID),
 		f.Status != "" && o.Status != f.Status,
@@ -213,9 +213,9 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 	return strings.EqualFold(o.Sender, f.Mailbox)
 }
 
-// Days parses an inclusive range of UTC days into [start, end). If from or to is empty, start or
-// end is zero, which means no bound.
-func Days(from, to string) (start, end time.Time, err error) {
+// ParseDays parses an inclusive range of UTC days into [start, end). If from or to is empty, start
+// or end is zero, which means no bound.
+func ParseDays(from, to string) (start, end time.Time, err error) {
 	if from != "" {
 		start, err = time.Parse(time.DateOnly, from)
 		if err != nil {

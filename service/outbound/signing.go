@@ -27,11 +27,11 @@ type signer struct {
 	keys  *core.Keys
 	slots chan struct{} // held while signing: an RSA signature occupies a core for a millisecond, and the store needs a core too
 
-	mu       sync.Mutex
-	opened   map[string]openedKeys // by domain ID
-	loggedAt map[string]time.Time  // when unusable keys of a domain were last logged, by domain ID
-	made     map[signatureID]*signature
-	order    []signatureID // keys of made, oldest first
+	mu         sync.Mutex
+	opened     map[string]openedKeys // by domain ID
+	loggedAt   map[string]time.Time  // when unusable keys of a domain were last logged, by domain ID
+	signatures map[signatureID]*signature
+	order      []signatureID // keys of made, oldest first
 }
 
 type openedKeys struct {
@@ -40,8 +40,8 @@ type openedKeys struct {
 }
 
 type signatureID struct {
-	submission string
-	omitID     bool
+	submission    string
+	omitMessageID bool
 }
 
 // A signature has the DKIM-Signature fields of one message. The first caller makes them; others
@@ -53,18 +53,18 @@ type signature struct {
 }
 
 func newSigner(keys *core.Keys) *signer {
-	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, loggedAt: map[string]time.Time{}, made: map[signatureID]*signature{}}
+	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, loggedAt: map[string]time.Time{}, signatures: map[signatureID]*signature{}}
 }
 
 // sign returns the DKIM-Signature fields for a submission's message; none if the domain has no keys
-// or the message cannot be signed. omitID excludes the Message-ID from the signature.
-func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omitID bool) ([]byte, error) {
+// or the message cannot be signed. omitMessageID excludes the Message-ID from the signature.
+func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omitMessageID bool) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil
 	}
-	id := signatureID{submission, omitID}
+	id := signatureID{submission, omitMessageID}
 	sig := s.signature(id)
-	sig.once.Do(func() { sig.fields, sig.err = s.make(d, message, omitID) })
+	sig.once.Do(func() { sig.fields, sig.err = s.makeFields(d, message, omitMessageID) })
 	if sig.err != nil {
 		s.forget(id)
 	}
@@ -74,15 +74,15 @@ func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omi
 func (s *signer) signature(id signatureID) *signature {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sig := s.made[id]; sig != nil {
+	if sig := s.signatures[id]; sig != nil {
 		return sig
 	}
 	if len(s.order) == maxSignatures {
-		delete(s.made, s.order[0])
+		delete(s.signatures, s.order[0])
 		s.order = append(s.order[:0], s.order[1:]...)
 	}
 	sig := &signature{}
-	s.made[id] = sig
+	s.signatures[id] = sig
 	s.order = append(s.order, id)
 	return sig
 }
@@ -90,17 +90,17 @@ func (s *signer) signature(id signatureID) *signature {
 func (s *signer) forget(id signatureID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.made, id)
+	delete(s.signatures, id)
 }
 
-func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, error) {
-	keys, err := s.open(d)
+func (s *signer) makeFields(d *store.Domain, message io.Reader, omitMessageID bool) ([]byte, error) {
+	keys, err := s.openKeys(d)
 	if err != nil {
 		return nil, err
 	}
 	s.slots <- struct{}{}
 	defer func() { <-s.slots }()
-	fields, err := auth.Sign(message, auth.SignOptions{Keys: keys, OmitMessageID: omitID})
+	fields, err := auth.Sign(message, auth.SignOptions{Keys: keys, OmitMessageID: omitMessageID})
 	if errors.Is(err, auth.ErrUnsignable) {
 		return nil, nil
 	}
@@ -114,7 +114,7 @@ func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil
 	}
-	keys, err := s.open(d)
+	keys, err := s.openKeys(d)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (s *signer) mayLog(domain string, now time.Time) bool {
 	return true
 }
 
-// open returns the domain's private keys, RSA first.
-func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
+// openKeys returns the domain's private keys, RSA first.
+func (s *signer) openKeys(d *store.Domain) ([]auth.Key, error) {
 	sum := sha256.New()
 	for _, k := range d.DKIM {
 		fmt.Fprintf(sum, "%d:%s%d:%s", len(k.Selector), k.Selector, len(k.Sealed), k.Sealed)

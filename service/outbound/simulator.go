@@ -64,8 +64,8 @@ func CheckSimulated(address string) error {
 	return nil
 }
 
-// simulatedTime returns when the recipient "slow" accepts a message; zero for other recipients.
-func (s *Service) simulatedTime(d *delivery) time.Time {
+// slowAcceptTime returns when the recipient "slow" accepts a message; zero for other recipients.
+func (s *Service) slowAcceptTime(d *delivery) time.Time {
 	if d.route.Transport != core.ViaSimulator || simulatedName(d.row.Recipient) != "slow" {
 		return time.Time{}
 	}
@@ -128,7 +128,7 @@ func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulat
 	if _, err := report.WriteTo(spool); err != nil {
 		return nil, fmt.Errorf("write a simulated complaint: %w", err)
 	}
-	return s.answer(ctx, d, "complaints@"+host, path, spool)
+	return s.deliverAnswer(ctx, d, "complaints@"+host, path, spool)
 }
 
 // simulatorAgent is the User-Agent of simulated complaints.
@@ -179,12 +179,12 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 		d.stored = append(d.stored, report)
 		return &simulatedAnswer{report: report}, nil
 	}
-	return s.answer(ctx, d, d.row.Recipient, d.sub.Sender, spool)
+	return s.deliverAnswer(ctx, d, d.row.Recipient, d.sub.Sender, spool)
 }
 
-// answer delivers a message of the simulator to a mailbox here. If a rule rejects the message, it
-// is dropped: the simulator needs no bounce.
-func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
+// deliverAnswer delivers a message of the simulator to a mailbox here. If a rule rejects the
+// message, it is dropped: the simulator needs no bounce.
+func (s *Service) deliverAnswer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
 	m := SimulatedMail{From: from, To: to, AccountID: d.row.AccountID, RowID: d.row.ID, Body: body, Now: d.now}
 	if !d.sub.Tainted { // the answer repeats the subject
 		m.Origin = agents.OriginAuthor

@@ -60,9 +60,9 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 	if strings.HasPrefix(domain, "[") {
 		return nil, nil, nil
 	}
-	look, ours := p.lookup(domain)
-	if ours {
-		p.fill(context.WithoutCancel(ctx), look, domain)
+	look, isNew := p.lookup(domain)
+	if isNew {
+		p.runLookup(context.WithoutCancel(ctx), look, domain)
 		return look.policy, look.failed, nil
 	}
 	select {
@@ -73,9 +73,9 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 	}
 }
 
-// lookup returns the newest lookup of a domain. ours is true if it is new; the caller must then
-// call fill.
-func (p *policies) lookup(domain string) (look *policyLookup, ours bool) {
+// lookup returns the newest lookup of a domain. isNew is true if it is new; the caller must then
+// call runLookup.
+func (p *policies) lookup(domain string) (look *policyLookup, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.svc.Now()
@@ -97,23 +97,23 @@ func (p *policies) lookup(domain string) (look *policyLookup, ours bool) {
 	return l, true
 }
 
-func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
+func (p *policies) runLookup(ctx context.Context, l *policyLookup, domain string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
-	kept, err := p.Kept(domain)
+	stored, err := p.StoredPolicy(domain)
 	if err == nil {
-		kept, err = p.renew(ctx, domain, kept, false)
+		stored, err = p.renew(ctx, domain, stored, false)
 	}
-	l.policy = policyOf(kept)
+	l.policy = policyOf(stored)
 	if err != nil {
 		p.svc.LogOf(ctx).Info("the MTA-STS policy could not be fetched", "domain", domain, "policy", l.policy != nil, "error", err)
 		l.failed = policyFailure(domain, err)
 	}
 }
 
-// Kept returns the stored policy of a domain; nil if there is none or it has expired.
-func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
+// StoredPolicy returns the stored policy of a domain; nil if there is none or it has expired.
+func (p *policies) StoredPolicy(domain string) (*store.TLSPolicy, error) {
 	var row *store.TLSPolicy
 	err := p.svc.Store.View(func(tx *store.Tx) (err error) {
 		row, err = store.TLSPolicies.Get(tx, domain)
@@ -125,28 +125,29 @@ func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 	return row, err
 }
 
-// renew returns the current policy of a domain. It returns kept (nil: none) if the domain's record
-// still has the ID of kept, or if no newer policy can be fetched; else the policy that the domain
-// serves. With force, it fetches the policy even if the ID is the same.
-func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
+// renew returns the current policy of a domain. stored is the stored policy, nil if there is none.
+// renew returns stored if the domain's record still has its ID, or if no newer policy can be
+// fetched. Otherwise it returns the policy that the domain serves. With force, it fetches the
+// policy even if the ID is the same.
+func (p *policies) renew(ctx context.Context, domain string, stored *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
 	if err != nil || !ok {
-		return kept, nil // RFC 8461 section 5.1
+		return stored, nil // RFC 8461 section 5.1
 	}
-	if kept != nil && kept.ID == id && !force {
-		return kept, p.markUsed(kept)
+	if stored != nil && stored.ID == id && !force {
+		return stored, p.markUsed(stored)
 	}
 	policy, err := mtasts.Fetch(ctx, p.HTTP, domain)
 	if err != nil {
-		return kept, err
+		return stored, err
 	}
 	now := p.svc.Now()
 	row := &store.TLSPolicy{
 		Domain: domain, ID: id, Mode: policy.Mode, MX: policy.MX, MaxAge: policy.MaxAge, FetchedAt: now, ExpiresAt: now.Add(policy.MaxAge), UsedAt: now,
 	}
-	if force && kept != nil {
-		row.UsedAt = kept.UsedAt
+	if force && stored != nil {
+		row.UsedAt = stored.UsedAt
 	}
 	return row, p.put(row)
 }
@@ -187,8 +188,8 @@ func policyFailure(domain string, err error) *deliver.Session {
 	return out
 }
 
-// policyKind is the job that fetches policies in use again well before they expire (RFC 8461
-// section 3.3), and deletes expired ones.
+// policyKind is the kind of the job that fetches policies in use again well before they expire (RFC
+// 8461 section 3.3), and deletes expired ones.
 func (s *Service) policyKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_policies", Work: s.refreshPolicies, Timeout: 30 * time.Minute}
 }
@@ -310,7 +311,7 @@ func AddSession(row *store.TLSCount, s deliver.Session) {
 	p.Failures[j].Sessions++
 }
 
-// FailedTLS reports whether a row has failures to report.
-func FailedTLS(row *store.TLSCount) bool {
+// HasTLSFailures reports whether a row has failures to report.
+func HasTLSFailures(row *store.TLSCount) bool {
 	return slices.ContainsFunc(row.Policies, func(p store.TLSPolicyCount) bool { return p.Failed > 0 })
 }

@@ -196,7 +196,7 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 			t.Errorf("it ran out with the fetch before: %q", mode)
 		}
 		refresh(time.Hour)
-		if kept, err := i.Svc.Outbound.Policies().Kept("far.test"); kept != nil || err != nil {
+		if kept, err := i.Svc.Outbound.Policies().StoredPolicy("far.test"); kept != nil || err != nil {
 			t.Errorf("%+v, %v", kept, err)
 		}
 	})

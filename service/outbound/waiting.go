@@ -18,9 +18,9 @@ const (
 	WaitingAtATime  = 100  // rows that one write transaction changes
 	waitingRowsRead = 5000 // rows that one view transaction reads
 
-	// neverTried is how long a message waits for its first attempt before its row explains the
-	// wait.
-	neverTried = 30 * time.Second
+	// explainWaitAfter is how long a message waits for its first attempt before its row explains
+	// the wait.
+	explainWaitAfter = 30 * time.Second
 )
 
 // waitReason returns, for the sending log, the newest answer to a message. If the message has
@@ -29,7 +29,7 @@ func waitReason(o *store.Outgoing, now time.Time) string {
 	if o.Stop != "" && o.Waits() {
 		return "being delivered at this moment; if no host takes it now, it is cancelled"
 	}
-	early := o.Status != store.OutgoingQueued && o.Status != store.OutgoingScheduled || now.Before(o.NextAt) || now.Before(o.Began().Add(neverTried))
+	early := o.Status != store.OutgoingQueued && o.Status != store.OutgoingScheduled || now.Before(o.NextAt) || now.Before(o.Began().Add(explainWaitAfter))
 	if o.LastResponse != "" || early {
 		return o.LastResponse
 	}
@@ -160,7 +160,7 @@ func (s *Service) reschedule(m *delivery, at time.Time, status, text string) (jo
 		at = end
 	}
 	at = at.Truncate(time.Millisecond)
-	due, notice, err := s.delayNotice(m, at, status, text, !answered(m.row, text))
+	due, notice, err := s.delayNotice(m, at, status, text, !isNewestReply(m.row, text))
 	if err != nil {
 		return nil, err
 	}
@@ -184,23 +184,23 @@ func (s *Service) reschedule(m *delivery, at time.Time, status, text string) (jo
 
 // waitForSlot reschedules a message whose next hop is at its limit. The message is given up after
 // GiveUpAfter, even if other messages are still before it.
-func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
+func (s *Service) waitForSlot(m *delivery, at time.Time) (jobs.Writes, error) {
 	if !m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
-		return s.bounce(m, expired(deliver.Result{Reply: answer}))
+		return s.bounce(m, asExpired(deliver.Result{Reply: answer}))
 	}
 	status := "4.0.0"
 	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
 		status = m.row.Log[n-1].Enhanced // status of the newest attempt
 	}
-	text := waitsForTurn
-	if answer := s.paces.answer(m.pace()); answer != "" {
+	text := waitsForTurnText
+	if answer := s.paces.throttleAnswer(m.paceKey()); answer != "" {
 		text += "; it answered: " + answer
 	}
-	return s.reschedule(m, turn, status, cmp.Or(m.row.LastResponse, text))
+	return s.reschedule(m, at, status, cmp.Or(m.row.LastResponse, text))
 }
 
-const waitsForTurn = "waiting: the next host accepts fewer messages at a time than there are"
+const waitsForTurnText = "waiting: the next host accepts fewer messages at a time than there are"
 
 const (
 	turnsGiven       = 2  // waiting messages that get an earlier turn for each accepted message
@@ -210,9 +210,9 @@ const (
 // withNextTurns extends the writes of an attempt: the next waiting messages of its lane get earlier
 // turns, since the hop now accepts more mail than when their turns were set.
 func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
-	pace := d.pace()
+	pace := d.paceKey()
 	return func(tx *store.Tx, j *store.Job) error {
-		at, gap, waiting := s.paces.turn(pace, d.limits)
+		at, gap, waiting := s.paces.nextTurn(pace, d.limits)
 		if !waiting {
 			return writes(tx, j)
 		}
@@ -263,10 +263,10 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 func waitsAtHop(row *store.Outgoing) bool {
 	switch {
 	case row.Status == store.OutgoingQueued:
-		return strings.HasPrefix(row.LastResponse, waitsForTurn)
+		return strings.HasPrefix(row.LastResponse, waitsForTurnText)
 	case row.Status == store.OutgoingDeferred && row.Transport == store.OutgoingTransportRelay && len(row.Log) > 0:
 		a := row.Log[len(row.Log)-1]
-		return throttles(deliver.Result{Status: deliver.Temporary, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply})
+		return asksForLessMail(deliver.Result{Status: deliver.Temporary, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply})
 	}
 	return false
 }
@@ -302,8 +302,8 @@ func (s *Service) planReroute() error {
 	})
 }
 
-// unconfiguredLanes returns the lanes of relays that are not configured, as prefixes of the keys of
-// store.JobsByLane.
+// unconfiguredLanes returns the lanes of relays that are not configured. Each is a key prefix in
+// the index store.JobsByLane.
 func (s *Service) unconfiguredLanes() (out []string, err error) {
 	known := map[string]bool{}
 	for _, r := range s.relays {
@@ -387,7 +387,7 @@ func (s *Service) rerouteJob(tx *store.Tx, id string) error {
 	if err != nil {
 		return err
 	}
-	to := r.job(row)
+	to := r.newJob(row)
 	if to.Lane == j.Lane && to.Kind == j.Kind {
 		return nil
 	}

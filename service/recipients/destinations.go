@@ -78,7 +78,7 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 		mb, err := store.MailboxByEmail.Read(tx, a.Email)
 		if err == nil && mb.Type != store.MailboxTypeExternal {
 			d, err := store.Domains.Read(tx, mb.DomainID)
-			return toMailbox(d, mb), errors.Join(err, Accepting(mb))
+			return mailboxDestination(d, mb), errors.Join(err, Accepting(mb))
 		}
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
 			return &Destination{Domain: d, Forward: a.Email, Must: true}, nil
@@ -134,7 +134,7 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
 		switch {
 		case err == nil && !mb.Gone():
-			return toMailbox(d, mb), Accepting(mb)
+			return mailboxDestination(d, mb), Accepting(mb)
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
@@ -150,11 +150,11 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 	if base == dnsprov.ReportsLocal {
 		return &Destination{Domain: d, Reports: true}, nil
 	}
-	return fallback(tx, d, local)
+	return fallbackDestination(tx, d, local)
 }
 
-// toMailbox returns the destination for a mailbox of a domain.
-func toMailbox(d *store.Domain, mb *store.Mailbox) *Destination {
+// mailboxDestination returns the destination for a mailbox of a domain.
+func mailboxDestination(d *store.Domain, mb *store.Mailbox) *Destination {
 	return &Destination{Domain: d, Mailbox: mb, Forward: mb.ForwardTo, Only: mb.ForwardOnly && mb.ForwardTo != ""}
 }
 
@@ -165,7 +165,7 @@ func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Desti
 		if err != nil {
 			return nil, err
 		}
-		return toMailbox(d, mb), Accepting(mb)
+		return mailboxDestination(d, mb), Accepting(mb)
 	}
 	g, err := store.Groups.Read(tx, a.GroupID)
 	if err == nil && !store.MembersOfGroup.Has(tx, g.ID) {
@@ -174,8 +174,8 @@ func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Desti
 	return &Destination{Domain: d, Group: g}, err
 }
 
-// Place returns a key of the destination, so that one message is delivered there only once.
-func (d *Destination) Place() string {
+// PlaceKey returns a key of the destination, so that one message is delivered there only once.
+func (d *Destination) PlaceKey() string {
 	if d.Group != nil {
 		return "group " + d.Group.ID
 	}
@@ -203,10 +203,11 @@ func Accepting(mb *store.Mailbox) error {
 	return core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
 }
 
-// fallback returns where mail to an unknown local part goes: the catch-all, or the address that the
-// domain forwards to. Mail to postmaster and abuse, which every domain must accept (RFC 5321
-// section 4.5.1, RFC 2142), goes to the account's owner if the catch-all does not accept it now.
-func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
+// fallbackDestination returns where mail to an unknown local part goes: the catch-all, or the
+// address that the domain forwards to. Mail to postmaster and abuse, which every domain must accept
+// (RFC 5321 section 4.5.1, RFC 2142), goes to the account's owner if the catch-all does not accept
+// it now.
+func fallbackDestination(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
 	if local != "postmaster" && local != "abuse" {
 		return destinationAt(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
 	}
@@ -239,7 +240,7 @@ func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destin
 	if err != nil {
 		return nil, err
 	}
-	out := toMailbox(d, mb)
+	out := mailboxDestination(d, mb)
 	out.Must = must && out.Only
 	return out, Accepting(mb)
 }

@@ -81,7 +81,7 @@ func (s *Service) ResolveEntry(tx *store.Tx, sender, entry string, size int64) (
 	if err != nil {
 		return nil, err
 	}
-	to := toMailbox(d, mb)
+	to := mailboxDestination(d, mb)
 	if err := Accepting(mb); err != nil {
 		return nil, err
 	}

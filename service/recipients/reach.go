@@ -10,8 +10,8 @@ import (
 )
 
 // SendsOnTo returns where mail to an address, a group or a mailbox here is sent on to: addresses,
-// and ids of groups and mailboxes. rules is the number of rules that were read.
-func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, err error) {
+// and ids of groups and mailboxes. rulesRead is the number of rules that were read.
+func (s *Service) SendsOnTo(tx *store.Tx, to string) (targets []string, rulesRead int, err error) {
 	var mb *store.Mailbox
 	var g *store.Group
 	switch {
@@ -25,7 +25,7 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, e
 		}
 		mb, g = d.Mailbox, d.Group
 		if d.Forward != "" {
-			out = append(out, d.Forward)
+			targets = append(targets, d.Forward)
 		}
 	case strings.HasPrefix(to, "grp_"):
 		g, err = store.Groups.FindShared(tx, to)
@@ -40,24 +40,24 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, e
 	}
 	if g != nil {
 		for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
-			out = append(out, m.MailboxID+m.MemberID+m.Email) // exactly one of the three is set
+			targets = append(targets, m.MailboxID+m.MemberID+m.Email) // exactly one of the three is set
 		}
 	}
 	if mb == nil {
-		return out, 0, nil
+		return targets, 0, nil
 	}
 	if mb.ForwardTo != "" {
-		out = append(out, mb.ForwardTo)
+		targets = append(targets, mb.ForwardTo)
 	}
 	for _, r := range store.DescSome(tx, store.RulesByMailbox, mb.ID, "", page.HasTexts("forward")) {
-		if rules++; r == nil {
+		if rulesRead++; r == nil {
 			continue
 		}
 		for _, a := range r.Actions {
 			if r.Enabled && a.Type == "forward" {
-				out = append(out, a.Value)
+				targets = append(targets, a.Value)
 			}
 		}
 	}
-	return out, rules, nil
+	return targets, rulesRead, nil
 }

@@ -19,7 +19,7 @@ const (
 	BounceAddress      = "b"
 	UnsubscribeAddress = "u"
 
-	BouncesFor = 30 * 24 * time.Hour // counted from when the message was queued; a bounce takes two weeks at most
+	BouncesAcceptedFor = 30 * 24 * time.Hour // counted from when the message was queued; a bounce takes two weeks at most
 
 	RowIDLen   = 26
 	rowMACLen  = 16
@@ -72,9 +72,9 @@ func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	return kind, id
 }
 
-// BouncedRow returns the id of the row that an address is the return path of; "" if this server did
-// not make the address.
-func (s *Service) BouncedRow(address string) string {
+// BouncedRowID returns the id of the row that an address is the return path of; "" if this server
+// did not make the address.
+func (s *Service) BouncedRowID(address string) string {
 	local, domain, _ := msg.SplitEmail(strings.Trim(address, "<> "))
 	kind, id := s.ReadRowLocal(local, strings.ToLower(domain))
 	if kind != BounceAddress {
@@ -95,7 +95,7 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 	if err != nil && !core.IsGone(err) {
 		return nil, err
 	}
-	if err != nil || kind == BounceAddress && tx.Now().Sub(row.Began()) > BouncesFor {
+	if err != nil || kind == BounceAddress && tx.Now().Sub(row.Began()) > BouncesAcceptedFor {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown, or the address has expired")
 	}
 	to := &Destination{Domain: d, Row: row, RowKind: kind}
@@ -116,9 +116,9 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 const (
 	srsFirst = "srs0"
 	srsAgain = "srs1"
-	SRSValid = 21 // days
-	srsDays  = 1 << 10
-	MaxLocal = 64 // RFC 5321 section 4.5.3.1.1
+	SRSValid = 21      // days
+	srsDays  = 1 << 10 // days after which the values of SRSDay repeat
+	MaxLocal = 64      // RFC 5321 section 4.5.3.1.1
 )
 
 // SRSForward rewrites a sender into the domain. The null sender, a sender of the domain itself, and
@@ -163,8 +163,10 @@ func srsWord(local string) (word, rest string) {
 	return strings.ToLower(local[:len(srsFirst)]), local[len(srsFirst):]
 }
 
-// SRSReverse returns the address that a bounce goes back to, for a local part that SRSForward made:
-// the first sender, for three weeks, or the previous forwarder, which checks the time itself.
+// SRSReverse returns the address that a bounce goes back to, for a local part that SRSForward made.
+// For SRS0 that is the original sender, for SRSValid days. For SRS1 it is the address of the
+// earlier forwarder, which checks the time itself. ok is false if this server did not make the
+// local part, or if its time is over.
 func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 	var err error
 	switch word, text := srsWord(local); word {
@@ -174,7 +176,7 @@ func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 			return "", false
 		}
 		mac, day, from, to := parts[0], parts[1], parts[2], parts[3]
-		if !s.isSRSMAC(mac, day, from, to, domain) || !s.srsFresh(day) {
+		if !s.isSRSMAC(mac, day, from, to, domain) || !s.isFreshSRSDay(day) {
 			return "", false
 		}
 		sender, err = msg.NormalizeEmail(to + "@" + from)
@@ -214,7 +216,7 @@ func SRSDay(t time.Time) string {
 	return string([]byte{srsDigits[day>>5], srsDigits[day&31]})
 }
 
-func (s *Service) srsFresh(day string) bool {
+func (s *Service) isFreshSRSDay(day string) bool {
 	for age := range SRSValid + 1 {
 		if SRSDay(s.Now().AddDate(0, 0, -age)) == day {
 			return true

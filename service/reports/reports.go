@@ -109,7 +109,7 @@ func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListRep
 
 // listReports completes a listing with the parts that both kinds of reports share.
 func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l page.Listing[store.Report, Out]) (*page.Page[Out], error) {
-	from, to, err := outbound.Days(in.DateFrom, in.DateTo)
+	from, to, err := outbound.ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func endOfDay(row *store.TLSCount) time.Time {
 // reportRow sends the report of one row, if the domain wants it, and deletes the row.
 func (s *Service) reportRow(ctx context.Context, row *store.TLSCount) error {
 	var targets []string
-	if outbound.FailedTLS(row) {
+	if outbound.HasTLSFailures(row) {
 		texts, err := s.Resolver.LookupTXT(ctx, "_smtp._tls."+row.Domain+".")
 		missing := new(net.DNSError)
 		if err != nil && !(errors.As(err, &missing) && missing.IsNotFound) && s.Now().Before(endOfDay(row).Add(reportGiveUp)) {

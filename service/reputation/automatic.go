@@ -31,11 +31,11 @@ const (
 )
 
 // automatics holds, for each kind, its name and its limits for a day (UTC), or for an hour if
-// hourly is set. most is how many messages one address gets from all accounts together. ofAccount
+// hourly is set. mostTo is how many messages one address gets from all accounts together. ofAccount
 // is how many are sent for one account; 0 means that the sender's own limits apply.
 var automatics = [...]struct {
 	name      string
-	most      int
+	mostTo    int
 	ofAccount int
 	hourly    bool
 }{
@@ -77,7 +77,7 @@ func canonicalAddress(address string) string {
 // An allowance is a limit for one day or hour.
 type allowance struct {
 	accountID, subject, what string
-	most                     int
+	mostMessages             int
 }
 
 // AdmitAutomatic checks whether this server may send an automatic message to an address, which is
@@ -95,7 +95,7 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 	var list []allowance
 	if !here || kind != AutomaticForward && kind != AutomaticNotice {
 		sum := sha256.Sum256([]byte(canonicalAddress(recipient)))
-		list = append(list, allowance{"", "to " + is.name + " " + hex.EncodeToString(sum[:16]), "an address gets mail of the kind " + is.name, is.most})
+		list = append(list, allowance{"", "to " + is.name + " " + hex.EncodeToString(sum[:16]), "an address gets mail of the kind " + is.name, is.mostTo})
 	}
 	if is.ofAccount > 0 {
 		list = append(list, allowance{account, is.name + "s", "an account has mail of the kind " + is.name, is.ofAccount})
@@ -141,8 +141,8 @@ func countAllowances(tx *store.Tx, kind Automatic, list []allowance) (days []*st
 		if d == nil {
 			d = &store.SendDay{AccountID: a.accountID, Day: today(tx), Subject: a.subject}
 		}
-		if d.Recipients >= a.most {
-			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.most, kind.NextReset(tx).Format(time.RFC3339))
+		if d.Recipients >= a.mostMessages {
+			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.mostMessages, kind.NextReset(tx).Format(time.RFC3339))
 		}
 		d.Recipients++
 		days = append(days, d)

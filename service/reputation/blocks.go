@@ -43,9 +43,9 @@ const (
 
 const googleAdvice = "Gmail holds mail of this host or domain to be unwanted. See https://postmaster.google.com for its reputation, send less, only to people who expect it, and let them unsubscribe with one click."
 
-// expressions returns the patterns, compiled at the first use: fromGoogle, googleBlocks, then those
-// of blocks.
-var expressions = sync.OnceValue(func() (out []*regexp.Regexp) {
+// blockExpressions returns the patterns, compiled at the first use: fromGoogle, googleBlocks, then
+// those of blocks.
+var blockExpressions = sync.OnceValue(func() (out []*regexp.Regexp) {
 	for _, b := range append([]block{{pattern: fromGoogle}, {pattern: googleBlocks}}, blocks...) {
 		out = append(out, regexp.MustCompile(`(?i)`+b.pattern))
 	}
@@ -55,7 +55,7 @@ var expressions = sync.OnceValue(func() (out []*regexp.Regexp) {
 // adviceOn reports whether a receiver's answer blocks this host or sender, and returns what to do
 // about it.
 func adviceOn(reply string) (advice string, blocked bool) {
-	all := expressions()
+	all := blockExpressions()
 	if all[0].MatchString(reply) {
 		return googleAdvice, all[1].MatchString(reply)
 	}

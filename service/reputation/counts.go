@@ -47,7 +47,7 @@ func (s *Service) CountAttempt(tx *store.Tx, row *store.Outgoing, forward bool, 
 	operator := OperatorOf(mx, row.Recipient)
 	if !row.Counted {
 		row.Counted = true
-		if err := s.count(tx, row, operator, func(h *store.HourCount) {
+		if err := s.addCounts(tx, row, operator, func(h *store.HourCount) {
 			h.Sent++
 			if r.Status == deliver.Temporary {
 				h.Deferred++
@@ -73,8 +73,8 @@ func (s *Service) CountAttempt(tx *store.Tx, row *store.Outgoing, forward bool, 
 	return s.checkResults(tx, row)
 }
 
-// Blocks reports whether an answer is about this host or its sender, and not about a recipient.
-func Blocks(reply string) bool {
+// IsBlocking reports whether an answer is about this host or its sender, and not about a recipient.
+func IsBlocking(reply string) bool {
 	_, blocked := adviceOn(reply)
 	return blocked
 }
@@ -104,8 +104,8 @@ func (s *Service) CountBounce(tx *store.Tx, row *store.Outgoing, host, reply str
 	if row.Transport != store.OutgoingTransportDirect {
 		host = ""
 	}
-	blocked := Blocks(reply)
-	if err := s.count(tx, row, OperatorOf(cmp.Or(host, acceptingHost(row)), row.Recipient), func(h *store.HourCount) {
+	blocked := IsBlocking(reply)
+	if err := s.addCounts(tx, row, OperatorOf(cmp.Or(host, acceptingHost(row)), row.Recipient), func(h *store.HourCount) {
 		h.Bounced++
 		if blocked {
 			h.Blocked++
@@ -121,14 +121,14 @@ func (s *Service) CountComplaint(tx *store.Tx, row *store.Outgoing) error {
 	if !row.Counted {
 		return nil
 	}
-	if err := s.count(tx, row, OperatorOf(acceptingHost(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
+	if err := s.addCounts(tx, row, OperatorOf(acceptingHost(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
 		return err
 	}
 	return s.checkResults(tx, row)
 }
 
-// count changes this hour's counts of the mailbox, domain, account and operator of a row.
-func (s *Service) count(tx *store.Tx, row *store.Outgoing, operator string, change func(*store.HourCount)) error {
+// addCounts changes this hour's counts of the mailbox, domain, account and operator of a row.
+func (s *Service) addCounts(tx *store.Tx, row *store.Outgoing, operator string, change func(*store.HourCount)) error {
 	domainID := ""
 	if d, err := store.DomainByName.Read(tx, row.Domain); err == nil {
 		domainID = d.ID
@@ -170,9 +170,9 @@ func add(to *store.HourCount, h store.HourCount, sign int) {
 	to.Complained += sign * h.Complained
 }
 
-// lastDay sums up the results of a subject's mail of the last 24 hours, or since its counting was
-// restarted.
-func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
+// sumLastDay sums up the results of a subject's mail of the last 24 hours, or since its counting
+// was restarted.
+func sumLastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
 	now := tx.Now().UTC()
 	first := now.Truncate(time.Hour).Add(-23 * time.Hour)
 	if since != nil {

@@ -28,21 +28,21 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	}
 	l := s.Config.Limits
 	list := []scope{
-		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limit(l.RecipientsPerDomain), mostNew: limit(l.NewRecipientsPerDomain)},
-		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limit(l.RecipientsPerAccount), mostNew: limit(l.NewRecipientsPerAccount)},
+		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limitOfSetting(l.RecipientsPerDomain), mostNew: limitOfSetting(l.NewRecipientsPerDomain)},
+		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limitOfSetting(l.RecipientsPerAccount), mostNew: limitOfSetting(l.NewRecipientsPerAccount)},
 	}
 	if mb == nil {
 		return list, nil
 	}
-	box := scope{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)}
+	box := scope{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limitOfSetting(l.RecipientsPerMailbox), mostNew: limitOfSetting(l.NewRecipientsPerMailbox)}
 	if own := mb.DailySendLimit; own != nil && (box.most < 0 || *own <= box.most) {
 		box.most, box.own = *own, true
 	}
 	return append([]scope{box}, list...), nil
 }
 
-// limit returns the limit of a setting: -1, which means no limit, if the setting is 0.
-func limit(n int) int {
+// limitOfSetting returns the limit of a setting: -1, which means no limit, if the setting is 0.
+func limitOfSetting(n int) int {
 	if n == 0 {
 		return -1
 	}
@@ -63,7 +63,7 @@ func today(tx *store.Tx) string { return tx.Now().UTC().Format(time.DateOnly) }
 // An Envelope holds the recipients of a message so far.
 type Envelope struct {
 	known      int // recipients that are contacts, or hosted here
-	strangers  int
+	strangers  int // other recipients
 	recipients map[string]bool
 }
 
@@ -87,7 +87,7 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, rec
 		if sc.field != "mailbox" && sc.most < 0 && sc.mostNew < 0 {
 			continue // no limit, so nothing is counted
 		}
-		d, err := s.checkRoom(tx, from.AccountID, day, sc, &e)
+		d, err := s.checkScopeLimit(tx, from.AccountID, day, sc, &e)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e 
 	list, err := s.scopes(tx, mb, from)
 	for _, sc := range list {
 		if err == nil {
-			_, err = s.checkRoom(tx, from.AccountID, today(tx), sc, &more)
+			_, err = s.checkScopeLimit(tx, from.AccountID, today(tx), sc, &more)
 		}
 	}
 	if err != nil {
@@ -162,9 +162,9 @@ func (s *Service) limitsNewRecipients() bool {
 	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
 }
 
-// checkRoom returns today's count of a scope, or an error if the recipients of an envelope exceed
-// its limit.
-func (s *Service) checkRoom(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
+// checkScopeLimit returns today's count of a scope, or an error if the recipients of an envelope
+// exceed its limit.
+func (s *Service) checkScopeLimit(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
 	d, err := store.SendDays.Find(tx, store.SendDayID(accountID, day, sc.id))
 	if err != nil {
 		return nil, err

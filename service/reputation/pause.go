@@ -28,10 +28,10 @@ const (
 	KindBlocked    = "blocked"
 )
 
-// boundExceeded returns which bound is exceeded: KindBounces (bounces in per cent) or
+// exceededBound returns which bound is exceeded: KindBounces (bounces in per cent) or
 // KindComplaints (complaints in per mille); "" if neither is. Mail that a receiver's block refused
 // does not count, since it says nothing about the addresses.
-func boundExceeded(c store.HourCount, bounces, complaints int) string {
+func exceededBound(c store.HourCount, bounces, complaints int) string {
 	hard := c.Bounced - c.Blocked
 	switch {
 	case c.Sent >= minForBounces && hard*100 > bounces*c.Sent:
@@ -53,27 +53,27 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 	if err != nil {
 		return err
 	}
-	ofDomain, err := lastDay(tx, row.AccountID, d.ID, d.Counting)
+	ofDomain, err := sumLastDay(tx, row.AccountID, d.ID, d.Counting)
 	if err != nil || ofDomain.Bounced+ofDomain.Complained == 0 {
-		return err // a domain without any has no mailbox with any
+		return err // if the domain has no bounces and complaints, its mailboxes have none
 	}
 	mb, err := store.Mailboxes.Find(tx, row.MailboxID)
 	if err != nil {
 		return err
 	}
 	if mb != nil && mb.SendingPaused == nil {
-		c, err := lastDay(tx, row.AccountID, mb.ID, mb.Counting)
+		c, err := sumLastDay(tx, row.AccountID, mb.ID, mb.Counting)
 		if err != nil {
 			return err
 		}
-		if reason := boundExceeded(c, pauseBounces, pauseComplaints); reason != "" {
+		if reason := exceededBound(c, pauseBounces, pauseComplaints); reason != "" {
 			mb.SendingPaused, mb.UpdatedAt = &store.SendingPaused{Reason: reason, At: tx.Now()}, tx.Now()
 			if err := store.Mailboxes.Put(tx, mb); err != nil {
 				return err
 			}
 			return s.notifyPaused(tx, row, mb, d, c, reason)
 		}
-		if told, err := s.alert(tx, row.AccountID, "mailbox", mb.ID, mb.Email, c); told || err != nil {
+		if told, err := s.alertOwner(tx, row.AccountID, "mailbox", mb.ID, mb.Email, c); told || err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 		since = &store.Counting{Since: since.Since}
 	}
 	for _, id := range store.MailboxesPaused.Keys(tx, d.ID, "") {
-		theirs, err := lastDay(tx, row.AccountID, id, since)
+		theirs, err := sumLastDay(tx, row.AccountID, id, since)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 	}
 	if d.SendingPaused == nil {
 		add(&ofDomain, ofPaused, -1)
-		if reason := boundExceeded(ofDomain, pauseBounces, pauseComplaints); reason != "" {
+		if reason := exceededBound(ofDomain, pauseBounces, pauseComplaints); reason != "" {
 			d, err = store.Domains.Get(tx, d.ID)
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 			}
 			return s.notifyPaused(tx, row, nil, d, ofDomain, reason)
 		}
-		if told, err := s.alert(tx, row.AccountID, "domain", d.ID, d.Name, ofDomain); told || err != nil {
+		if told, err := s.alertOwner(tx, row.AccountID, "domain", d.ID, d.Name, ofDomain); told || err != nil {
 			return err
 		}
 	}
@@ -113,12 +113,12 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 	if err != nil {
 		return err
 	}
-	c, err := lastDay(tx, row.AccountID, a.ID, nil)
+	c, err := sumLastDay(tx, row.AccountID, a.ID, nil)
 	if err != nil {
 		return err
 	}
 	add(&c, ofPaused, -1)
-	_, err = s.alert(tx, row.AccountID, "account", a.ID, a.Name, c)
+	_, err = s.alertOwner(tx, row.AccountID, "account", a.ID, a.Name, c)
 	return err
 }
 
@@ -178,10 +178,10 @@ type SendingAlert struct {
 	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
-// alert notifies the owner of bounces and complaints above a bound, once per episode. exceeded is
-// true if a bound is exceeded, whether the owner is notified now or was before.
-func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (exceeded bool, err error) {
-	kind := boundExceeded(c, alertBounces, alertComplaints)
+// alertOwner notifies the owner of bounces and complaints above a bound, once per episode. exceeded
+// is true if a bound is exceeded, whether the owner is notified now or was before.
+func (s *Service) alertOwner(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (exceeded bool, err error) {
+	kind := exceededBound(c, alertBounces, alertComplaints)
 	for _, k := range []string{KindBounces, KindComplaints} {
 		if k == kind || c.Bounced+c.Complained == 0 {
 			continue

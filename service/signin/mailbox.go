@@ -14,7 +14,7 @@ func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor,
 	if err := login.Enter(); err != nil {
 		return nil, err
 	}
-	person, err := s.mailboxUser(login.Mailbox)
+	person, err := s.findOrCreateMailboxUser(login.Mailbox)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +31,9 @@ func checkPasswordUnchanged(tx *store.Tx, mb *store.Mailbox) error {
 	return err
 }
 
-// mailboxUser returns the user record of the person of a mailbox. It is created at the first
-// sign-in.
-func (s *Service) mailboxUser(mb *store.Mailbox) (u *store.User, err error) {
+// findOrCreateMailboxUser returns the user record of the person of a mailbox. It is created at the
+// first sign-in.
+func (s *Service) findOrCreateMailboxUser(mb *store.Mailbox) (u *store.User, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		u, err = store.UserByMailbox.Find(tx, mb.ID)
 		return err

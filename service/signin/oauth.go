@@ -52,8 +52,8 @@ func (*RefusedError) Error() string { return "the client's request is refused" }
 type authorization struct {
 	client      *ClientMetadata
 	redirectURI string
-	state       string
-	challenge   string
+	state       string // returned to the client unchanged
+	challenge   string // hash of the code verifier (RFC 7636)
 	permissions []string
 }
 
@@ -229,7 +229,7 @@ func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q
 		}
 		return store.OAuthRequests.Put(tx, &store.OAuthRequest{
 			ID: core.TokenHash(value), AccountID: who.AccountID, UserID: who.UserID, SessionID: who.TokenID,
-			ClientID: a.client.ClientID, ClientName: nameOf(a), RedirectURI: a.redirectURI, State: a.state, Challenge: a.challenge,
+			ClientID: a.client.ClientID, ClientName: clientNameOf(a), RedirectURI: a.redirectURI, State: a.state, Challenge: a.challenge,
 			Permissions: a.permissions, ExpiresAt: tx.Now().Add(consentLife),
 		})
 	})
@@ -237,19 +237,19 @@ func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q
 		return nil, err
 	}
 	return &Consent{
-		Request: value, Client: ConsentClient{a.client.ClientID, nameOf(a), hostOf(a)}, Resource: base + "/mcp", RedirectURI: a.redirectURI,
+		Request: value, Client: ConsentClient{a.client.ClientID, clientNameOf(a), clientHostOf(a)}, Resource: base + "/mcp", RedirectURI: a.redirectURI,
 		Permissions: a.permissions, Policy: agents.PolicyOut(&policy),
 	}, nil
 }
 
-func nameOf(a *authorization) string {
+func clientNameOf(a *authorization) string {
 	if a.client.ClientName == "" {
-		return hostOf(a)
+		return clientHostOf(a)
 	}
 	return a.client.ClientName
 }
 
-func hostOf(a *authorization) string {
+func clientHostOf(a *authorization) string {
 	from := a.redirectURI
 	if isDocumentURL(a.client.ClientID) {
 		from = a.client.ClientID
@@ -300,7 +300,7 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 		}
 	}
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		mailboxes, err = accounts.LimitedTo(in.Mailboxes.Value)
+		mailboxes, err = accounts.CheckMailboxIDs(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}

@@ -22,16 +22,16 @@ import (
 
 // Limits of clients that sign in to /mcp.
 const (
-	OAuthClientKept   = 30 * 24 * time.Hour // how long an unused client is kept
-	clientUseInterval = 24 * time.Hour      // the use of a client is recorded at most this often
-	maxUnusedClients  = 5000                // clients that were never used; one more deletes the oldest
-	maxRedirects      = 20
-	maxRedirectLen    = 2048 // characters of one redirect URI
-	maxRedirectsLen   = 4096 // characters of all redirect URIs together
-	maxClientName     = 100
-	maxClientDocument = 32 << 10 // bytes
-	clientFetches     = 8        // documents that are fetched at the same time
-	clientFetchTime   = 10 * time.Second
+	OAuthClientKept    = 30 * 24 * time.Hour // how long an unused client is kept
+	clientUseInterval  = 24 * time.Hour      // the use of a client is recorded at most this often
+	maxUnusedClients   = 5000                // clients that were never used; one more deletes the oldest
+	maxRedirects       = 20
+	maxRedirectLen     = 2048 // characters of one redirect URI
+	maxRedirectsLen    = 4096 // characters of all redirect URIs together
+	maxClientName      = 100
+	maxClientDocument  = 32 << 10 // bytes
+	maxClientFetches   = 8        // documents that are fetched at the same time
+	clientFetchTimeout = 10 * time.Second
 )
 
 // ClientMetadata is a client's description of itself: in its registration (RFC 7591 section 2) or
@@ -270,7 +270,7 @@ func (s *Service) fetchClient(ctx context.Context, id string) (*ClientMetadata, 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, clientFetchTime)
+	ctx, cancel := context.WithTimeout(ctx, clientFetchTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
 	if err != nil {

@@ -61,7 +61,7 @@ func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form u
 		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients do not name the resource in this request
 			return nil, &OAuthError{"invalid_target", "resource must be " + base + "/mcp."}
 		}
-		return s.refresh(ctx, v, given["client_id"], given["refresh_token"], given["scope"])
+		return s.refreshGrant(ctx, v, given["client_id"], given["refresh_token"], given["scope"])
 	case "":
 		return nil, need("grant_type")
 	}
@@ -125,12 +125,12 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			refused = invalidGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
 			return nil
 		}
-		full := accounts.RoomForToken(tx, t)
+		full := accounts.CheckRoomForToken(tx, t)
 		if e, ours := core.AsError(full); ours {
 			refused = invalidGrant(e.Message)
 			return nil
 		}
-		out, refused, err = s.renew(tx, t, core.RandomText(refreshPartLen, core.Base62))
+		out, refused, err = s.renewGrant(tx, t, core.RandomText(refreshPartLen, core.Base62))
 		return errors.Join(full, err)
 	})
 	if err == nil && refused != nil {
@@ -139,12 +139,12 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 	return out, err
 }
 
-// refresh gives a grant new tokens. If value is an old refresh token, it revokes the grant: two
+// refreshGrant gives a grant new tokens. If refreshToken is an old one, it revokes the grant: two
 // clients have the token, and one of them is a thief (RFC 9700 section 4.14.2).
-func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope string) (out *AccessToken, err error) {
+func (s *Service) refreshGrant(ctx context.Context, v Visitor, clientID, refreshToken, scope string) (out *AccessToken, err error) {
 	var refused *OAuthError
 	wrong := invalidGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")
-	family, ok := familyOf(value)
+	family, ok := familyOf(refreshToken)
 	if !ok {
 		return nil, wrong
 	}
@@ -162,7 +162,7 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 			refused = wrong
 			return nil
 		}
-		if t.Grant.Refresh != core.TokenHash(value) {
+		if t.Grant.Refresh != core.TokenHash(refreshToken) {
 			refused = wrong
 			s.LogOf(ctx).Warn("an old refresh token was used; its grant is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
 			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
@@ -178,7 +178,7 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 		if refused != nil {
 			return nil
 		}
-		out, refused, err = s.renew(tx, t, family)
+		out, refused, err = s.renewGrant(tx, t, family)
 		return err
 	})
 	if err == nil && refused != nil {
@@ -200,8 +200,8 @@ func checkKnownClient(tx *store.Tx, id string) (*OAuthError, error) {
 	return nil, err
 }
 
-// renew gives a grant new tokens and stores it, if its person may act.
-func (s *Service) renew(tx *store.Tx, t *store.Token, family string) (*AccessToken, *OAuthError, error) {
+// renewGrant gives a grant new tokens and stores it, if its person may act.
+func (s *Service) renewGrant(tx *store.Tx, t *store.Token, family string) (*AccessToken, *OAuthError, error) {
 	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPartLen, core.Base62), tx.Now()
 	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshTokenLife)
 	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessTokenLife)

@@ -24,10 +24,10 @@ import (
 
 // Limits of passkeys (WebAuthn level 3).
 const (
-	maxPasskeys     = 20      // passkeys of one user
-	maxPasskeyBytes = 8 << 10 // bytes of one stored passkey
-	challengeLife   = 5 * time.Minute
-	challengeNonce  = 16
+	maxPasskeys         = 20      // passkeys of one user
+	maxPasskeyBytes     = 8 << 10 // bytes of one stored passkey
+	challengeLife       = 5 * time.Minute
+	challengeNonceBytes = 16
 )
 
 // A passkeyUser adapts a user to the WebAuthn library.
@@ -64,16 +64,16 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 	if s.Config.Sandbox {
 		u, err := url.Parse(origin)
 		if err != nil {
-			return nil, passkeysUnavailable("under this address")
+			return nil, errPasskeysUnavailable("under this address")
 		}
 		id = u.Hostname()
 		if _, err := netip.ParseAddr(id); err == nil {
-			return nil, passkeysUnavailable("at a numeric address; open the dashboard at localhost instead")
+			return nil, errPasskeysUnavailable("at a numeric address; open the dashboard at localhost instead")
 		}
 	} else {
 		origin = s.Config.BaseURL
 		if !strings.HasPrefix(origin, "https://") {
-			return nil, passkeysUnavailable("without HTTPS")
+			return nil, errPasskeysUnavailable("without HTTPS")
 		}
 	}
 	rp, err := webauthn.New(&webauthn.Config{
@@ -84,19 +84,19 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 		},
 	})
 	if err != nil {
-		return nil, passkeysUnavailable("under this name").Because(err)
+		return nil, errPasskeysUnavailable("under this name").Because(err)
 	}
 	return rp, nil
 }
 
-func passkeysUnavailable(where string) *core.Error {
+func errPasskeysUnavailable(where string) *core.Error {
 	return core.Errorf("passkeys_unavailable", "Browsers support no passkeys %s.", where)
 }
 
-// challenge returns a new challenge, the bytes that an authenticator signs. It contains its own
+// newChallenge returns a new challenge, the bytes that an authenticator signs. It contains its own
 // expiry and a MAC, so that the server need not remember it.
-func (s *Service) challenge(purpose, rpID string) []byte {
-	out := make([]byte, challengeNonce, challengeNonce+8+32)
+func (s *Service) newChallenge(purpose, rpID string) []byte {
+	out := make([]byte, challengeNonceBytes, challengeNonceBytes+8+32)
 	rand.Read(out)
 	out = binary.BigEndian.AppendUint64(out, uint64(s.Now().Add(challengeLife).Unix()))
 	return append(out, s.challengeMAC(out, purpose, rpID)...)
@@ -110,17 +110,17 @@ func (s *Service) challengeMAC(text []byte, purpose, rpID string) []byte {
 // and it has not expired.
 func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	const signed = challengeNonce + 8
+	const signed = challengeNonceBytes + 8
 	if err != nil || len(raw) <= signed || !hmac.Equal(raw[signed:], s.challengeMAC(raw[:signed], purpose, rpID)) {
-		return nil, badPasskey(errors.New("the challenge was not made by this server"))
+		return nil, errBadPasskey(errors.New("the challenge was not made by this server"))
 	}
-	if s.Now().Unix() >= int64(binary.BigEndian.Uint64(raw[challengeNonce:])) {
-		return nil, badPasskey(errors.New("the challenge is too old"))
+	if s.Now().Unix() >= int64(binary.BigEndian.Uint64(raw[challengeNonceBytes:])) {
+		return nil, errBadPasskey(errors.New("the challenge is too old"))
 	}
 	return raw, nil
 }
 
-func badPasskey(err error) *core.Error {
+func errBadPasskey(err error) *core.Error {
 	return core.Errorf("invalid_credentials", "This passkey was not accepted, or it took too long. Try again.").Because(err)
 }
 
@@ -153,7 +153,7 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 	if err != nil {
 		return nil, err
 	}
-	options, _, err := creationOptions(rp, u, s.challenge("create "+u.ID, rp.Config.RPID))
+	options, _, err := creationOptions(rp, u, s.newChallenge("create "+u.ID, rp.Config.RPID))
 	if err != nil {
 		return nil, fmt.Errorf("offer a passkey: %w", err)
 	}
@@ -291,7 +291,7 @@ func (s *Service) OfferPasskey(_ context.Context, origin string) (*fido.Credenti
 	if err != nil {
 		return nil, err
 	}
-	options, _, err := assertionOptions(rp, s.challenge("get", rp.Config.RPID))
+	options, _, err := assertionOptions(rp, s.newChallenge("get", rp.Config.RPID))
 	if err != nil {
 		return nil, fmt.Errorf("ask for a passkey: %w", err)
 	}
@@ -313,7 +313,7 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	}
 	parsed, err := fido.ParseCredentialRequestResponseBytes(in.Credential)
 	if err != nil {
-		return nil, badPasskey(err)
+		return nil, errBadPasskey(err)
 	}
 	text := parsed.Response.CollectedClientData.Challenge
 	challenge, err := s.checkChallenge(text, "get", rp.Config.RPID)
@@ -326,7 +326,7 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	}
 	defer done()
 	if s.usedChallenges.Count(text, s.Now()) > 0 {
-		return nil, badPasskey(errors.New("the challenge was used already"))
+		return nil, errBadPasskey(errors.New("the challenge was used already"))
 	}
 	_, session, err := assertionOptions(rp, challenge)
 	if err != nil {
@@ -348,7 +348,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 	err = s.Store.Update(func(tx *store.Tx) error {
 		u, err := store.Users.Get(tx, string(parsed.Response.UserHandle))
 		if errors.Is(err, store.ErrNotFound) {
-			return badPasskey(err)
+			return errBadPasskey(err)
 		}
 		if err == nil {
 			err = core.NotSuspended(tx, u)
@@ -378,10 +378,10 @@ func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.Sessio
 	}
 	used, err := rp.ValidateDiscoverableLogin(func(_, _ []byte) (webauthn.User, error) { return owner, nil }, *session, parsed)
 	if err != nil {
-		return badPasskey(err)
+		return errBadPasskey(err)
 	}
 	if used.Authenticator.CloneWarning {
-		return badPasskey(errors.New("the passkey may be a copy: its signature counter went backwards"))
+		return errBadPasskey(errors.New("the passkey may be a copy: its signature counter went backwards"))
 	}
 	for i, c := range owner.credentials {
 		if string(c.ID) != string(used.ID) {

@@ -103,10 +103,10 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Me
 	return out, nil
 }
 
-// mayRequestLink counts one request under key, and reports whether no more than most were counted
-// in the window.
-func (s *Service) mayRequestLink(key string, most int) bool {
-	return s.forgotRequests.Add(key, s.Now()) <= most
+// mayRequestLink counts one request under key, and reports whether no more than maxRequests were
+// counted in the window.
+func (s *Service) mayRequestLink(key string, maxRequests int) bool {
+	return s.forgotRequests.Add(key, s.Now()) <= maxRequests
 }
 
 // kindForgot is the kind of job that sends a password link, and the lane of all jobs that send
@@ -234,7 +234,7 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 		if err := in.apply(tx, now, set); err != nil {
 			return err
 		}
-		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), core.UserTarget(now)); err != nil {
+		if err := core.Audit(tx, v.actor(now, "set_password", in.givenFields()...), core.UserTarget(now)); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, now, v, false)
@@ -263,8 +263,8 @@ func (in *WelcomeIn) check() error {
 	return nil
 }
 
-// given lists the fields that the form sets.
-func (in *WelcomeIn) given() []string {
+// givenFields lists the fields that the form sets.
+func (in *WelcomeIn) givenFields() []string {
 	fields := []string{"password"}
 	if in.Name != nil {
 		fields = append(fields, "name")

@@ -69,7 +69,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
-	c.now = c.now.Add(accounts.ResetFor - time.Second)
+	c.now = c.now.Add(accounts.ResetLinkLife - time.Second)
 	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "correct horse", false); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (c *resetCase) session(t *testing.T) (token string) {
 
 func TestResetEnds(t *testing.T) {
 	for name, end := range map[string]func(c *resetCase) error{
-		"after 72 hours": func(c *resetCase) error { c.now = c.now.Add(accounts.ResetFor); return nil },
+		"after 72 hours": func(c *resetCase) error { c.now = c.now.Add(accounts.ResetLinkLife); return nil },
 		"with a password": func(c *resetCase) error {
 			password := "another"
 			_, err := c.Accounts.UpdateTeamUser(t.Context(), c.owner, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password})

@@ -28,8 +28,8 @@ const (
 	codeWindow    = 24 * time.Hour
 	maxWrongCodes = 20
 
-	recoveryCodes = 10        // how many a user gets; ten characters each, 57 bits
-	totpSetupLife = time.Hour // a secret that was not confirmed by then is dropped
+	recoveryCodeCount = 10        // how many a user gets; ten characters each, 57 bits
+	totpSetupLife     = time.Hour // a secret that was not confirmed by then is dropped
 )
 
 func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
@@ -191,7 +191,7 @@ type RecoveryCodes struct {
 // without the factor.
 func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
 	out := &RecoveryCodes{}
-	for range recoveryCodes {
+	for range recoveryCodeCount {
 		out.Codes = append(out.Codes, core.RandomText(5, core.PasswordAlphabet)+"-"+core.RandomText(5, core.PasswordAlphabet))
 	}
 	err := s.changeSelf(who, func(tx *store.Tx, u *store.User) error {

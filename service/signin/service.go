@@ -55,8 +55,8 @@ type Mailboxes interface {
 	FindPasswordLogin(email, ip string) (*mailboxes.PasswordLogin, error)
 	// HashChosenPassword checks a new password of a mailbox, and returns the function that sets it.
 	HashChosenPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error)
-	// EndSessions ends all sessions of a mailbox's person except one, and returns how many.
-	EndSessions(tx *store.Tx, mailboxID, but string) (int, error)
+	// EndSessions ends all sessions of a mailbox's person except exceptID, and returns how many.
+	EndSessions(tx *store.Tx, mailboxID, exceptID string) (ended int, err error)
 }
 
 // Outbound sends mail.
@@ -84,7 +84,7 @@ func New(c *core.Core, a Accounts, m Mailboxes, o Outbound) *Service {
 	return &Service{
 		Core: c, accounts: a, mailboxes: m, outbound: o,
 		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeLife, core.AttemptKeys),
-		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), clientFetches: make(chan struct{}, clientFetches),
+		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), clientFetches: make(chan struct{}, maxClientFetches),
 	}
 }
 

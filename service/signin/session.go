@@ -126,9 +126,9 @@ func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 
 // openSession begins a session in the transaction that has identified the user, and stores the
 // user. It is always a new session, even if the browser has one. It revokes links that could set
-// the password, since the user knows the password. given says that somebody else has set the
-// password.
-func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool) (*SignedIn, error) {
+// the password, since the user knows the password. passwordGiven says that somebody else has set
+// the password.
+func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, passwordGiven bool) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool
 	t := &store.Token{
 		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
 		Permissions: accounts.SessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(accounts.SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
-		UserAgent: cleanUserAgent(v.UserAgent), PasswordGiven: given,
+		UserAgent: cleanUserAgent(v.UserAgent), PasswordGiven: passwordGiven,
 	}
 	if err := store.Tokens.Put(tx, t); err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func checkHeldLimit(tx *store.Tx, accountID string) error {
 func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt, h HoldDetails) ([]*store.Outgoing, *store.Approval, error) {
 	now := tx.Now()
 	sub.Blob, sub.MessageID, sub.Subject = h.Content.blob, h.Content.messageID, h.Content.subject
-	sub.EightBit, sub.SMTPUTF8, sub.Starts = h.Content.eightBit, h.Content.eightBit, h.Content.starts && h.Via != store.ApprovalViaRule
+	sub.EightBit, sub.SMTPUTF8, sub.Starts = h.Content.eightBit, h.Content.eightBit, h.Content.startsThread && h.Via != store.ApprovalViaRule
 	sub.EnvelopeID, sub.TLSOptional, sub.ListID = "", false, ""
 	a := &store.Approval{
 		ID: tx.NewID("apr"), AccountID: sub.AccountID, SubmissionID: tx.NewID("sub"), MailboxID: sub.MailboxID, DomainID: sub.DomainID, Status: store.ApprovalPending,
@@ -350,14 +350,14 @@ func (s *Service) queueApproved(tx *store.Tx, row *store.Outgoing) error {
 		return err
 	}
 	if suppressed {
-		row.LastResponse = outbound.SuppressedNow
+		row.LastResponse = outbound.SuppressedText
 		return s.rooms.Outbound.CloseRow(tx, row, store.OutgoingSuppressed)
 	}
 	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now()
 	if row.SendAt.After(tx.Now()) {
 		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
 	}
-	return s.rooms.Outbound.AddDeliveryOf(tx, row)
+	return s.rooms.Outbound.PutRowWithJob(tx, row)
 }
 
 // rowsOf iterates over the rows of an approval.
@@ -378,10 +378,10 @@ func (s *Service) settleApproval(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	return nil, s.settleAll(ctx, args.ApprovalID)
+	return nil, s.settleAllRows(ctx, args.ApprovalID)
 }
 
-func (s *Service) settleAll(ctx context.Context, id string) error {
+func (s *Service) settleAllRows(ctx context.Context, id string) error {
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -482,7 +482,7 @@ func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, ma
 				return s.endApproval(tx, a, nil)
 			})
 			if err == nil {
-				err = s.settleAll(ctx, id)
+				err = s.settleAllRows(ctx, id)
 			}
 			if err != nil {
 				return err

@@ -234,7 +234,7 @@ type ApprovalFileIn struct {
 	Save       bool   `query:"save"`
 }
 
-const notShown = "This file is no text and no picture. Save it, and open it with a program that you trust.\n"
+const notShownText = "This file is no text and no picture. Save it, and open it with a program that you trust.\n"
 
 // OpenApprovalFile opens a file of a held message. With Save it returns a file. Otherwise it
 // returns pictures as a file, and texts and messages as a document in which invisible characters
@@ -280,7 +280,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 		return nil, nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	if text == nil {
-		return view.Source(notShown, shown), nil, nil
+		return view.Source(notShownText, shown), nil, nil
 	}
 	first := text[:min(len(text), maxBodyInAnswer)]
 	shown.More = len(first) < len(text)
@@ -460,7 +460,7 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 	if err != nil {
 		return false, err
 	}
-	return true, s.settleAll(ctx, a.ID)
+	return true, s.settleAllRows(ctx, a.ID)
 }
 
 func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (a *store.Approval, err error) {

@@ -21,12 +21,12 @@ import (
 const maxForwardRows = 1000
 
 func (s *Service) forwardKind() jobs.Kind {
-	return jobs.Kind{Name: outbound.KindForward, Work: s.forward, Timeout: time.Minute}
+	return jobs.Kind{Name: outbound.KindForward, Work: s.forwardMessage, Timeout: time.Minute}
 }
 
-// forward is the job that forwards a message. With Once, it skips each recipient to whom the
+// forwardMessage is the job that forwards a message. With Once, it skips each recipient to whom the
 // mailbox has forwarded the message before: the message may have come back.
-func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) forwardMessage(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[outbound.ForwardArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -87,15 +87,15 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 			}
 		}
 		planned.Waiting = 0
-		return outbound.KeepSubmission(tx, planned)
+		return outbound.PutOrDeleteSubmission(tx, planned)
 	}, nil
 }
 
 // CollectFacts collects the facts that the policy of a mailbox needs about an automatic message to
-// the address to. answers says that the message is a reply, and people are the people of the
-// message that it is about. CollectFacts returns nil if the mailbox has no policy. It must not run
-// in a write transaction, since it may take long.
-func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error) {
+// the address to. isReply says that the message is a reply. people are the people of the message
+// that it is about. CollectFacts returns nil if the mailbox has no policy. It must not run in a
+// write transaction, since it may take long.
+func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, isReply bool, people []string) (*agents.Message, error) {
 	if mb == nil || mb.SendPolicy.IsDefault() {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, answe
 	if err != nil {
 		email = agents.Unreadable
 	}
-	m := &agents.Message{Mailbox: mb, To: []string{email}, Answers: answers, People: people}
+	m := &agents.Message{Mailbox: mb, To: []string{email}, Answers: isReply, People: people}
 	return m, s.rooms.Policies.Reach(tx, m)
 }
 
@@ -238,7 +238,7 @@ func (s *Service) composeAutoHold(ctx context.Context, sub *store.Submission, to
 			return nil, err
 		}
 		if mb == nil {
-			return nil, notShowable()
+			return nil, errNotShowable()
 		}
 		local, domain, _ := msg.SplitEmail(mb.Email)
 		w.forwarding = msg.Address{Mailbox: local, Host: domain}

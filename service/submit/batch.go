@@ -80,8 +80,8 @@ type storedBatch struct {
 	Templates map[string]templates.Content `json:"templates"` // by ID
 }
 
-// items returns the number of messages in a batch.
-func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
+// itemCount returns the number of messages in a batch.
+func (in *SendBatchIn) itemCount() int { return max(len(in.Messages), len(in.Recipients)) }
 
 // item returns message i of a batch as a request to send it alone.
 func (in *SendBatchIn) item(i int, forms batchForms) SendEmailIn {
@@ -116,8 +116,8 @@ func (in *SendBatchIn) templateIDs() []string {
 // batchForms are the parsed templates of a batch, by ID. The key "" has the batch's own message.
 type batchForms map[string]*templates.Form
 
-// forms parses the templates and the message of a batch.
-func (b *storedBatch) forms() (batchForms, error) {
+// parseForms parses the templates and the message of a batch.
+func (b *storedBatch) parseForms() (batchForms, error) {
 	forms := batchForms{}
 	for id, c := range b.Templates {
 		f, err := c.Form()
@@ -140,12 +140,12 @@ func (b *storedBatch) forms() (batchForms, error) {
 // may be small: it has a text or file for all recipients, or a value that a template repeats, only
 // once. A message with invalid variables is not counted, since it cannot be sent.
 func (b *storedBatch) checkSize() error {
-	forms, err := b.forms()
+	forms, err := b.parseForms()
 	if err != nil {
 		return err
 	}
 	total := int64(0)
-	for i := range b.items() {
+	for i := range b.itemCount() {
 		one := b.item(i, forms)
 		if one.TemplateID != "" {
 			one.form = forms[one.TemplateID]
@@ -263,8 +263,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 			return err
 		}
 		j, err := s.Queue.Add(tx, jobs.New{
-			AccountID: who.AccountID, Kind: kindSendBatch, Lane: "batch " + mb.ID, Args: batchArgs{b.ID}, CreatedBy: who.UserID, Total: in.items(),
-			Resource: store.JobResource{Type: "batch", ID: b.ID, Name: fmt.Sprintf("%d messages of %s", in.items(), mb.Email)},
+			AccountID: who.AccountID, Kind: kindSendBatch, Lane: "batch " + mb.ID, Args: batchArgs{b.ID}, CreatedBy: who.UserID, Total: in.itemCount(),
+			Resource: store.JobResource{Type: "batch", ID: b.ID, Name: fmt.Sprintf("%d messages of %s", in.itemCount(), mb.Email)},
 		})
 		if err != nil {
 			return err
@@ -278,13 +278,13 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	return &out, nil
 }
 
-// A batchOf says which batch a message belongs to: when the batch was accepted, and its templates
-// at that time.
-type batchOf struct {
-	taken    time.Time
-	forms    batchForms
-	byPerson bool
-	ownWords bool
+// A parentBatch says which batch a message belongs to: when the batch was accepted, and its
+// templates at that time. It also says who sent the batch.
+type parentBatch struct {
+	acceptedAt time.Time
+	forms      batchForms
+	byPerson   bool
+	ownWords   bool
 }
 
 // batchArgs are the arguments of a job that sends a batch.
@@ -359,8 +359,9 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}, nil
 }
 
-// batchTurn is how long a large batch may use memory before other large requests get their turn.
-const batchTurn = 2 * time.Second
+// batchTurnLength is how long a large batch may use memory before other large requests get their
+// turn.
+const batchTurnLength = 2 * time.Second
 
 // sendTurn sends the remaining messages of a batch from index next on, until all are sent or its
 // turn ends. It skips those in done. left is the index of the first message that remains, items the
@@ -375,12 +376,12 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 	if err != nil {
 		return next, 0, err
 	}
-	forms, err := in.forms()
+	forms, err := in.parseForms()
 	if err != nil {
 		return next, 0, jobs.Permanent(err)
 	}
 	who := core.Actor{AccountID: b.AccountID}
-	for began := time.Now(); next < in.items() && time.Since(began) < batchTurn; next++ {
+	for began := time.Now(); next < in.itemCount() && time.Since(began) < batchTurnLength; next++ {
 		if ctx.Err() != nil {
 			return next, 0, ctx.Err()
 		}
@@ -388,7 +389,7 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 			continue
 		}
 		one := in.item(next, forms)
-		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
+		one.batch = &parentBatch{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
 		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return recordSent(tx, b, next, out) })
 		if refused, ours := core.AsError(err); ours {
 			err = s.Store.Update(func(tx *store.Tx) error {
@@ -398,9 +399,9 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 		if err != nil {
 			return next, 0, err
 		}
-		jobs.Progress(ctx, next+1, in.items(), "")
+		jobs.Progress(ctx, next+1, in.itemCount(), "")
 	}
-	return next, in.items(), nil
+	return next, in.itemCount(), nil
 }
 
 // readBatch reads the stored request of a batch.

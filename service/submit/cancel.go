@@ -43,7 +43,7 @@ func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) er
 // Hold keeps the pending mail of a mailbox from being sent until somebody releases it. It takes
 // effect with this transaction; a job marks the rows as held.
 func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
-	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(outbound.HeldFor)}); err != nil {
+	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(outbound.KeepHeldMailFor)}); err != nil {
 		return err
 	}
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: outbound.KindHold, Key: "hold " + mb.ID, Lane: "hold " + mb.AccountID, Args: outbound.HoldArgs{MailboxID: mb.ID}})

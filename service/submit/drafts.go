@@ -92,8 +92,8 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 	})
 }
 
-// saveDraft writes a draft; old is the UID of the draft to replace, or "".
-func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn, old string) (*inbox.InboxMessage, error) {
+// saveDraft writes a draft. oldUID is the UID of the draft that it replaces; "" for a new draft.
+func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn, oldUID string) (*inbox.InboxMessage, error) {
 	var mb *store.Mailbox
 	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -113,10 +113,10 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	_, leave, err := s.workOn(ctx, &in)
+	_, leave, err := s.beginRequest(ctx, &in)
 	if e, ours := core.AsError(err); ours && (e.Code == "missing_variable" || e.Code == "validation_error") {
 		in.form = nil // a template that cannot be filled yet is saved unfilled; sending reports the error
-		_, leave, err = s.workOn(ctx, &in)
+		_, leave, err = s.beginRequest(ctx, &in)
 	}
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
 		if err == nil {
-			out, err = s.rooms.Inbox.FileDraft(tx, who, mb, stored, old)
+			out, err = s.rooms.Inbox.FileDraft(tx, who, mb, stored, oldUID)
 		}
 		return err
 	})

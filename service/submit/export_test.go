@@ -16,7 +16,7 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h HoldDetails) (
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := s.prepare(as, sentByLogin(u), in)
+	l, err := s.checkSubmission(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,11 +33,11 @@ func (s *Service) rewriteIfTainted(by sentBy, body msg.Source) (*store.Spool, er
 	if taint == nil && !by.rewrite || err != nil {
 		return nil, err
 	}
-	m, err := rewriting{now: s.Now()}.message(body, 1)
+	m, err := rewriting{now: s.Now()}.compose(body, 1)
 	if err != nil {
 		return nil, err
 	}
-	return s.writeRewritten(m, notRewritable())
+	return s.writeRewritten(m, errNotRewritable())
 }
 
 // writeRewritten writes a rewritten message to a spool, which the caller closes. It returns the
@@ -56,9 +56,9 @@ func (s *Service) writeRewritten(m *msg.Composer, bad error) (*store.Spool, erro
 	return spool, nil
 }
 
-// notRewritable returns the error for a message that cannot be rewritten. It quotes nothing of the
-// message.
-func notRewritable() error {
+// errNotRewritable returns the error for a message that cannot be rewritten. It quotes nothing of
+// the message.
+func errNotRewritable() error {
 	return core.OverSMTP(550, "5.6.0", core.Invalid("headers", "invalid", "a sender who has read a stranger's words must send a message whose header and parts are plain"))
 }
 
@@ -76,17 +76,17 @@ type rewriting struct {
 	forwarding msg.Address // the mailbox that forwards the message and becomes its author; zero if it is not a forward
 }
 
-// notRewritable returns the error for a message that cannot be rewritten for this purpose.
-func (w rewriting) notRewritable() error {
+// errNotRewritable returns the error for a message that cannot be rewritten for this purpose.
+func (w rewriting) errNotRewritable() error {
 	if w.toApprove {
-		return notShowable()
+		return errNotShowable()
 	}
-	return notRewritable()
+	return errNotRewritable()
 }
 
-// message parses a message and composes it again. nested is the depth of the message, 1 for the
+// compose parses a message and composes it again. nested is the depth of the message, 1 for the
 // outer one.
-func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
+func (w rewriting) compose(body msg.Source, nested int) (*msg.Composer, error) {
 	root, err := msg.Scan(msg.Whole(body))
 	if err != nil {
 		return nil, fmt.Errorf("rewrite message: %w", err)
@@ -97,10 +97,10 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	}
 	e := root.Envelope
 	if e == nil || nested > maxNested {
-		return nil, w.notRewritable()
+		return nil, w.errNotRewritable()
 	}
 	if w.toApprove && !w.automatic && nested == 1 && hasUnshowablePart(root) {
-		return nil, notShowable()
+		return nil, errNotShowable()
 	}
 	m := &msg.Composer{Subject: e.Subject, Date: e.Date, MessageID: e.MessageID, References: e.References}
 	if len(e.InReplyTo) > 0 {
@@ -113,16 +113,16 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 		if list := lists[name]; list != nil && !hasNoAddress(h.Value) {
 			read, err := msg.ParseAddressList(h.Value)
 			if err != nil {
-				return nil, w.notRewritable()
+				return nil, w.errNotRewritable()
 			}
 			*list = append(*list, slices.DeleteFunc(read, msg.Address.IsGroupMarker)...)
 		}
-		if w.keeps(name) {
+		if w.keepsField(name) {
 			m.Headers = append(m.Headers, h)
 		}
 	}
 	if len(from) != 1 {
-		return nil, w.notRewritable()
+		return nil, w.errNotRewritable()
 	}
 	m.From = from[0]
 	if m.Date.IsZero() {
@@ -136,7 +136,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 		return nil, fmt.Errorf("rewrite message: %w", err)
 	}
 	if w.toApprove {
-		if err := w.show(m, text, headers, nested); err != nil {
+		if err := w.fillShown(m, text, headers, nested); err != nil {
 			return nil, err
 		}
 	} else {
@@ -144,7 +144,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	}
 	left := int64(core.MaxMessage)
 	for _, a := range msg.Attachments(root) {
-		file, err := w.file(body, a, left, nested)
+		file, err := w.rewriteFile(body, a, left, nested)
 		if err != nil {
 			return nil, err
 		}
@@ -154,42 +154,42 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	return m, nil
 }
 
-// keeps reports whether a header field that the Composer does not write is copied unchanged.
-func (w rewriting) keeps(name string) bool {
+// keepsField reports whether a header field that the Composer does not write is copied unchanged.
+func (w rewriting) keepsField(name string) bool {
 	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
 }
 
-// file rewrites one file of a message. left is the maximum size in bytes.
-func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested int) (file msg.AttachedFile, err error) {
+// rewriteFile rewrites one file of a message, to at most maxSize bytes.
+func (w rewriting) rewriteFile(body io.ReaderAt, a msg.Attachment, maxSize int64, nested int) (file msg.AttachedFile, err error) {
 	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
 	if w.toApprove { // the text refers to no embedded images any more
 		file.ContentID = ""
 	}
-	file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1))
+	file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), maxSize+1))
 	if err != nil {
 		return file, fmt.Errorf("rewrite message: %w", err)
 	}
-	if int64(len(file.Content)) > left {
+	if int64(len(file.Content)) > maxSize {
 		return file, core.MessageTooLarge(nil)
 	}
 	kind, _, _ := strings.Cut(a.ContentType, "/")
 	switch {
 	case isMessage(a):
-		inner, err := w.message(bytes.NewReader(file.Content), nested+1)
+		inner, err := w.compose(bytes.NewReader(file.Content), nested+1)
 		if err != nil {
 			return file, err
 		}
 		var out bytes.Buffer
 		if _, err := inner.WriteTo(&out); err != nil {
-			return file, w.notRewritable()
+			return file, w.errNotRewritable()
 		}
 		file.Content, file.ContentType = out.Bytes(), "message/rfc822"
 	case kind == "multipart", kind == "message": // a part that the rewriting did not enter
-		return file, w.notRewritable()
+		return file, w.errNotRewritable()
 	case isHTML(a) && !w.toApprove:
 		alone := *a.Part // parse it like the only part of an HTML message
 		alone.Type, alone.Subtype, alone.Disposition, alone.Children = "text", "html", "", nil
-		page, err := msg.ReadRawBody(body, &alone, left)
+		page, err := msg.ReadRawBody(body, &alone, maxSize)
 		if err != nil {
 			return file, fmt.Errorf("rewrite message: %w", err)
 		}

@@ -109,7 +109,7 @@ type SendEmailIn struct {
 	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Variables  templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 
-	of       *batchOf        // nil if the message is not part of a batch
+	batch    *parentBatch    // nil if the message is not part of a batch
 	form     *templates.Form // the template that Variables fill; nil if the request has the texts
 	calendar []byte          // the reply to an invitation
 	foreign  bool            // somebody other than the sender may have written it
@@ -150,8 +150,8 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return once.KeepAnswer(ctx, s.Core, tx, out) })
 }
 
-// sendEmail sends a message. with runs in the transaction that accepts the message.
-func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
+// sendEmail sends a message. alsoWrite runs in the transaction that accepts the message.
+func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, alsoWrite func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -172,7 +172,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	ctx, leave, err := s.workOn(ctx, &in)
+	ctx, leave, err := s.beginRequest(ctx, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -183,8 +183,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 
 	// A message of a batch whose scheduled time has passed meanwhile is sent at once.
 	taken := s.Now()
-	if in.of != nil {
-		taken = in.of.taken
+	if in.batch != nil {
+		taken = in.batch.acceptedAt
 	}
 	at, err := core.SendAt(taken, in.SendAt)
 	if err != nil {
@@ -209,11 +209,11 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	by := sentByActor(who)
-	if in.of != nil {
-		by.person, by.ownWords = in.of.byPerson, in.of.ownWords
+	if in.batch != nil {
+		by.person, by.ownWords = in.batch.byPerson, in.batch.ownWords
 	}
 	by.ownWords, by.rewrite = by.ownWords && !in.program, in.rewrite
-	l, err := s.prepare(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	l, err := s.checkSubmission(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 				return err
 			}
 		}
-		return with(tx, out)
+		return alsoWrite(tx, out)
 	})
 	if err != nil {
 		return nil, err
@@ -278,9 +278,9 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, nil
 }
 
-// workOn waits until there is memory for a request, and fills in its template. The caller continues
-// with the context within, and must call leave afterwards.
-func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
+// beginRequest waits until there is memory for a request, and fills in its template. The caller
+// continues with the context within, and must call leave afterwards.
+func (s *Service) beginRequest(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
 	within, leave, err = s.WorkOnLarge(ctx, in.requestSize())
 	if err != nil {
 		return nil, nil, err
@@ -313,10 +313,10 @@ func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, e
 	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
 		return nil, core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
 	}
-	if in.of != nil {
-		f := in.of.forms[in.TemplateID]
+	if in.batch != nil {
+		f := in.batch.forms[in.TemplateID]
 		if f == nil {
-			return nil, noTemplate()
+			return nil, errNoTemplate()
 		}
 		return f, nil
 	}
@@ -360,12 +360,12 @@ func findTemplate(tx *store.Tx, accountID, id string) (templates.Content, error)
 		return templates.Content{}, err
 	}
 	if t == nil {
-		return templates.Content{}, noTemplate()
+		return templates.Content{}, errNoTemplate()
 	}
 	return templates.Content{Subject: t.Subject, Text: t.Text, HTML: t.HTML}, nil
 }
 
-func noTemplate() error {
+func errNoTemplate() error {
 	return core.Invalid("template_id", "not_found", "is not a message template of this account")
 }
 

@@ -73,7 +73,7 @@ type Recipients interface {
 type Queue interface {
 	Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt) ([]*store.Outgoing, error)
 	RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (outbound.Route, error)
-	AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error
+	PutRowWithJob(tx *store.Tx, row *store.Outgoing) error
 	CloseRow(tx *store.Tx, row *store.Outgoing, status string) error
 	ShowRow(who core.Actor, id string) (*outbound.SentMessage, error)
 	CancelRow(who core.Actor, id string) (*outbound.SentMessage, error)

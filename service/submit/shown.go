@@ -29,7 +29,7 @@ type heldContent struct {
 	blob               store.BlobRef
 	messageID, subject string
 	eightBit           bool // an address needs SMTPUTF8
-	starts             bool // the message starts a thread
+	startsThread       bool // the message starts a thread
 }
 
 // composeHeld composes the message that is to be held, and appends it to a segment. The caller
@@ -43,18 +43,18 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 	w.toApprove, w.now = true, s.Now()
 	for _, r := range to {
 		if visible.Line(r.Address) != r.Address {
-			return nil, notShowable()
+			return nil, errNotShowable()
 		}
 	}
 	sent, err := msg.AsSent(stored)
 	if err != nil {
 		return nil, err
 	}
-	m, err := w.message(sent, 1)
+	m, err := w.compose(sent, 1)
 	if err != nil {
 		return nil, err
 	}
-	spool, err := s.writeRewritten(m, notShowable())
+	spool, err := s.writeRewritten(m, errNotShowable())
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 		return nil, err
 	}
 	h.messageID, h.subject = m.MessageID, m.Subject
-	h.starts = m.InReplyTo == "" && len(m.References) == 0 && len(m.Headers) == 0
+	h.startsThread = m.InReplyTo == "" && len(m.References) == 0 && len(m.Headers) == 0
 	h.eightBit, err = msg.HasHighBytes(spool.Reader())
 	if err != nil {
 		return nil, err
@@ -84,9 +84,9 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 	return h, nil
 }
 
-// notShowable returns the error for a message that a person cannot be shown completely. It quotes
-// nothing of the message.
-func notShowable() error {
+// errNotShowable returns the error for a message that a person cannot be shown completely. It
+// quotes nothing of the message.
+func errNotShowable() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed",
 		"A message that waits for approval is made anew of what a person is shown, and this one cannot be: it is signed, encrypted, a report or an answer to an invitation, "+
 			"or has several authors, a group of addresses, an address with invisible characters, or a damaged message in it. Send text, HTML and files, or have a person send it."))
@@ -109,8 +109,8 @@ func hasUnshowablePart(root *msg.Part) bool {
 	return look(root)
 }
 
-// show fills m with the text and the header fields that a person is shown.
-func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
+// fillShown fills m with the text and the header fields that a person is shown.
+func (w rewriting) fillShown(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
 	if nested == 1 {
 		m.Date = w.now
 		if w.forwarding.Mailbox != "" { // the author's address moves into the display name, since this server signs the message
@@ -124,7 +124,7 @@ func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, ne
 	for _, list := range [][]msg.Address{{m.From}, m.To, m.Cc} {
 		for i := range list {
 			if email := list[i].Email(); visible.Line(email) != email {
-				return notShowable()
+				return errNotShowable()
 			}
 			list[i].Name = visible.Line(list[i].Name)
 		}
@@ -160,9 +160,9 @@ type heldFile struct {
 
 // filesOf lists the files of a held message. The names of files in an inner message begin with that
 // message's name.
-func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []heldFile, err error) {
+func filesOf(body msg.Source, root *msg.Part, namePrefix string, nested int) (out []heldFile, err error) {
 	for _, a := range msg.Attachments(root) {
-		f := heldFile{ApprovalAttachment: ApprovalAttachment{under + a.Filename, a.ContentType, a.Size}, body: body, part: a.Part}
+		f := heldFile{ApprovalAttachment: ApprovalAttachment{namePrefix + a.Filename, a.ContentType, a.Size}, body: body, part: a.Part}
 		if !isMessage(a) || nested > maxNested {
 			out = append(out, f)
 			continue

@@ -161,7 +161,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.prepare(as, sentByLogin(u), in)
+	l, err := s.checkSubmission(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +222,8 @@ func (l *checkedSubmission) addresses() []string {
 	return out
 }
 
-// prepare validates sender and recipients, and writes the message as it will be sent.
-func (s *Service) prepare(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
+// checkSubmission validates sender and recipients, and writes the message as it will be sent.
+func (s *Service) checkSubmission(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
 	rewritten, err := s.rewriteIfTainted(by, in.Body)
 	if err != nil {
 		return nil, err
@@ -267,9 +267,9 @@ func (s *Service) prepare(as core.Senders, by sentBy, in Submission) (*checkedSu
 	if err != nil {
 		return nil, err
 	}
-	l.MessageID, l.Subject, l.Starts, l.TLSOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
+	l.MessageID, l.Subject, l.Starts, l.TLSOptional = header.messageID, root.Envelope.Subject, header.startsThread, header.tlsOptional
 	l.authors = header.authors
-	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
+	if err := s.writeMessage(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
 	if err := checkEncoded(as, l, header); err != nil {
@@ -305,10 +305,10 @@ var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 
 // A header is the header with which a message is sent.
 type header struct {
-	text      []byte
-	messageID string
-	authors   []string // in From, normalized
-	starts    bool     // it starts a thread: it is not a reply, not automatic, and has no List-Unsubscribe of its own
+	text         []byte
+	messageID    string
+	authors      []string // in From, normalized
+	startsThread bool     // it starts a thread: it is not a reply, not automatic, and has no List-Unsubscribe of its own
 
 	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
 }
@@ -327,7 +327,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 		count[name]++
 		h.tlsOptional = h.tlsOptional || name == "tls-required" && strings.EqualFold(strings.TrimSpace(f.Value), "no")
 	}
-	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
+	h.startsThread = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
 		h.messageID = msg.NewMessageID(core.DomainOfAddress(in.From))
 		h.text = append(h.text, "Message-ID: "+h.messageID+"\r\n"...)
@@ -382,8 +382,8 @@ func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 	return emails, nil
 }
 
-// write writes header and body into l.body, with CRLF at the end of every line.
-func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
+// writeMessage writes header and body into l.body, with CRLF at the end of every line.
+func (s *Service) writeMessage(l *checkedSubmission, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
 	watch := &wireCheck{w: l.body}
 	lines := msg.NormalizeLines(watch)
@@ -444,7 +444,7 @@ func (s *Service) recode(l *checkedSubmission) error {
 type wireCheck struct {
 	w          io.Writer
 	high, long bool
-	line       int
+	line       int // bytes of the current line so far
 }
 
 func (l *wireCheck) Write(p []byte) (int, error) {
@@ -532,7 +532,7 @@ func (s *Service) queueOrHold(tx *store.Tx, u core.MailboxUser, l *checkedSubmis
 		sub.ReportTo = l.Sender
 	}
 	if r.held != "" {
-		return s.hold(tx, &sub, d, l, r)
+		return s.holdSubmission(tx, &sub, d, l, r)
 	}
 	rows, err := s.rooms.Outbound.Enqueue(tx, &sub, d, l.to)
 	if err != nil {
@@ -558,9 +558,9 @@ func (s *Service) queueOrHold(tx *store.Tx, u core.MailboxUser, l *checkedSubmis
 	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
 }
 
-// hold holds a submission until a person approves it. Only then does it count towards the sending
-// limits.
-func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r decision) (*Submitted, error) {
+// holdSubmission holds a submission until a person approves it. Only then does it count towards the
+// sending limits.
+func (s *Service) holdSubmission(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r decision) (*Submitted, error) {
 	if err := checkHeldLimit(tx, sub.AccountID); err != nil {
 		return nil, err
 	}
@@ -606,12 +606,12 @@ func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.D
 	}
 	of, err := store.DomainOfAccount.Read(tx, store.AccountDomainKey(d.AccountID, name))
 	if err == nil && !of.MaySend() {
-		err = domainNotReady(of)
+		err = errDomainNotReady(of)
 	}
 	return of, err
 }
 
-func domainNotReady(d *store.Domain) error {
+func errDomainNotReady(d *store.Domain) error {
 	return core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
 		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 }
@@ -625,7 +625,7 @@ func (s *Service) activeSender(tx *store.Tx, u core.MailboxUser) (*store.Mailbox
 	}
 	if mb == nil {
 		if !d.MaySend() {
-			return nil, nil, domainNotReady(d)
+			return nil, nil, errDomainNotReady(d)
 		}
 		return nil, d, reputation.PausedError(nil, d)
 	}
@@ -635,7 +635,7 @@ func (s *Service) activeSender(tx *store.Tx, u core.MailboxUser) (*store.Mailbox
 	}
 	switch {
 	case !d.MaySend() || mb.Status == store.MailboxPending:
-		return nil, nil, domainNotReady(d)
+		return nil, nil, errDomainNotReady(d)
 	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was created without smtp, the server that sends for it", mb.Email))

@@ -50,7 +50,7 @@ func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inb
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(oneClick))
 	if err != nil {
-		return nil, cannotUnsubscribe("its address cannot be used: %s", err)
+		return nil, errCannotUnsubscribe("its address cannot be used: %s", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("User-Agent", "Mailstead")
@@ -59,7 +59,7 @@ func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inb
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
 		s.LogOf(ctx).Info("an unsubscribe request failed", "mailbox", in.UserID, "error", err)
-		return nil, cannotUnsubscribe("the list's server does not answer. Try again later")
+		return nil, errCannotUnsubscribe("the list's server does not answer. Try again later")
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers report an error if the answer is not read
@@ -70,7 +70,7 @@ func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inb
 	return out, nil
 }
 
-func cannotUnsubscribe(format string, args ...any) error {
+func errCannotUnsubscribe(format string, args ...any) error {
 	return core.Errorf("cannot_unsubscribe", "This message cannot be unsubscribed from: "+format+".", args...)
 }
 
@@ -95,14 +95,14 @@ func (s *Service) unsubscribeURL(ctx context.Context, who core.Actor, in inbox.M
 		}
 	}
 	if len(offers) != 1 || len(posts) != 1 || !strings.EqualFold(strings.TrimSpace(posts[0]), oneClick) {
-		return "", cannotUnsubscribe("it does not offer that by one click")
+		return "", errCannotUnsubscribe("it does not offer that by one click")
 	}
 	to := httpsAddress(offers[0])
 	if to == "" {
-		return "", cannotUnsubscribe("it does not offer that by one click, over https")
+		return "", errCannotUnsubscribe("it does not offer that by one click, over https")
 	}
 	if err := s.Guard.CheckURL(to); err != nil {
-		return "", cannotUnsubscribe("its address is not one of the public internet")
+		return "", errCannotUnsubscribe("its address is not one of the public internet")
 	}
 	verifier := s.Verifier()
 	covered, err := verifier.Covers(ctx, blob, blob.Size(), "List-Unsubscribe", "List-Unsubscribe-Post")
@@ -110,7 +110,7 @@ func (s *Service) unsubscribeURL(ctx context.Context, who core.Actor, in inbox.M
 		return "", fmt.Errorf("verify message %s of %s: %w", in.MessageID, in.UserID, err)
 	}
 	if !covered {
-		return "", cannotUnsubscribe("no valid DKIM signature covers its offer, so anybody may have written it")
+		return "", errCannotUnsubscribe("no valid DKIM signature covers its offer, so anybody may have written it")
 	}
 	return to, nil
 }
