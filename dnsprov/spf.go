@@ -32,7 +32,7 @@ func authorizes(published string, w Record) bool {
 		if permitted() {
 			return true
 		}
-		if wantsA && t.Name == "a" && !t.Modifier() && (t.Value == "" || hostName(t.Value) == w.Name) {
+		if wantsA && t.Name == "a" && !t.IsModifier() && (t.Value == "" || hostName(t.Value) == w.Name) {
 			if t.Qualifier != '+' {
 				return false
 			}
@@ -51,13 +51,13 @@ func authorizes(published string, w Record) bool {
 	return end.Name == "all" && end.Qualifier == '+' || permitted()
 }
 
-func isMX(t spf.Term) bool { return t.Name == "mx" && !t.Modifier() }
+func isMX(t spf.Term) bool { return t.Name == "mx" && !t.IsModifier() }
 
 // mayDenyOurHost reports whether an SPF record has a term that denies hosts and needs lookups. Such
 // a term may deny our host.
 func mayDenyOurHost(text string) bool {
 	terms, _ := spf.Parse(text).Split()
-	return slices.ContainsFunc(terms, func(t spf.Term) bool { return t.Asks() && t.Qualifier != '+' })
+	return slices.ContainsFunc(terms, func(t spf.Term) bool { return t.NeedsLookup() && t.Qualifier != '+' })
 }
 
 // mergeSPF returns one SPF record that permits everything that the published records permit, and
@@ -132,7 +132,7 @@ func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 // spfKey returns a key that is equal for terms that match the same hosts.
 func spfKey(t spf.Term) string {
 	switch {
-	case t.Modifier():
+	case t.IsModifier():
 		return t.Name + "="
 	case t.Network.IsValid():
 		return t.Name + ":" + t.Network.String()

@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// maxSets is the maximum number of ARC sets in a message (RFC 8617 section 4.2.1). Each set costs a
-// DNS look-up.
-const maxSets = 50
+// maxARCSets is the maximum number of ARC sets in a message (RFC 8617 section 4.2.1). Each set
+// costs a DNS look-up.
+const maxARCSets = 50
 
 // The fields of an ARC set (RFC 8617 section 4.1).
 const (
@@ -37,17 +37,17 @@ type Chain struct {
 }
 
 var (
-	errBroken  = errors.New("the ARC chain is incomplete")
-	errSealed  = errors.New("the ARC chain is sealed as failed")
-	errTooMany = errors.New("the ARC chain has too many sets")
-	errForm    = errors.New("an ARC set is malformed")
+	errIncomplete     = errors.New("the ARC chain is incomplete")
+	errSealedAsFailed = errors.New("the ARC chain is sealed as failed")
+	errTooManySets    = errors.New("the ARC chain has too many sets")
+	errMalformedSet   = errors.New("an ARC set is malformed")
 )
 
 // An arcSet holds the three fields that one forwarder added.
 type arcSet struct{ results, message, seal field }
 
-// part returns where the set keeps the field f, nil if f is not an ARC field.
-func (s *arcSet) part(f field) *field {
+// placeOf returns where the set keeps the field f, nil if f is not an ARC field.
+func (s *arcSet) placeOf(f field) *field {
 	switch {
 	case f.is(arcResults):
 		return &s.results
@@ -62,34 +62,34 @@ func (s *arcSet) part(f field) *field {
 // arcSets returns the ARC sets of a header in the order of their instance numbers. It returns an
 // error unless the numbers begin at 1 without a gap and each set is complete and occurs once.
 func arcSets(fields []field) ([]arcSet, error) {
-	var sets [maxSets]arcSet
+	var sets [maxARCSets]arcSet
 	found, highest := 0, 0
 	for _, f := range fields {
-		if new(arcSet).part(f) == nil {
+		if new(arcSet).placeOf(f) == nil {
 			continue
 		}
-		n, err := instance(f)
+		n, err := instanceNumber(f)
 		if err != nil {
 			return nil, err
 		}
-		at := sets[n-1].part(f)
+		at := sets[n-1].placeOf(f)
 		if at.raw != "" {
-			return nil, errBroken
+			return nil, errIncomplete
 		}
 		*at = f
 		found++
 		highest = max(highest, n)
 	}
 	if found != 3*highest {
-		return nil, errBroken
+		return nil, errIncomplete
 	}
 	return sets[:highest], nil
 }
 
-// instance reads the instance number (i=) of an ARC field.
-func instance(f field) (int, error) {
+// instanceNumber reads the instance number (i=) of an ARC field.
+func instanceNumber(f field) (int, error) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
-		return 0, errForm
+		return 0, errMalformedSet
 	}
 	value := f.value()
 	if f.is(arcResults) { // the text after i= is not a tag list
@@ -98,9 +98,9 @@ func instance(f field) (int, error) {
 	n, err := strconv.ParseUint(removeSpace(parseTags(value)["i"]), 10, 8)
 	switch {
 	case err != nil || n == 0:
-		return 0, errForm
-	case n > maxSets:
-		return 0, errTooMany
+		return 0, errMalformedSet
+	case n > maxARCSets:
+		return 0, errTooManySets
 	}
 	return int(n), nil
 }
@@ -125,7 +125,7 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 		err = checkSeals(look, sets, v.now())
 	}
 	if err == nil {
-		err = checkMessage(ctx, look, sets[len(sets)-1].message, msg, v.now())
+		err = checkARCMessageSignature(ctx, look, sets[len(sets)-1].message, msg, v.now())
 	}
 	var body *bodyError
 	switch {
@@ -169,15 +169,15 @@ func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	for i, s := range sets {
 		seal, isSeal := taglist.ParseStrict(s.seal.value())
 		if _, isMessage := taglist.ParseStrict(s.message.value()); !isSeal || !isMessage {
-			return errForm
+			return errMalformedSet
 		}
 		tags[i] = seal
 		_, signsNames := tags[i]["h"]
 		switch cv := strings.ToLower(removeSpace(tags[i]["cv"])); {
 		case cv == "fail":
-			return errSealed
+			return errSealedAsFailed
 		case signsNames, i == 0 && cv != "none", i > 0 && cv != "pass":
-			return errForm
+			return errMalformedSet
 		}
 		if err := checkTimes(tags[i], now); err != nil {
 			return err
@@ -210,8 +210,8 @@ func sealedText(sets []arcSet) string {
 	return b.String()
 }
 
-// checkMessage validates f, the newest ARC-Message-Signature.
-func checkMessage(ctx context.Context, look *lookups, f field, msg *message, now time.Time) error {
+// checkARCMessageSignature validates f, the newest ARC-Message-Signature.
+func checkARCMessageSignature(ctx context.Context, look *lookups, f field, msg *message, now time.Time) error {
 	s, err := readSignature(f, now)
 	if err != nil {
 		return err

@@ -132,11 +132,11 @@ func stripped(t *testing.T, message string) string {
 func TestChainsHaveAnEnd(t *testing.T) {
 	keys := newTestKeys(t)
 	message := messages()["plain"]
-	for range maxSets {
+	for range maxARCSets {
 		message = stripped(t, forward(t, keys, message))
 	}
 	v := verifyARC(t, keys, message)
-	if v.ARC.Result != Pass || v.ARC.Sets != maxSets {
+	if v.ARC.Result != Pass || v.ARC.Sets != maxARCSets {
 		t.Fatalf("%+v", v.ARC)
 	}
 	if _, err := Seal(strings.NewReader(v.Header+message), sealOptions(keys)); err == nil {
@@ -234,7 +234,7 @@ func FuzzChain(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		look, cancel := v.lookups(t.Context())
+		look, cancel := v.newLookups(t.Context())
 		defer cancel()
 		c, err := v.checkARC(t.Context(), look, msg)
 		if err != nil || c.Result == Pass || len(c.Reason) > maxReason {
@@ -298,7 +298,7 @@ func TestChainsWithBadTagListsFail(t *testing.T) {
 	keys := newTestKeys(t)
 	whole := forward(t, keys, testMessage)
 	for name, with := range map[string]string{"a bad name": "ARC-Seal: 1x=y; ", "a repeated tag": "ARC-Seal: i=1; ", "an empty tag": "ARC-Seal: ; "} {
-		if v := verifyARC(t, keys, strings.Replace(whole, "ARC-Seal: ", with, 1)); v.ARC.Result != Fail || v.ARC.Reason != errForm.Error() {
+		if v := verifyARC(t, keys, strings.Replace(whole, "ARC-Seal: ", with, 1)); v.ARC.Result != Fail || v.ARC.Reason != errMalformedSet.Error() {
 			t.Errorf("%s: %s, %s", name, v.ARC.Result, v.ARC.Reason)
 		}
 	}

@@ -27,18 +27,18 @@ func (c Chain) AttestsDMARC(from string) bool {
 		}
 		switch method, result, _ := strings.Cut(strings.ToLower(words[0]), "="); {
 		case result != string(Pass):
-		case method == "dmarc" && alignedProperty(words[1:], from, "header.from"),
-			method == "dkim" && alignedProperty(words[1:], from, "header.d", "header.i"),
-			method == "spf" && alignedProperty(words[1:], from, "smtp.mailfrom"):
+		case method == "dmarc" && hasAlignedProperty(words[1:], from, "header.from"),
+			method == "dkim" && hasAlignedProperty(words[1:], from, "header.d", "header.i"),
+			method == "spf" && hasAlignedProperty(words[1:], from, "smtp.mailfrom"):
 			return true
 		}
 	}
 	return false
 }
 
-// alignedProperty reports whether a domain is aligned with from. It takes the domain from the first
-// word of the form name=value that has one of the names.
-func alignedProperty(words []string, from string, names ...string) bool {
+// hasAlignedProperty reports whether a domain is aligned with from. It takes the domain from the
+// first word of the form name=value that has one of the names.
+func hasAlignedProperty(words []string, from string, names ...string) bool {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
 		for _, want := range names {
@@ -83,9 +83,9 @@ func withoutComments(s string) (string, bool) {
 	return b.String(), depth == 0 && quoted < 0
 }
 
-// Authentic reports whether the message is proven to be from the domain in its From field: DMARC
+// IsAuthentic reports whether the message is proven to be from the domain in its From field: DMARC
 // passes, or the domain has no DMARC record and SPF or DKIM passes for an aligned domain.
-func (v *Verdict) Authentic() bool {
+func (v *Verdict) IsAuthentic() bool {
 	switch v.DMARC {
 	case Pass:
 		return true
@@ -104,12 +104,12 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
-// GenuinePath reports whether the sender of the message may use the reverse-path mailFrom, so that
-// a report to that address does not reach an uninvolved person. Either SPF passes for the domain of
-// mailFrom, or DMARC passes for an author domain that is aligned with it. A DKIM signature of
-// another domain proves nothing, since anyone can send a signed message again with another
-// reverse-path.
-func (v *Verdict) GenuinePath(mailFrom string) bool {
+// ProvesReturnPath reports whether the sender of the message may use the reverse-path mailFrom, so
+// that a report to that address does not reach an uninvolved person. Either SPF passes for the
+// domain of mailFrom, or DMARC passes for an author domain that is aligned with it. A DKIM
+// signature of another domain proves nothing, since anyone can send a signed message again with
+// another reverse-path.
+func (v *Verdict) ProvesReturnPath(mailFrom string) bool {
 	_, name := splitAddress(mailFrom)
 	domain, ok := idn.Host(name)
 	if !ok {

@@ -60,7 +60,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 		return nil, err
 	}
 	defer m.free()
-	look, cancel := v.lookups(ctx)
+	look, cancel := v.newLookups(ctx)
 	defer cancel()
 
 	verdict := &Verdict{}
@@ -69,7 +69,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	var dkimErr, arcErr error
 	withLookups := []func(){
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
-		func() { walks.prepare(from.domains) },
+		func() { walks.prefetch(from.domains) },
 	}
 	dkim := func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) }
 	arc := func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) }
@@ -130,14 +130,14 @@ func runAll(fns ...func()) {
 	}
 }
 
-// lookups returns a resolver for one message, and a function that ends its look-ups.
-func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
+// newLookups returns a resolver for one message, and a function that ends its look-ups.
+func (v *Verifier) newLookups(ctx context.Context) (*lookups, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
-	look := &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}
+	look := &lookups{ctx: ctx, resolver: v.Resolver, lookupTimeout: orDefault(v.LookupTimeout, defaultLookupTimeout)}
 	if v.Health == nil {
 		return look, cancel
 	}
-	look.answered = v.Health.answered
+	look.answered = v.Health.recordAnswer
 	stop := v.Health.watch(ctx, cancel)
 	return look, func() {
 		stop()

@@ -87,7 +87,7 @@ func TestSPFThroughOurResolver(t *testing.T) {
 	for _, tc := range spfCases {
 		t.Run(tc.name, func(t *testing.T) {
 			ip, _ := netip.ParseAddr(tc.ip)
-			look, cancel := (&Verifier{Resolver: dns}).lookups(t.Context())
+			look, cancel := (&Verifier{Resolver: dns}).newLookups(t.Context())
 			defer cancel()
 			result, domain, isHelo, _ := checkSPF(look, Request{IP: ip, Helo: tc.helo, MailFrom: tc.from})
 			if result != tc.result || domain != tc.domain || isHelo != tc.isHelo {

@@ -29,13 +29,13 @@ func (f field) withoutSignature() field {
 // 6376 sections 3.4.3 and 3.4.4). It counts line ends and writes them when text follows, so that
 // empty lines at the end of the body need no memory.
 type canonicalBody struct {
-	to      io.Writer
-	relaxed bool
-	ends    int  // line ends that are not yet written
-	space   bool // white space that is not yet written; in relaxed form only
-	cr      bool // the last byte was CR
-	wrote   bool
-	buf     []byte
+	to        io.Writer
+	relaxed   bool
+	ends      int  // line ends that are not yet written
+	space     bool // white space that is not yet written; in relaxed form only
+	cr        bool // the last byte was CR
+	hasOutput bool
+	buf       []byte
 }
 
 const canonicalChunk = 4 << 10
@@ -51,7 +51,7 @@ func (c *canonicalBody) Write(p []byte) (int, error) {
 
 func (c *canonicalBody) add(b byte) error {
 	if c.cr && b != '\n' {
-		if err := c.text('\r'); err != nil { // a bare CR counts as text
+		if err := c.writeText('\r'); err != nil { // a bare CR counts as text
 			return err
 		}
 	}
@@ -64,12 +64,12 @@ func (c *canonicalBody) add(b byte) error {
 	case c.relaxed && (b == ' ' || b == '\t'):
 		c.space = true
 	default:
-		return c.text(b)
+		return c.writeText(b)
 	}
 	return nil
 }
 
-func (c *canonicalBody) text(b byte) error {
+func (c *canonicalBody) writeText(b byte) error {
 	for ; c.ends > 0; c.ends-- {
 		if err := c.put('\r', '\n'); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (c *canonicalBody) text(b byte) error {
 }
 
 func (c *canonicalBody) put(bytes ...byte) error {
-	c.wrote = true
+	c.hasOutput = true
 	c.buf = append(c.buf, bytes...)
 	if len(c.buf) < canonicalChunk {
 		return nil
@@ -100,11 +100,11 @@ func (c *canonicalBody) flush() error {
 // Close ends the body with one line end. In relaxed form, an empty body stays empty.
 func (c *canonicalBody) Close() error {
 	if c.cr {
-		if err := c.text('\r'); err != nil {
+		if err := c.writeText('\r'); err != nil {
 			return err
 		}
 	}
-	if c.wrote || !c.relaxed {
+	if c.hasOutput || !c.relaxed {
 		c.buf = append(c.buf, "\r\n"...)
 	}
 	return c.flush()

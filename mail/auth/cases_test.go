@@ -119,7 +119,7 @@ func TestSealTagLists(t *testing.T) {
 	for _, row := range rows {
 		seal := with[row.Test]
 		message := chained(t, keys, chainForm{seal: func(s string) string { return seal + s }})
-		if v := verifyARC(t, keys, message); "arc="+string(v.ARC.Result) != row.Expect || v.ARC.Reason != errTagList.Error() && v.ARC.Reason != errForm.Error() {
+		if v := verifyARC(t, keys, message); "arc="+string(v.ARC.Result) != row.Expect || v.ARC.Reason != errTagList.Error() && v.ARC.Reason != errMalformedSet.Error() {
 			t.Errorf("%s: %+v", row.Test, v.ARC)
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"strings"
 )
 
-// namesIn returns the field names in the value of an h= tag, in lower case.
-func namesIn(list string) []string { return strings.Split(strings.ToLower(removeSpace(list)), ":") }
+// fieldNamesIn returns the field names in the value of an h= tag, in lower case.
+func fieldNamesIn(list string) []string {
+	return strings.Split(strings.ToLower(removeSpace(list)), ":")
+}
 
 // covers reports whether the signature passes and signs all fields with these names, which must be
 // in lower case.
@@ -32,7 +34,7 @@ func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, 
 		}
 		lower[i] = strings.ToLower(name)
 	}
-	look, cancel := v.lookups(ctx)
+	look, cancel := v.newLookups(ctx)
 	defer cancel()
 	sigs, err := v.checkDKIM(ctx, newTree(look), m)
 	if err != nil {

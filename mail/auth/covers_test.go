@@ -119,10 +119,10 @@ func TestProofCoversWhatReadersAreShown(t *testing.T) {
 		{"SPF by all", "v=spf1 +all", coverHead + "\r\nHi\r\n", Proof{}},
 	} {
 		v, p := proofOf(t, keys, c.spf, c.message)
-		if (p.Lacks != "") != (v.DMARC == Pass && p.Domain == "") {
-			t.Errorf("%s: it lacks %q", c.name, p.Lacks)
+		if (p.Missing != "") != (v.DMARC == Pass && p.Domain == "") {
+			t.Errorf("%s: it lacks %q", c.name, p.Missing)
 		}
-		p.Lacks = ""
+		p.Missing = ""
 		if p != c.want {
 			t.Errorf("%s: %+v, want %+v (DMARC %s, SPF %s)", c.name, p, c.want, v.DMARC, v.SPF)
 		}
@@ -171,7 +171,7 @@ func TestNeighboursProveNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := v.Proof(); v.DMARC != Pass || p.Domain != c.want || (p.Lacks == "") != (c.want != "") {
+		if p := v.Proof(); v.DMARC != Pass || p.Domain != c.want || (p.Missing == "") != (c.want != "") {
 			t.Errorf("%s: DMARC %s, %+v, want %q", name, v.DMARC, p, c.want)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// checkDKIM verifies the signatures that signaturesOf chooses (RFC 6376 section 6). It reads the
-// body only if the result of a signature depends on it. It returns an error only if the body cannot
-// be read.
-func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, from ...string) ([]Signature, error) {
+// checkDKIM verifies the signatures that signaturesToVerify chooses (RFC 6376 section 6). It reads
+// the body only if the result of a signature depends on it. It returns an error only if the body
+// cannot be read.
+func (v *Verifier) checkDKIM(ctx context.Context, walks *treeWalker, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
 	}
-	fields := v.signaturesOf(walks, msg, from)
+	fields := v.signaturesToVerify(walks, msg, from)
 	out := make([]Signature, len(fields))
 	read := make([]*signedField, len(fields))
 	errs := make([]error, len(fields))
@@ -81,10 +81,10 @@ func resultOf(err error, key keyRecord) (Result, string) {
 	return Fail, err.Error()
 }
 
-// signaturesOf returns the DKIM-Signature fields to verify, at most MaxVerifications, in the order
-// of the header. If there are more, it prefers those of the organisations of from, the possible
-// From domains, since others prove nothing for DMARC.
-func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []field {
+// signaturesToVerify returns the DKIM-Signature fields to verify, at most MaxVerifications, in the
+// order of the header. If there are more, it prefers those of the organisations of from, the
+// possible From domains, since others prove nothing for DMARC.
+func (v *Verifier) signaturesToVerify(walks *treeWalker, msg *message, from []string) []field {
 	fields := fieldsNamed(msg.fields, "DKIM-Signature")
 	most := orDefault(v.MaxVerifications, defaultVerifications)
 	if len(fields) <= most {
@@ -97,7 +97,7 @@ func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []fiel
 	chosen := make([]bool, len(fields))
 	for _, wanted := range []bool{true, false} {
 		for i := 0; i < len(fields) && most > 0; i++ {
-			if !chosen[i] && signsFor(fields[i], orgs) == wanted {
+			if !chosen[i] && isSignedByAny(fields[i], orgs) == wanted {
 				chosen[i] = true
 				most--
 			}
@@ -112,8 +112,8 @@ func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []fiel
 	return out
 }
 
-// signsFor reports whether the signature's domain is within one of the organisations.
-func signsFor(f field, orgs []string) bool {
+// isSignedByAny reports whether the signature's domain is within one of the organisations.
+func isSignedByAny(f field, orgs []string) bool {
 	domain := describeSignature(f).Domain
 	return slices.ContainsFunc(orgs, func(org string) bool { return isWithin(domain, org) })
 }

@@ -85,7 +85,7 @@ type rules interface {
 }
 
 // rfc7489 implements the rules of RFC 7489. It uses the public suffix list and ignores pct=.
-type rfc7489 struct{ records *tree }
+type rfc7489 struct{ records *treeWalker }
 
 func (r rfc7489) discover(domain string) discovery {
 	d := r.at(domain)
@@ -97,7 +97,7 @@ func (r rfc7489) discover(domain string) discovery {
 }
 
 func (r rfc7489) at(domain string) discovery {
-	a := r.records.at(domain)
+	a := r.records.recordAt(domain)
 	switch {
 	case !a.answered:
 		return discovery{domain: domain, failed: TempError}
@@ -122,7 +122,7 @@ func (rfc7489) policy(d discovery) (policy string, tested bool) {
 
 // policy returns the policy for a message that fails (RFC 9989 section 4.7). In test mode (t=y)
 // that is one step milder than the published policy, and tested is true.
-func (t *tree) policy(d discovery) (policy string, tested bool) {
+func (t *treeWalker) policy(d discovery) (policy string, tested bool) {
 	policy = t.publishedPolicy(d)
 	if !d.record.Testing || policy == dmarc.PolicyNone {
 		return policy, false
@@ -132,7 +132,7 @@ func (t *tree) policy(d discovery) (policy string, tested bool) {
 
 // publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or
 // np=). If DNS does not tell whether that domain exists, it returns the milder of sp= and np=.
-func (t *tree) publishedPolicy(d discovery) string {
+func (t *treeWalker) publishedPolicy(d discovery) string {
 	r := d.record
 	switch {
 	case !r.fromOrganisation:
@@ -218,7 +218,7 @@ func evaluate(by rules, verdict *Verdict, d discovery) Result {
 
 // evaluateDMARC sets the DMARC fields of verdict by RFC 9989, and Former by RFC 7489 for
 // comparison.
-func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
+func evaluateDMARC(t *treeWalker, verdict *Verdict, from authors) {
 	j := judge(t, verdict, from)
 	domain := j.found.domain
 	verdict.DMARC, verdict.Policy, verdict.FromDomain = j.Result, j.Policy, domain

@@ -149,7 +149,7 @@ func TestDMARCVerdicts(t *testing.T) {
 	for _, tc := range slices.Concat(dmarcCases, moreDMARCCases, walkCases) {
 		t.Run(tc.name, func(t *testing.T) {
 			v := &Verifier{Resolver: tc.resolver(t)}
-			look, cancel := v.lookups(t.Context())
+			look, cancel := v.newLookups(t.Context())
 			defer cancel()
 			from := authorsOf(strings.Split(tc.from, ","), &message{header: []byte("From: " + tc.from + "\r\n")})
 			got := tc.have

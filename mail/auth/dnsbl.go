@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	dnsblTime = 3 * time.Second // for all look-ups of one address
-	maxZones  = 10              // DNS zones that are asked
+	dnsblTimeout = 3 * time.Second // for all look-ups of one address
+	maxZones     = 10              // DNS zones that are asked
 )
 
 // A Listing says that a DNS-based list has an entry for an address (RFC 5782).
@@ -28,14 +28,14 @@ type Listing struct {
 // 127.0.0.0/8, as for a domain that is for sale, or in 127.255.255.0/24, by which lists report
 // errors.
 func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
-	name := reversed(ip)
+	name := reversedForDNS(ip)
 	if name == "" || len(zones) == 0 {
 		return Listing{}, false
 	}
 	zones = zones[:min(len(zones), maxZones)]
-	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
+	ctx, cancel := context.WithTimeout(ctx, dnsblTimeout)
 	defer cancel()
-	look := &lookups{ctx: ctx, resolver: r, each: dnsblTime}
+	look := &lookups{ctx: ctx, resolver: r, lookupTimeout: dnsblTimeout}
 	found := make([]bool, len(zones))
 	var wg sync.WaitGroup
 	for i, zone := range zones {
@@ -63,10 +63,10 @@ var ErrListRefuses = errors.New("the list does not answer who asks through this 
 // InDNSBL looks an address up in one list. Unlike CheckDNSBL it returns an error if the list does
 // not answer. listed is false if the list has no entry for the address.
 func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Listing, listed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
+	ctx, cancel := context.WithTimeout(ctx, dnsblTimeout)
 	defer cancel()
-	look := &lookups{ctx: ctx, resolver: r, each: dnsblTime}
-	name := reversed(ip) + "." + zone
+	look := &lookups{ctx: ctx, resolver: r, lookupTimeout: dnsblTimeout}
+	name := reversedForDNS(ip) + "." + zone
 	answers, err := look.LookupIPAddr(ctx, name)
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
 		return Listing{}, false, nil
@@ -99,9 +99,9 @@ func listingReason(look *lookups, name string) string {
 	return printable(txts[0])
 }
 
-// reversed returns an address in the reversed form by which lists are queried (RFC 5782 sections
-// 2.1 and 2.4), "" if ip is invalid.
-func reversed(ip netip.Addr) string {
+// reversedForDNS returns an address in the reversed form by which lists are queried (RFC 5782
+// sections 2.1 and 2.4), "" if ip is invalid.
+func reversedForDNS(ip netip.Addr) string {
 	ip = ip.Unmap()
 	var parts []string
 	switch {

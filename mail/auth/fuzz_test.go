@@ -37,7 +37,7 @@ func FuzzStripResults(f *testing.F) {
 				strings.HasPrefix(strings.TrimLeft(value, " "), "mx.there.example;") && !strings.ContainsAny(value, `("\`)
 			if len(hasNow) > 0 && hasNow[0] == field {
 				hasNow = hasNow[1:]
-			} else if isOther && len(field.raw) < maxResults {
+			} else if isOther && len(field.raw) < maxResultsField {
 				t.Errorf("%q is gone from %q: %q", field.raw, message, got)
 			}
 		}
@@ -88,7 +88,7 @@ func FuzzDMARCRecord(f *testing.F) {
 		}
 		dns := &fakeDNS{t: t, txt: map[string][]string{"_dmarc." + orgDomain(domain): {txt}}}
 		v := &Verifier{Resolver: dns}
-		look, cancel := v.lookups(t.Context())
+		look, cancel := v.newLookups(t.Context())
 		defer cancel()
 		got := Verdict{SPF: Fail, SPFDomain: domain}
 		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})

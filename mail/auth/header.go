@@ -35,9 +35,9 @@ func (f field) value() string {
 	return value
 }
 
-func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isFold), " ") }
+func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isFoldingSpace), " ") }
 
-func isFold(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
+func isFoldingSpace(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
 
 // message is a message with its header parsed and its body not yet read.
 type message struct {
@@ -70,7 +70,7 @@ func openMessage(r io.Reader) (*message, error) {
 		m.fields, m.tooLarge = nil, true
 		return m, nil
 	}
-	m.readShown()
+	m.findShownFields()
 	return m, nil
 }
 
@@ -143,7 +143,7 @@ func splitFields(text string) ([]field, error) {
 	var out []field
 	start, lines := 0, 0
 	for pos := 0; pos < len(text); {
-		end := lineEnd(text, pos)
+		end := nextLineStart(text, pos)
 		lines++
 		if end == len(text) || text[end] != ' ' && text[end] != '\t' {
 			if len(out) == maxFields {
@@ -157,8 +157,8 @@ func splitFields(text string) ([]field, error) {
 	return out, nil
 }
 
-// lineEnd returns the index after the line that begins at pos.
-func lineEnd(text string, pos int) int {
+// nextLineStart returns the index after the line that begins at pos.
+func nextLineStart(text string, pos int) int {
 	if i := strings.IndexByte(text[pos:], '\n'); i >= 0 {
 		return pos + i + 1
 	}

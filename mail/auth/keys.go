@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	rsaBits    = 2048
-	minRSABits = 1024 // RFC 8301 section 3.2
-	maxRSABits = 4096 // RFC 8301 does not require verifiers to support larger keys
+	generatedRSABits = 2048
+	minRSABits       = 1024 // RFC 8301 section 3.2
+	maxRSABits       = 4096 // RFC 8301 does not require verifiers to support larger keys
 )
 
 // ErrKey is returned by ParseKey, Sign and Seal for a key that is not PKCS#8 PEM of an ed25519 key
@@ -77,7 +77,7 @@ func (k Key) sign(f field, text string) (field, error) {
 
 // GenerateRSA generates an RSA key of 2048 bits. text is the key as PKCS#8 PEM.
 func GenerateRSA() (text []byte, key crypto.Signer, err error) {
-	k, err := rsa.GenerateKey(rand.Reader, rsaBits)
+	k, err := rsa.GenerateKey(rand.Reader, generatedRSABits)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate RSA key: %w", err)
 	}

@@ -16,10 +16,10 @@ const maxAnswers = 100
 // look-up. It returns each error as a plain *net.DNSError, since the SPF library compares types
 // without unwrapping, and would take the end of a context for a permanent error.
 type lookups struct {
-	ctx      context.Context
-	resolver Resolver
-	each     time.Duration
-	answered func() // called after each answer, also a negative one; may be nil
+	ctx           context.Context
+	resolver      Resolver
+	lookupTimeout time.Duration
+	answered      func() // called after each answer, also a negative one; may be nil
 }
 
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -50,7 +50,7 @@ func lookUp[T any](ctx context.Context, l *lookups, name string, f func(context.
 
 // ask passes a name to f within the time limits, and returns at most maxAnswers answers.
 func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.each)
+	ctx, cancel := context.WithTimeout(ctx, l.lookupTimeout)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, &net.DNSError{Err: err.Error(), Name: name, IsTimeout: true, IsTemporary: true}

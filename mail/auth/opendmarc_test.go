@@ -123,7 +123,7 @@ func TestOpendmarcAgrees(t *testing.T) {
 	}
 	theirs := askOpendmarc(t, cases)
 	for i, c := range cases {
-		look, cancel := (&Verifier{Resolver: c.resolver(t)}).lookups(t.Context())
+		look, cancel := (&Verifier{Resolver: c.resolver(t)}).newLookups(t.Context())
 		from := authorsOf([]string{c.from}, &message{header: []byte("From: " + c.from + "\r\n")})
 		ours := c.have
 		ours.Signatures = slices.Clone(ours.Signatures)

@@ -73,16 +73,16 @@ func parsePublicKey(record, algorithm string) (keyRecord, error) {
 		return keyRecord{}, errBadKey
 	}
 	_, flagged := tags["t"]
-	out := keyRecord{strict: flagged && listed(tags, "t", "s"), testing: flagged && listed(tags, "t", "y")}
+	out := keyRecord{strict: flagged && tagAllows(tags, "t", "s"), testing: flagged && tagAllows(tags, "t", "y")}
 	kind, hash, _ := strings.Cut(strings.ToLower(algorithm), "-")
 	switch k := strings.ToLower(tags["k"]); {
 	case hash == "sha1": // forbidden by RFC 8301 section 3.1
 		return out, errWeakHash
 	case hash != "sha256" || kind != "rsa" && kind != "ed25519":
 		return out, errAlgorithm
-	case !listed(tags, "s", "email"):
+	case !tagAllows(tags, "s", "email"):
 		return out, errService
-	case !listed(tags, "h", hash):
+	case !tagAllows(tags, "h", hash):
 		return out, errKeyHash
 	case k != kind && (k != "" || kind != "rsa"):
 		return out, errKeyKind
@@ -128,9 +128,9 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// listed reports whether the tag allows the value. It does if it is absent, or if its
+// tagAllows reports whether the tag allows the value. It does if it is absent, or if its
 // colon-separated list has the value or *.
-func listed(tags map[string]string, tag, value string) bool {
+func tagAllows(tags map[string]string, tag, value string) bool {
 	list, ok := tags[tag]
 	if !ok {
 		return true

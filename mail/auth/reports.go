@@ -21,7 +21,7 @@ type ReportTarget struct {
 // counts only if its host has published that it accepts the reports (RFC 9990 section 4). waits is
 // true if DNS did not answer for some of the hosts.
 func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
-	look, cancel := v.lookups(ctx)
+	look, cancel := v.newLookups(ctx)
 	defer cancel()
 	walks := newTree(look)
 	for _, uri := range uris {
@@ -93,7 +93,7 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	address, err := url.PathUnescape(u.Opaque)
 	local, name := splitAddress(address)
 	domain, ok := idn.Host(name)
-	if err != nil || !ok || !isLocal(local) {
+	if err != nil || !ok || !isPlainLocalPart(local) {
 		return ReportTarget{}, false
 	}
 	t := ReportTarget{Address: local + "@" + domain}
@@ -103,8 +103,8 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	return t, ok
 }
 
-// isLocal reports whether s is a local part that needs no quotes (RFC 5321 section 4.1.2).
-func isLocal(s string) bool {
+// isPlainLocalPart reports whether s is a local part that needs no quotes (RFC 5321 section 4.1.2).
+func isPlainLocalPart(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && !strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", rune(s[i])) {
 			return false

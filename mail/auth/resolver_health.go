@@ -31,8 +31,8 @@ type ResolverHealth struct {
 	probing chan struct{} // closed when the running probe ends; nil if none is running
 }
 
-// answered records that the resolver answered a look-up.
-func (h *ResolverHealth) answered() {
+// recordAnswer records that the resolver answered a look-up.
+func (h *ResolverHealth) recordAnswer() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dead = false
@@ -71,7 +71,7 @@ func (h *ResolverHealth) alive(ctx context.Context) bool {
 		sleep(ctx, probeTimeout)
 		return !h.Dead()
 	}
-	asked := h.probe()
+	asked := h.startProbe()
 	select {
 	case <-asked:
 	case <-ctx.Done():
@@ -79,9 +79,9 @@ func (h *ResolverHealth) alive(ctx context.Context) bool {
 	return !h.Dead()
 }
 
-// probe starts a probe, or joins the one that is running. It returns a channel that is closed when
-// the probe ends.
-func (h *ResolverHealth) probe() <-chan struct{} {
+// startProbe starts a probe, or joins the one that is running. It returns a channel that is closed
+// when the probe ends.
+func (h *ResolverHealth) startProbe() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.probing != nil {

@@ -25,7 +25,7 @@ func resultsField(id string, v *Verdict) string {
 		infos = append(infos, chainInfo(v.ARC))
 	}
 
-	f := folder{}
+	f := fieldFolder{}
 	f.text.WriteString("Authentication-Results:")
 	f.column = f.text.Len()
 	for i, words := range infos {
@@ -58,13 +58,13 @@ func spfInfo(v *Verdict) []string {
 func signatureInfo(s Signature) []string {
 	words := []string{"dkim=" + string(s.Result)}
 	if s.Reason != "" {
-		words = append(words, "reason="+quoted(s.Reason))
+		words = append(words, "reason="+tokenOrQuoted(s.Reason))
 	}
 	for _, p := range []struct{ name, value string }{
 		{"header.d", s.Domain}, {"header.s", s.Selector}, {"header.a", s.algorithm}, {"header.b", s.hint},
 	} {
 		if p.value != "" {
-			words = append(words, p.name+"="+quoted(p.value))
+			words = append(words, p.name+"="+tokenOrQuoted(p.value))
 		}
 	}
 	return words
@@ -84,23 +84,23 @@ func dmarcInfo(v *Verdict) []string {
 func chainInfo(c Chain) []string {
 	words := []string{"arc=" + string(c.Result)}
 	if c.Reason != "" {
-		words = append(words, "reason="+quoted(c.Reason))
+		words = append(words, "reason="+tokenOrQuoted(c.Reason))
 	}
 	return words
 }
 
-// folder writes the words of a field, in lines of at most foldAt columns where possible.
-type folder struct {
+// fieldFolder writes the words of a field, in lines of at most foldAt columns where possible.
+type fieldFolder struct {
 	text   strings.Builder
 	column int
 }
 
-func (f *folder) newLine() {
+func (f *fieldFolder) newLine() {
 	f.text.WriteString("\r\n\t")
 	f.column = 0
 }
 
-func (f *folder) add(word string) {
+func (f *fieldFolder) add(word string) {
 	// A semicolon may follow the word, so one column is left for it.
 	if f.column > 0 && f.column+1+len(word)+1 > foldAt {
 		f.newLine()
@@ -114,8 +114,8 @@ func (f *folder) add(word string) {
 	f.column += len(word)
 }
 
-// quoted returns s unchanged if it is a token (RFC 2045 section 5.1), otherwise in quotes.
-func quoted(s string) string {
+// tokenOrQuoted returns s unchanged if it is a token (RFC 2045 section 5.1), otherwise in quotes.
+func tokenOrQuoted(s string) string {
 	if isToken(s) {
 		return s
 	}

@@ -84,8 +84,8 @@ func (s *sealing) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	if len(s.sets) == maxSets {
-		return errTooMany
+	if len(s.sets) == maxARCSets {
+		return errTooManySets
 	}
 	ours, ok := s.ourResults()
 	if !ok {
@@ -131,7 +131,7 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	i := strconv.Itoa(len(s.sets) + 1)
 	set := arcSet{results: newField(arcResults+": i="+i+"; "+s.o.AuthservID+";"+s.results+"\r\n", 1)}
 	names := s.signedNames()
-	set.message = newField(folded(arcMessage,
+	set.message = newField(foldedField(arcMessage,
 		"i="+i, "a=rsa-sha256", "c=relaxed/relaxed", "d="+s.domain, "s="+s.selector, s.timeTag(), "h="+strings.Join(names, ":"),
 		"bh="+base64.StdEncoding.EncodeToString(body), "b="), 1)
 	lower := strings.Split(strings.ToLower(strings.Join(names, ":")), ":")
@@ -144,7 +144,7 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	set.seal = newField(folded(arcSeal, "i="+i, "a=rsa-sha256", s.timeTag(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
+	set.seal = newField(foldedField(arcSeal, "i="+i, "a=rsa-sha256", s.timeTag(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
 	text = sealedText(append(s.sets[:len(s.sets):len(s.sets)], set))
 	set.seal, err = s.o.Key.sign(set.seal, text)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 func (s *sealing) timeTag() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
 
 // signedNames returns the field names for h=, each as often as the field occurs, in at most
-// maxNames bytes.
+// maxNamesLength bytes.
 func (s *sealing) signedNames() []string {
 	var names []string
 	size := 0
@@ -166,7 +166,7 @@ func (s *sealing) signedNames() []string {
 		}
 		for range fieldsNamed(s.fields, name) {
 			size += len(name) + 1
-			if size > maxNames {
+			if size > maxNamesLength {
 				return names
 			}
 			names = append(names, name)
@@ -175,10 +175,10 @@ func (s *sealing) signedNames() []string {
 	return names
 }
 
-// folded returns a field with the tags. It is folded between tags and, within a list of names,
+// foldedField returns a field with the tags. It is folded between tags and, within a list of names,
 // after a colon.
-func folded(name string, tags ...string) string {
-	f := folder{}
+func foldedField(name string, tags ...string) string {
+	f := fieldFolder{}
 	f.text.WriteString(name + ":")
 	f.column = f.text.Len()
 	for i, tag := range tags {

@@ -7,25 +7,25 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// shownOnce are the lower-case names of the fields that mail programs show to readers.
-// shownFamilies are prefixes of names of further such fields.
-var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "date", "message-id", "in-reply-to", "references", "mime-version"}
+// shownFieldNames are the lower-case names of the fields that mail programs show to readers.
+// shownFieldPrefixes are prefixes of names of further such fields.
+var shownFieldNames = []string{"from", "subject", "to", "cc", "reply-to", "sender", "date", "message-id", "in-reply-to", "references", "mime-version"}
 
-var shownFamilies = []string{"content-", "list-"}
+var shownFieldPrefixes = []string{"content-", "list-"}
 
 // IsShown reports whether mail programs show the header field to readers, so that a Proof must
 // cover it.
-func IsShown(name string) bool { return shownName(field{name: name}) != "" }
+func IsShown(name string) bool { return shownFieldName(field{name: name}) != "" }
 
-// shownName returns the lower-case name of a field that readers are shown, and "" for any other
-// field.
-func shownName(f field) string {
-	for _, name := range shownOnce {
+// shownFieldName returns the lower-case name of a field that readers are shown, and "" for any
+// other field.
+func shownFieldName(f field) string {
+	for _, name := range shownFieldNames {
 		if f.is(name) {
 			return name
 		}
 	}
-	for _, family := range shownFamilies {
+	for _, family := range shownFieldPrefixes {
 		if len(f.name) >= len(family) && strings.EqualFold(f.name[:len(family)], family) {
 			return strings.ToLower(f.name)
 		}
@@ -33,15 +33,15 @@ func shownName(f field) string {
 	return ""
 }
 
-// readShown sets shownNames, repeated and unambiguous.
-func (m *message) readShown() {
+// findShownFields sets shownNames, repeated and unambiguous.
+func (m *message) findShownFields() {
 	if len(m.header) > msg.MaxHeader {
 		return
 	}
 	m.unambiguous = true
 	for _, f := range m.fields {
 		m.unambiguous = m.unambiguous && isPlain(f)
-		name := shownName(f)
+		name := shownFieldName(f)
 		switch {
 		case name == "":
 		case !slices.Contains(m.shownNames, name):

@@ -19,9 +19,9 @@ import (
 // header is beyond 1 MiB or 4096 fields.
 var ErrUnsignable = errors.New("message cannot be signed")
 
-// maxNames is the maximum length of h= in bytes. The names of all signed fields take about 500, if
-// none is repeated.
-const maxNames = 900
+// maxNamesLength is the maximum length of h= in bytes. The names of all signed fields take about
+// 500, if none is repeated.
+const maxNamesLength = 900
 
 // SignOptions are the options of Sign.
 type SignOptions struct {
@@ -65,7 +65,7 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		return nil, fmt.Errorf("%w: it has %d From fields instead of one", ErrUnsignable, n)
 	}
 	names := o.signedNames(fields)
-	if n := len(strings.Join(names, ":")); n > maxNames {
+	if n := len(strings.Join(names, ":")); n > maxNamesLength {
 		return nil, fmt.Errorf("%w: it has too many repeated fields", ErrUnsignable)
 	}
 	body, err := hashBody(context.Background(), br, true)
@@ -79,7 +79,7 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := newField(folded("DKIM-Signature", "v=1", "a="+k.algorithm(), "c=relaxed/relaxed", "d="+domain, "s="+selector,
+		f := newField(foldedField("DKIM-Signature", "v=1", "a="+k.algorithm(), "c=relaxed/relaxed", "d="+domain, "s="+selector,
 			"t="+strconv.FormatInt(time.Now().Unix(), 10), "h="+strings.Join(names, ":"), "bh="+base64.StdEncoding.EncodeToString(body), "b="), 1)
 		text, ok := signedText(fields, lower, f, true)
 		if !ok {

@@ -80,7 +80,7 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 			return nil, err
 		}
 	}
-	s.names = namesIn(s.tags["h"])
+	s.names = fieldNamesIn(s.tags["h"])
 	switch {
 	case !slices.Contains(s.names, "from"):
 		return nil, errFrom
@@ -93,7 +93,7 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 	if q, ok := s.tags["q"]; ok && !slices.Contains(strings.Split(strings.ToLower(removeSpace(q)), ":"), "dns/txt") {
 		return nil, errQuery
 	}
-	if err := s.readForms(); err != nil {
+	if err := s.readCanonicalization(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -104,8 +104,8 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 	return s, nil
 }
 
-// readForms parses c=. An algorithm that is missing there is simple.
-func (s *signedField) readForms() error {
+// readCanonicalization parses c=. An algorithm that is missing there is simple.
+func (s *signedField) readCanonicalization() error {
 	forms, present := s.tags["c"]
 	head, body, both := strings.Cut(strings.ToLower(removeSpace(forms)), "/")
 	if !present {

@@ -80,7 +80,7 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 	if orgDomain(strings.ToLower(strings.TrimSuffix(name, "."))) != orgDomain(l.macros.domain) {
 		l.otherOrganisation = true
 	}
-	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
+	txts, err := lookUpAnyName(ctx, l, name, l.resolver.LookupTXT)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 		if !record.WellFormed {
 			return nil, errSPFRecord // not a DNS error, so that the library takes it for permanent
 		}
-		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
+		if l.expandNames(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
 			out[i] = record.String()
 		}
 		if l.within != "" {
@@ -112,15 +112,15 @@ func (l *spfLookups) leavesDomain(t spf.Term) bool {
 }
 
 func (l *spfLookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return lookUpAny(ctx, l, l.realName(name), l.resolver.LookupMX)
+	return lookUpAnyName(ctx, l, l.realName(name), l.resolver.LookupMX)
 }
 
 func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return lookUpAny(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
+	return lookUpAnyName(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
 }
 
-// lookUpAny looks up a name, even one that is valid in DNS but no host name.
-func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
+// lookUpAnyName looks up a name, even one that is valid in DNS but no host name.
+func lookUpAnyName[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	if _, ok := idn.Host(name); !ok && isOddName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
 	}
@@ -139,11 +139,11 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expand replaces each name in a record that has macros or a slash by its expansion. domain is the
-// domain of the record. It reports whether it replaced any.
-func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
+// expandNames replaces each name in a record that has macros or a slash by its expansion. domain is
+// the domain of the record. It reports whether it replaced any.
+func (l *spfLookups) expandNames(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {
-		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
+		if t.NeedsLookup() && strings.ContainsAny(t.Value, "%/") {
 			record.Terms[i].Value = l.placeholder(l.macros.expandName(ctx, t.Value, domain))
 			changed = true
 		}

@@ -22,13 +22,13 @@ type spfMacros struct {
 	helo          string
 	local, domain string   // of the sender address
 	names         []string // PTR names of ip that resolve to ip; set if looked is true
-	looked        bool
+	hasNames      bool
 }
 
 // expandName expands a well-formed domain-spec in the record of domain. If the name is too long, it
 // drops labels on the left (RFC 7208 section 7.3).
 func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string {
-	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.value(ctx, letter, domain) }), ".")
+	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.macroValue(ctx, letter, domain) }), ".")
 	for len(name) > idn.MaxName {
 		_, rest, more := strings.Cut(name, ".")
 		if !more {
@@ -39,9 +39,9 @@ func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string 
 	return name
 }
 
-// value returns the value of a macro letter (RFC 7208 section 7.2). It does not support c, r and t,
-// which occur in explanations only.
-func (m *spfMacros) value(ctx context.Context, letter byte, domain string) string {
+// macroValue returns the value of a macro letter (RFC 7208 section 7.2). It does not support c, r
+// and t, which occur in explanations only.
+func (m *spfMacros) macroValue(ctx context.Context, letter byte, domain string) string {
 	switch letter {
 	case 's':
 		return m.local + "@" + m.domain
@@ -54,7 +54,7 @@ func (m *spfMacros) value(ctx context.Context, letter byte, domain string) strin
 	case 'i':
 		return dotted(m.ip)
 	case 'p':
-		return m.validated(ctx, domain)
+		return m.validatedPTRName(ctx, domain)
 	case 'v':
 		if m.ip.Is4() {
 			return "in-addr"
@@ -76,12 +76,12 @@ func dotted(ip netip.Addr) string {
 	return strings.Join(nibbles, ".")
 }
 
-// validated returns a PTR name of the client that resolves to its address (RFC 7208 section 7.3):
-// domain itself if it is one, otherwise a name below domain, otherwise any. It returns "unknown" if
-// there is none.
-func (m *spfMacros) validated(ctx context.Context, domain string) string {
-	if !m.looked {
-		m.looked = true
+// validatedPTRName returns a PTR name of the client that resolves to its address (RFC 7208 section
+// 7.3): domain itself if it is one, otherwise a name below domain, otherwise any. It returns
+// "unknown" if there is none.
+func (m *spfMacros) validatedPTRName(ctx context.Context, domain string) string {
+	if !m.hasNames {
+		m.hasNames = true
 		m.names = m.ptrNames(ctx)
 	}
 	if slices.Contains(m.names, domain) {

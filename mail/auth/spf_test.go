@@ -11,7 +11,7 @@ import (
 
 // What the library reads has no macros any more, and no names that it would cut up.
 func TestSPFRecordExpanded(t *testing.T) {
-	look, cancel := (&Verifier{Resolver: newSuiteZone(t, nil)}).lookups(t.Context())
+	look, cancel := (&Verifier{Resolver: newSuiteZone(t, nil)}).newLookups(t.Context())
 	defer cancel()
 	l := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: netip.MustParseAddr("2001:db8::1"), helo: "Mx.Example.com", local: "bob+a/b@c", domain: "example.com"}}
 	for _, c := range [][2]string{
@@ -22,7 +22,7 @@ func TestSPFRecordExpanded(t *testing.T) {
 		{"v=spf1 ptr:%{D}.x. exists:%{L1r+}.x.com moo=%_", "v=spf1 ptr:very.long.here.test.x exists:bob.x.com moo=%_"},
 	} {
 		record := spf.Parse(c[0])
-		if l.expand(t.Context(), record, "very.long.here.test"); record.String() != c[1] {
+		if l.expandNames(t.Context(), record, "very.long.here.test"); record.String() != c[1] {
 			t.Errorf("%q: %q, want %q", c[0], record, c[1])
 		}
 	}
@@ -47,13 +47,13 @@ func FuzzSPFRecord(f *testing.F) {
 		if !spf.IsRecord(txt) || !spf.Parse(txt).WellFormed {
 			return
 		}
-		look, cancel := (&Verifier{Resolver: newSuiteZone(t, nil)}).lookups(t.Context())
+		look, cancel := (&Verifier{Resolver: newSuiteZone(t, nil)}).newLookups(t.Context())
 		defer cancel()
 		l := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: netip.MustParseAddr("192.0.2.1"), helo: "mx", local: "bob+a/b@c", domain: "example.com"}}
 		record := spf.Parse(txt)
-		l.expand(t.Context(), record, "here.test")
+		l.expandNames(t.Context(), record, "here.test")
 		for _, term := range spf.Parse(record.String()).Terms {
-			if term.Asks() && strings.ContainsAny(term.Value, "%/") {
+			if term.NeedsLookup() && strings.ContainsAny(term.Value, "%/") {
 				t.Errorf("%q: %q is left", txt, term)
 			}
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// maxResults is the maximum number of bytes of an Authentication-Results field in which its
+// maxResultsField is the maximum number of bytes of an Authentication-Results field in which its
 // authserv-id is searched.
-const maxResults = 16 << 10
+const maxResultsField = 16 << 10
 
-var resultsName = []byte("authentication-results")
+var resultsFieldName = []byte("authentication-results")
 
 // StripResults copies a message from r to w without the Authentication-Results fields that have our
 // authserv-id: this host has not added any yet, so these are forged (RFC 8601 section 5). It also
@@ -32,14 +32,14 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	defer buffers.FreeReader(br)
 	defer buffers.FreeWriter(bw)
 	s := stripper{id: id, w: bw}
-	if err := s.header(br); err != nil {
-		return fmt.Errorf("strip %s: %w", resultsName, err)
+	if err := s.copyHeader(br); err != nil {
+		return fmt.Errorf("strip %s: %w", resultsFieldName, err)
 	}
 	if err := bw.Flush(); err != nil {
-		return fmt.Errorf("strip %s: %w", resultsName, err)
+		return fmt.Errorf("strip %s: %w", resultsFieldName, err)
 	}
 	if _, err := buffers.Copy(w, br); err != nil {
-		return fmt.Errorf("strip %s: %w", resultsName, err)
+		return fmt.Errorf("strip %s: %w", resultsFieldName, err)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ const (
 	dropField
 )
 
-func (s *stripper) header(br *bufio.Reader) error {
+func (s *stripper) copyHeader(br *bufio.Reader) error {
 	lineStart := true
 	for {
 		piece, err := br.ReadSlice('\n')
@@ -69,11 +69,11 @@ func (s *stripper) header(br *bufio.Reader) error {
 			return err
 		}
 		if lineStart && (len(piece) == 0 || piece[0] != ' ' && piece[0] != '\t') {
-			if werr := s.begin(piece); werr != nil {
+			if werr := s.beginField(piece); werr != nil {
 				return werr
 			}
 		}
-		if werr := s.take(piece); werr != nil {
+		if werr := s.takePiece(piece); werr != nil {
 			return werr
 		}
 		if err == io.EOF {
@@ -86,20 +86,20 @@ func (s *stripper) header(br *bufio.Reader) error {
 	}
 }
 
-// begin ends the previous field and sets the action for the field that begins with line.
-func (s *stripper) begin(line []byte) error {
+// beginField ends the previous field and sets the action for the field that begins with line.
+func (s *stripper) beginField(line []byte) error {
 	if err := s.endField(); err != nil {
 		return err
 	}
-	if n := len(resultsName); len(line) >= n && bytes.EqualFold(line[:n], resultsName) &&
+	if n := len(resultsFieldName); len(line) >= n && bytes.EqualFold(line[:n], resultsFieldName) &&
 		(len(line) == n || bytes.IndexByte([]byte(": \t\r\n"), line[n]) >= 0) {
 		s.action = holdField
 	}
 	return nil
 }
 
-// take writes, holds or drops a piece of the current field.
-func (s *stripper) take(piece []byte) error {
+// takePiece writes, holds or drops a piece of the current field.
+func (s *stripper) takePiece(piece []byte) error {
 	switch s.action {
 	case dropField:
 	case keepField:
@@ -107,8 +107,8 @@ func (s *stripper) take(piece []byte) error {
 		return err
 	case holdField:
 		s.held = append(s.held, piece...)
-		if len(s.held) > maxResults {
-			return s.decide(0)
+		if len(s.held) > maxResultsField {
+			return s.decideHeld(0)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func (s *stripper) endField() error {
 	if s.action == holdField {
 		// The end of a field ends the authserv-id, as a semicolon does.
 		s.held = append(s.held, ';')
-		if err := s.decide(1); err != nil {
+		if err := s.decideHeld(1); err != nil {
 			return err
 		}
 	}
@@ -127,13 +127,13 @@ func (s *stripper) endField() error {
 	return nil
 }
 
-// decide writes or drops the held bytes. The last extra bytes of these do not belong to the
+// decideHeld writes or drops the held bytes. The last extra bytes of these do not belong to the
 // message.
-func (s *stripper) decide(extra int) error {
+func (s *stripper) decideHeld(extra int) error {
 	held := s.held
 	s.held, s.action = s.held[:0], dropField
 	name, value, _ := strings.Cut(string(held), ":")
-	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claimsID(value, s.id) {
+	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsFieldName)) && claimsID(value, s.id) {
 		return nil
 	}
 	s.action = keepField
@@ -143,9 +143,9 @@ func (s *stripper) decide(extra int) error {
 
 // claimsID reports whether an Authentication-Results field with this value has our authserv-id, or
 // could seem to have it to a lenient program. That is so if a comment is not closed within
-// maxResults, or if our name is split by comments or quotes.
+// maxResultsField, or if our name is split by comments or quotes.
 func claimsID(value, ours string) bool {
-	bare, ok := uncomment(value)
+	bare, ok := bareTextBeforeSemicolon(value)
 	if !ok {
 		return true
 	}
@@ -198,16 +198,17 @@ func skipCFWS(s string) string {
 			depth--
 		case c == '\\' && depth > 0:
 			i++
-		case depth == 0 && !isFold(rune(c)):
+		case depth == 0 && !isFoldingSpace(rune(c)):
 			return s[i:]
 		}
 	}
 	return ""
 }
 
-// uncomment returns the part of s before the first semicolon, without comments, quotation marks and
-// white space. It returns false if there is no semicolon outside of comments and quoted strings.
-func uncomment(s string) (string, bool) {
+// bareTextBeforeSemicolon returns the part of s before the first semicolon, without comments,
+// quotation marks and white space. It returns false if there is no semicolon outside of comments
+// and quoted strings.
+func bareTextBeforeSemicolon(s string) (string, bool) {
 	var b strings.Builder
 	depth, inQuotes := 0, false
 	for i := 0; i < len(s); i++ {
@@ -225,7 +226,7 @@ func uncomment(s string) (string, bool) {
 			depth--
 		case c == ';' && depth == 0 && !inQuotes:
 			return b.String(), true
-		case depth == 0 && !isFold(rune(c)):
+		case depth == 0 && !isFoldingSpace(rune(c)):
 			b.WriteByte(c)
 		}
 	}

@@ -21,7 +21,7 @@ func strip(t testing.TB, message string) string {
 }
 
 // farTooLong is more than is read of a field.
-var farTooLong = strings.Repeat("x", 3*maxResults)
+var farTooLong = strings.Repeat("x", 3*maxResultsField)
 
 var stripCases = []struct {
 	name, field string
@@ -50,8 +50,8 @@ var stripCases = []struct {
 	{"no semicolon", "Authentication-Results: mx.here.example spf=pass\r\n", false},
 	{"bare line ends", "Authentication-Results: mx.here.example;\n\tspf=pass\n", false},
 	{"long", "Authentication-Results: mx.here.example; spf=pass (" + farTooLong + ")\r\n\tx\r\n", false},
-	{"long white space first", "Authentication-Results: " + strings.Repeat(" \r\n ", maxResults) + "mx.here.example; spf=pass\r\n", false},
-	{"white space up to the bound", "Authentication-Results:" + strings.Repeat(" ", maxResults-len("Authentication-Results:")-4) + "mx.here.example; spf=pass\r\n", false},
+	{"long white space first", "Authentication-Results: " + strings.Repeat(" \r\n ", maxResultsField) + "mx.here.example; spf=pass\r\n", false},
+	{"white space up to the bound", "Authentication-Results:" + strings.Repeat(" ", maxResultsField-len("Authentication-Results:")-4) + "mx.here.example; spf=pass\r\n", false},
 	{"long comment first", "Authentication-Results: (" + farTooLong + ") mx.here.example; spf=pass\r\n", false},
 	{"another server", "Authentication-Results: mx.there.example; spf=pass\r\n", true},
 	{"another server with ours as prefix", "Authentication-Results: mx.here.example.org 1; spf=pass\r\n", true},
@@ -61,7 +61,7 @@ var stripCases = []struct {
 	{"no authserv-id at all", "Authentication-Results: spf=pass (sender IP is 192.0.2.1)\r\n smtp.mailfrom=x.com; dkim=none\r\n", true},
 	{"another server, long", "Authentication-Results: mx.there.example; spf=pass (" + farTooLong + ")\r\n\tx\r\n", true},
 	{"no field", "Authentication-Results mx.here.example\r\n", true},
-	{"spaces up to the colon", "Authentication-Results" + strings.Repeat(" ", 2*maxResults) + ": mx.here.example; spf=pass\r\n", false},
+	{"spaces up to the colon", "Authentication-Results" + strings.Repeat(" ", 2*maxResultsField) + ": mx.here.example; spf=pass\r\n", false},
 	{"ARC", "ARC-Authentication-Results: i=1; mx.here.example; spf=pass\r\n", true},
 	{"longer name", "Authentication-Results-Old: mx.here.example; spf=pass\r\n", true},
 	{"long line", "X-Long: " + farTooLong + farTooLong + "\r\n", true},

@@ -8,29 +8,29 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
-// maxWalk is the maximum number of names that one tree walk looks up (RFC 9989 section 4.10).
-const maxWalk = 8
+// maxWalkNames is the maximum number of names that one tree walk looks up (RFC 9989 section 4.10).
+const maxWalkNames = 8
 
-// A step is a name in a tree walk that has a DMARC record.
-type step struct {
+// A treeStep is a name in a tree walk that has a DMARC record.
+type treeStep struct {
 	domain string
 	record foundRecord
 	broken bool // the record cannot be parsed
 }
 
-// A tree implements the rules of RFC 9989. To find an organisational domain, it walks up from a
-// domain and looks up the DMARC record of each name (section 4.10). A tree is for one message. It
+// A treeWalker implements the rules of RFC 9989. To find an organisational domain, it walks up from
+// a domain and looks up the DMARC record of each name (section 4.10). A tree is for one message. It
 // looks up each name once.
-type tree struct {
+type treeWalker struct {
 	look *lookups
 
 	mu      sync.Mutex
-	known   map[string]*answer
+	known   map[string]*dmarcAnswer
 	answers sync.Cond // signals that an answer has arrived
 }
 
-// An answer is the result of looking up the DMARC record of one name.
-type answer struct {
+// A dmarcAnswer is the result of looking up the DMARC record of one name.
+type dmarcAnswer struct {
 	arrived  bool
 	answered bool // DNS answered, perhaps that there is no record
 	records  int  // number of DMARC records; several count as none
@@ -38,15 +38,15 @@ type answer struct {
 	broken   bool // the record cannot be parsed
 }
 
-func newTree(look *lookups) *tree {
-	t := &tree{look: look, known: make(map[string]*answer)}
+func newTree(look *lookups) *treeWalker {
+	t := &treeWalker{look: look, known: make(map[string]*dmarcAnswer)}
 	t.answers.L = &t.mu
 	return t
 }
 
-// at returns the answer for a domain. If another goroutine is looking up the domain, at waits for
-// that answer.
-func (t *tree) at(domain string) *answer {
+// recordAt returns the answer for a domain. If another goroutine is looking up the domain, recordAt
+// waits for that answer.
+func (t *treeWalker) recordAt(domain string) *dmarcAnswer {
 	t.mu.Lock()
 	a := t.known[domain]
 	if a != nil {
@@ -56,7 +56,7 @@ func (t *tree) at(domain string) *answer {
 		t.mu.Unlock()
 		return a
 	}
-	a = &answer{}
+	a = &dmarcAnswer{}
 	t.known[domain] = a
 	t.mu.Unlock()
 	defer func() {
@@ -81,19 +81,19 @@ func (t *tree) at(domain string) *answer {
 	return a
 }
 
-// steps walks up from a domain and returns the names that have a DMARC record. settled is false if
+// walkUp walks up from a domain and returns the names that have a DMARC record. settled is false if
 // DNS did not answer for a name that matters: the domain itself, or a name with at least two
 // labels. If toPolicy is set, the walk ends at the record of the domain itself.
-func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) {
+func (t *treeWalker) walkUp(domain string, toPolicy bool) (found []treeStep, settled bool) {
 	settled = true
 	name := domain
-	for range maxWalk {
-		a := t.at(name)
+	for range maxWalkNames {
+		a := t.recordAt(name)
 		if !a.answered && (name == domain || strings.Contains(name, ".")) {
 			settled = false
 		}
 		if a.records == 1 {
-			found = append(found, step{name, foundRecord{Record: a.record, at: name}, a.broken})
+			found = append(found, treeStep{name, foundRecord{Record: a.record, at: name}, a.broken})
 			if a.record.PSD != 'u' || toPolicy && name == domain {
 				return found, settled
 			}
@@ -102,7 +102,7 @@ func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) 
 		if dots == 0 {
 			break
 		}
-		for range max(1, dots+1-(maxWalk-1)) {
+		for range max(1, dots+1-(maxWalkNames-1)) {
 			_, name, _ = strings.Cut(name, ".")
 		}
 	}
@@ -111,13 +111,13 @@ func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) 
 
 // organisation returns the organisational domain of domain. found are the steps of a walk up from
 // domain.
-func organisation(domain string, found []step) string {
+func organisation(domain string, found []treeStep) string {
 	for _, s := range found {
 		switch {
 		case s.record.PSD == 'n':
 			return s.domain
 		case s.record.PSD == 'y' && s.domain != domain:
-			return below(s.domain, domain)
+			return oneLabelBelow(s.domain, domain)
 		}
 	}
 	if len(found) > 0 {
@@ -126,22 +126,23 @@ func organisation(domain string, found []step) string {
 	return domain
 }
 
-// below returns the name that has one label more than above and is domain or an ancestor of domain.
-func below(above, domain string) string {
+// oneLabelBelow returns the name that has one label more than above and is domain or an ancestor of
+// domain.
+func oneLabelBelow(above, domain string) string {
 	rest := strings.TrimSuffix(domain, "."+above)
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + above
 }
 
 // org returns the organisational domain of a domain. It returns false if DNS did not answer.
-func (t *tree) org(domain string) (string, bool) {
-	found, settled := t.steps(domain, false)
+func (t *treeWalker) org(domain string) (string, bool) {
+	found, settled := t.walkUp(domain, false)
 	return organisation(domain, found), settled
 }
 
 // aligned reports whether an authenticated domain is aligned with the From domain (RFC 9989 section
 // 4.4). settled is false if DNS did not answer. An authenticated domain outside of the From
 // domain's organisation is not aligned, so most unaligned domains need no walk of their own.
-func (t *tree) aligned(authenticated, from string, strict bool) (same, settled bool) {
+func (t *treeWalker) aligned(authenticated, from string, strict bool) (same, settled bool) {
 	switch {
 	case authenticated == "" || from == "":
 		return false, true
@@ -162,9 +163,9 @@ func topLabel(domain string) string { return domain[strings.LastIndexByte(domain
 
 // discover finds the DMARC record for a From domain: its own, that of its organisational domain, or
 // that of the public suffix above it (RFC 9989 section 4.10.1).
-func (t *tree) discover(domain string) discovery {
+func (t *treeWalker) discover(domain string) discovery {
 	d := discovery{domain: domain}
-	found, settled := t.steps(domain, true)
+	found, settled := t.walkUp(domain, true)
 	if len(found) == 0 || !settled && found[0].domain != domain {
 		d.failed = None
 		if !settled {
@@ -175,7 +176,7 @@ func (t *tree) discover(domain string) discovery {
 	s := found[0]
 	if s.domain != domain {
 		org := organisation(domain, found)
-		i := slices.IndexFunc(found, func(s step) bool { return s.domain == org })
+		i := slices.IndexFunc(found, func(s treeStep) bool { return s.domain == org })
 		if i < 0 { // the organisation has no record, but the public suffix above it has one
 			i = len(found) - 1
 		}
@@ -192,7 +193,7 @@ func (t *tree) discover(domain string) discovery {
 
 // exists reports whether a domain has A, AAAA, MX or TXT records (RFC 9989 section 3.2.12). settled
 // is false if DNS did not answer.
-func (t *tree) exists(domain string) (exists, settled bool) {
+func (t *treeWalker) exists(domain string) (exists, settled bool) {
 	_, ip := t.look.LookupIPAddr(t.look.ctx, domain)
 	if ip == nil {
 		return true, true
@@ -205,9 +206,9 @@ func (t *tree) exists(domain string) (exists, settled bool) {
 	return txt == nil, txt == nil || notFound(ip) && notFound(mx) && notFound(txt)
 }
 
-// prepare looks up the DMARC records of the From domains concurrently, so that later calls need not
-// wait.
-func (t *tree) prepare(domains []string) {
+// prefetch looks up the DMARC records of the From domains concurrently, so that later calls need
+// not wait.
+func (t *treeWalker) prefetch(domains []string) {
 	asks := make([]func(), len(domains))
 	for i, domain := range domains {
 		asks[i] = func() { t.discover(domain) }

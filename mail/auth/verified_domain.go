@@ -8,8 +8,8 @@ type Proof struct {
 	// Signed reports that a signature is the only proof. Anyone who received such a message can
 	// send it again, unchanged, to others.
 	Signed bool
-	// Lacks says in a few words why nothing is proven although DMARC passes; "" otherwise.
-	Lacks string
+	// Missing says in a few words why nothing is proven although DMARC passes; "" otherwise.
+	Missing string
 }
 
 // Proof returns the author's domain if DMARC passes for it, if all authors are of that domain, and
@@ -32,9 +32,9 @@ func (v *Verdict) Proof() Proof {
 	}):
 		return Proof{Domain: v.FromDomain, Signed: true}
 	case v.Repeated != "":
-		return Proof{Lacks: "the field " + v.Repeated + " stands more than once"}
+		return Proof{Missing: "the field " + v.Repeated + " stands more than once"}
 	case spf && aligned(v.SPFDomain, v.FromDomain, false):
-		return Proof{Lacks: "the sending host is not one of the author's domain alone"}
+		return Proof{Missing: "the sending host is not one of the author's domain alone"}
 	}
-	return Proof{Lacks: "no signature covers every field that is shown"}
+	return Proof{Missing: "no signature covers every field that is shown"}
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxCharset is the maximum length of the name of a charset, in bytes.
-const maxCharset = 64
+// maxCharsetName is the maximum length of the name of a charset, in bytes.
+const maxCharsetName = 64
 
 // A namedCharset is a charset with all its names.
 type namedCharset struct {
@@ -82,29 +82,29 @@ func appendCharsetKey(key []byte, name string) []byte {
 	return key
 }
 
-// find returns the charset with the name, nil if it is unknown.
-func find(name string) *namedCharset {
-	if name == "" || len(name) > maxCharset {
+// findCharset returns the charset with the name, nil if it is unknown.
+func findCharset(name string) *namedCharset {
+	if name == "" || len(name) > maxCharsetName {
 		return nil
 	}
-	var key [maxCharset + 8]byte
+	var key [maxCharsetName + 8]byte
 	return charsets()[string(appendCharsetKey(key[:0], name))]
 }
 
 // Known reports whether name is the name of a charset that this package knows.
-func Known(name string) bool { return find(name) != nil }
+func Known(name string) bool { return findCharset(name) != nil }
 
 // Declared reports whether name is the name of a known charset that says what bytes above 127 are.
 func Declared(name string) bool {
-	c := find(name)
+	c := findCharset(name)
 	return c != nil && c.bytes != undeclared
 }
 
 // IsUTF8 reports whether name is one of the names of UTF-8.
-func IsUTF8(name string) bool { return find(name) == find("utf-8") }
+func IsUTF8(name string) bool { return findCharset(name) == findCharset("utf-8") }
 
 // Same reports whether a and b are names of the same known charset.
-func Same(a, b string) bool { return Known(a) && find(a) == find(b) }
+func Same(a, b string) bool { return Known(a) && findCharset(a) == findCharset(b) }
 
 // Decode decodes text in the named charset. If that charset is unknown or obviously wrong, it
 // decodes as Guess does.
@@ -114,7 +114,7 @@ func Decode(b []byte, charset string) string {
 			return string(b)
 		}
 	}
-	c := find(charset)
+	c := findCharset(charset)
 	ascii := IsASCII(b)
 	if c == nil || ascii && hasISO2022(b) || !ascii && utf8.Valid(b) && c.cannotBe(b) {
 		return Guess(b)
@@ -139,9 +139,9 @@ func (c *namedCharset) cannotBe(b []byte) bool {
 // has several bytes, at most mostWide bytes, since that conversion is slow. It returns b itself if
 // no conversion is needed.
 func Convert(b []byte, charset string, most, mostWide int) []byte {
-	c := find(charset)
+	c := findCharset(charset)
 	switch {
-	case c == nil || c.bytes == undeclared || c == find("utf-8"):
+	case c == nil || c.bytes == undeclared || c == findCharset("utf-8"):
 		if !hasISO2022(b) || !IsASCII(b) {
 			return b
 		}
@@ -172,7 +172,7 @@ func encodingDecoder(enc encoding.Encoding) func([]byte) string {
 		if err != nil {
 			return Guess(b)
 		}
-		return validUTF8(out)
+		return replaceInvalidUTF8(out)
 	}
 }
 
@@ -187,9 +187,9 @@ func charmapDecoder(m *charmap.Charmap) func([]byte) string {
 	}
 }
 
-// codePage returns a decoder for a code page. upper has the 128 characters of its upper half. The
-// lower half is ASCII.
-func codePage(upper string) func([]byte) string {
+// codePageDecoder returns a decoder for a code page. upper has the 128 characters of its upper
+// half. The lower half is ASCII.
+func codePageDecoder(upper string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(upper)
 		var out strings.Builder
@@ -205,8 +205,8 @@ func codePage(upper string) func([]byte) string {
 	}
 }
 
-// wholePage returns a decoder for a code page. page has its 256 characters.
-func wholePage(page string) func([]byte) string {
+// wholePageDecoder returns a decoder for a code page. page has its 256 characters.
+func wholePageDecoder(page string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(page)
 		out := make([]rune, len(b))
@@ -217,9 +217,9 @@ func wholePage(page string) func([]byte) string {
 	}
 }
 
-// national returns a decoder for a national variant of ASCII (ISO 646). letters are the letters
-// that it has in place of #$@[\]^`{|}~.
-func national(letters string) func([]byte) string {
+// nationalDecoder returns a decoder for a national variant of ASCII (ISO 646). letters are the
+// letters that it has in place of #$@[\]^`{|}~.
+func nationalDecoder(letters string) func([]byte) string {
 	return func(b []byte) string {
 		if !IsASCII(b) {
 			return Guess(b)
@@ -234,10 +234,10 @@ func national(letters string) func([]byte) string {
 	}
 }
 
-// withAccents is like codePage, for charsets that write an accent before its letter. The decoder
-// combines the two.
-func withAccents(upper string) func([]byte) string {
-	decode := codePage(upper)
+// accentDecoder is like codePageDecoder, for charsets that write an accent before its letter. The
+// decoder combines the two.
+func accentDecoder(upper string) func([]byte) string {
+	decode := codePageDecoder(upper)
 	return func(b []byte) string {
 		out := []rune(decode(b))
 		for i := 0; i+1 < len(out); i++ {
@@ -257,7 +257,7 @@ func decodeUTF8(b []byte) string {
 	if isNotUTF8(b) {
 		return Guess(b)
 	}
-	return validUTF8(b)
+	return replaceInvalidUTF8(b)
 }
 
 // isNotUTF8 reports whether the text has bytes above 127 and no character of UTF-8 among them.
@@ -276,8 +276,8 @@ func isNotUTF8(b []byte) bool {
 
 func decodeUnknown(b []byte) string { return Guess(b) }
 
-// validUTF8 replaces invalid UTF-8 by U+FFFD. It is fast if b is valid, the common case.
-func validUTF8(b []byte) string {
+// replaceInvalidUTF8 replaces invalid UTF-8 by U+FFFD. It is fast if b is valid, the common case.
+func replaceInvalidUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
@@ -299,7 +299,7 @@ func Guess(b []byte) string {
 var (
 	metaTag     = regexp.MustCompile(`(?is)<!--.*?-->|<(?:meta|\?xml)\b[^>]*`)
 	metaCharset = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
-	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // a meta element with content declares a charset only if it has http-equiv
+	metaContent = regexp.MustCompile(`(?i)\bcontent\s*=`) // a meta element with content declares a charset only if it has http-equiv
 	metaHeader  = regexp.MustCompile(`(?i)\bhttp-equiv\s*=`)
 )
 
@@ -309,11 +309,11 @@ const maxMeta = 32 << 10 // bytes of HTML in which a charset is searched
 // skips declarations of a Unicode charset, since HTML that is readable as ASCII is not UTF-16.
 func charsetInHTML(html []byte) string {
 	for _, tag := range metaTag.FindAll(html[:min(len(html), maxMeta)], 200) {
-		if bytes.HasPrefix(tag, []byte("<!--")) || metaOther.Match(tag) && !metaHeader.Match(tag) {
+		if bytes.HasPrefix(tag, []byte("<!--")) || metaContent.Match(tag) && !metaHeader.Match(tag) {
 			continue
 		}
 		if m := metaCharset.FindSubmatch(tag); m != nil {
-			if c := find(string(m[1])); c != nil && !c.isUnicode() {
+			if c := findCharset(string(m[1])); c != nil && !c.isUnicode() {
 				return string(m[1])
 			}
 		}
@@ -328,7 +328,7 @@ func Body(raw []byte, name string, isHTML bool) string {
 	if !Declared(name) {
 		name = ""
 	}
-	if c := find(name); c != nil && c.isUnicode() && (isNotUTF8(raw) && IsUTF8(name) || isPlainASCII(raw)) {
+	if c := findCharset(name); c != nil && c.isUnicode() && (isNotUTF8(raw) && IsUTF8(name) || isPlainASCII(raw)) {
 		name = ""
 	}
 	if bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff")) {

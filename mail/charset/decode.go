@@ -48,7 +48,7 @@ func decodeUTF7(b []byte) string {
 		if plus < 0 {
 			break
 		}
-		out.WriteString(validUTF8(b[:plus]))
+		out.WriteString(replaceInvalidUTF8(b[:plus]))
 		b = b[plus+1:]
 		end := 0
 		for end < len(b) && transfer.InBase64(b[end]) {
@@ -74,7 +74,7 @@ func decodeUTF7(b []byte) string {
 			b = b[1:]
 		}
 	}
-	out.WriteString(validUTF8(b))
+	out.WriteString(replaceInvalidUTF8(b))
 	return out.String()
 }
 
@@ -145,7 +145,7 @@ func decodeISO2022(b []byte) string {
 	d := iso2022{shifted: setKana}
 	d.out.Grow(len(b))
 	for i := 0; i < len(b); {
-		i += d.step(b[i:])
+		i += d.readNext(b[i:])
 	}
 	d.flush()
 	return d.out.String()
@@ -160,9 +160,9 @@ type iso2022 struct {
 	high         bool    // the bytes in run are above 127
 }
 
-// step reads one byte, one escape sequence or one shift at the start of b. It returns the length of
-// what it read.
-func (d *iso2022) step(b []byte) int {
+// readNext reads one byte, one escape sequence or one shift at the start of b. It returns the
+// length of what it read.
+func (d *iso2022) readNext(b []byte) int {
 	c := b[0]
 	switch {
 	case c == esc && len(b) > 2 && b[1] == 'N' && b[2] < utf8.RuneSelf:

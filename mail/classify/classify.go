@@ -59,10 +59,10 @@ type ref struct {
 // Tokens returns the tokens for training, at most 1500. The caller must not change the slice.
 func (r *Reading) Tokens() []Token { return r.tokens }
 
-// Common returns the tokens that mean the same for all accounts, so no names, addresses and hosts.
-// said are the tokens of the visible and hidden text. sent are the tokens about how the message was
-// made and sent.
-func (r *Reading) Common() (said, sent []Token) {
+// CommonTokens returns the tokens that mean the same for all accounts, so no names, addresses and
+// hosts. said are the tokens of the visible and hidden text. sent are the tokens about how the
+// message was made and sent.
+func (r *Reading) CommonTokens() (said, sent []Token) {
 	for i, t := range r.tokens {
 		switch use := kinds[r.refs[i].kind].use; {
 		case use == content || use == transport && slices.Contains(contentFacts, string(r.textOf(i))):
@@ -349,7 +349,7 @@ func (s *reader) addEnvelope(env *msg.Envelope) {
 	}
 	if env.MessageID == "" {
 		s.addFact("has no Message-ID")
-	} else if host != "" && !strings.Contains(strings.ToLower(env.MessageID), registrable(host)) {
+	} else if host != "" && !strings.Contains(strings.ToLower(env.MessageID), registrableDomain(host)) {
 		s.addFact("has a Message-ID of another domain")
 	}
 	switch n := len(env.To) + len(env.Cc); {
@@ -456,7 +456,7 @@ func (s *reader) addAttachment(name string) {
 // addDomain adds the domain of an author, its registrable domain and its top-level domain.
 func (s *reader) addDomain(host string) {
 	s.addText(kindDomain, host)
-	if of := registrable(host); of != host {
+	if of := registrableDomain(host); of != host {
 		s.addText(kindDomain, of)
 	}
 	if i := strings.LastIndexByte(host, '.'); i >= 0 {

@@ -44,7 +44,7 @@ const maxReasons = 10
 // Score scores a message by the start set and the account's model. own is nil if the account has no
 // training.
 func (r *Reading) Score(own *Model) Verdict {
-	start := start()
+	start := startSetOnce()
 	// In the beginning, most corrections by the user are of one class, and all these messages may
 	// have come by the same path. So tokens about the transport count as if there were equally many
 	// corrections of both classes. For other tokens, spam counts as at most as many messages as
@@ -135,7 +135,7 @@ func (r *Reading) Score(own *Model) Verdict {
 	for _, i := range strongest[:min(count, maxReasons)] {
 		p := probabilities[i]
 		v.Reasons = append(v.Reasons, Reason{
-			Code: kinds[r.refs[i].kind].code, Text: r.readable(i), Weight: math.Round(math.Log(p/(1-p))*100) / 100,
+			Code: kinds[r.refs[i].kind].code, Text: r.readableText(i), Weight: math.Round(math.Log(p/(1-p))*100) / 100,
 		})
 	}
 	return v
@@ -159,8 +159,8 @@ func (r *Reading) textOf(i int) []byte {
 	return r.text[f.at : f.at+uint32(f.n)]
 }
 
-// readable returns the text of a token as people see it.
-func (r *Reading) readable(i int) string {
+// readableText returns the text of a token as people see it.
+func (r *Reading) readableText(i int) string {
 	text := strings.ToValidUTF8(string(r.textOf(i)), "\uFFFD")
 	switch r.refs[i].kind {
 	case kindLong:

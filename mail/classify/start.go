@@ -66,7 +66,7 @@ type startSet struct {
 
 const startBits = 12
 
-var start = sync.OnceValue(func() *startSet {
+var startSetOnce = sync.OnceValue(func() *startSet {
 	s := &startSet{rows: startFile}
 	at := 0
 	for beginning := range len(s.first) {

@@ -146,7 +146,7 @@ func (s *reader) stripHTML(b []byte) []byte {
 		switch {
 		case c == '&':
 			s.markupLeft--
-			size, r := entity(b[i:])
+			size, r := decodeEntity(b[i:])
 			i += size
 			n += utf8.EncodeRune(b[n:], r)
 			continue
@@ -270,9 +270,9 @@ var entities = map[string]rune{
 	"Iacute": 'Í', "Ntilde": 'Ñ', "Oacute": 'Ó', "Uacute": 'Ú', "iexcl": '¡', "iquest": '¿', "sol": '/', "colon": ':', "period": '.', "excl": '!',
 }
 
-// entity returns the character for the HTML entity at the start of b, and the length of the entity.
-// If there is none, it returns & and 1. No entity is shorter than its character in UTF-8.
-func entity(b []byte) (size int, r rune) {
+// decodeEntity returns the character for the HTML entity at the start of b, and the length of the
+// entity. If there is none, it returns & and 1. No entity is shorter than its character in UTF-8.
+func decodeEntity(b []byte) (size int, r rune) {
 	end := 1
 	for end < min(len(b), 12) && (asciiFold[b[end]] != 0 || b[end] == '#' && end == 1) {
 		end++

@@ -276,13 +276,13 @@ func (s *reader) addHost(text []byte) {
 		s.addFact("has a link to a number in place of a name")
 		return
 	}
-	s.addText(kindSite, registrable(string(name)))
+	s.addText(kindSite, registrableDomain(string(name)))
 	s.add(kindLinkEnding, name[bytes.LastIndexByte(name, '.'):])
 }
 
-// registrable returns the registrable domain of a host, which is the public suffix and one more
-// label. It returns the host itself if there is none.
-func registrable(host string) string {
+// registrableDomain returns the registrable domain of a host, which is the public suffix and one
+// more label. It returns the host itself if there is none.
+func registrableDomain(host string) string {
 	if of, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return of
 	}

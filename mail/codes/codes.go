@@ -31,7 +31,7 @@ type Found struct {
 // Find searches a message for a one-time code and for links. It takes the subject, the text and the
 // HTML of the message; each may be empty.
 func Find(subject, text, html string) Found {
-	out := Found{Links: links(text, html)}
+	out := Found{Links: findLinks(text, html)}
 	if text == "" {
 		out.Code = Code(subject, visible.HTMLText(html))
 		return out
@@ -46,7 +46,7 @@ func Find(subject, text, html string) Found {
 // Patterns. A code word says that a code is near. A phrase for another kind of code or number
 // (otherCode, otherNumber) counts against a candidate near it.
 var (
-	address = lazyregexp.New(`(?i)(?:https?://|www\.|mailto:)\S+|[^\s@<>]+@[^\s@<>]+`)
+	linkOrEmail = lazyregexp.New(`(?i)(?:https?://|www\.|mailto:)\S+|[^\s@<>]+@[^\s@<>]+`)
 
 	otherCode = lazyregexp.New(`(?i)(?:promo(?:tion(?:al)?)?|discount|coupon|gift|voucher|referral|invite|invitation|zip|post(?:al)?|error|area|country|dial(?:ling)?|bar|qr|source|reference|booking|` +
 		`product|tracking|status|dress|swift|sort|tax|color|colour|exit|item)[ -]?codes?|codes? (?:promo(?:tionnel)?|postal|barres?|descuento|de (?:descuento|réduction|parrainage|suivi))|code-?barres?|` +
@@ -68,8 +68,8 @@ var (
 
 	// Candidates for a code: groups of digits and capital letters with dashes between them
 	// (candidate), or groups of digits of equal length with spaces between them (spaced).
-	candidate = lazyregexp.New(`[A-Z0-9]+(?:-[A-Z0-9]+)*`)
-	spaced    = lazyregexp.New(`\d{2,4}(?: \d{2,4}){1,4}`)
+	candidate    = lazyregexp.New(`[A-Z0-9]+(?:-[A-Z0-9]+)*`)
+	spacedDigits = lazyregexp.New(`\d{2,4}(?: \d{2,4}){1,4}`)
 
 	moneyBefore = lazyregexp.New(`(?i)(?:[$€£¥₹₽₩₺฿]|\b(?:usd|eur|gbp|chf|jpy|cny|inr|rub|pln|sek|nok|dkk|czk|huf|try|brl|aud|cad|rs|kr|r\$))\s*(?:[\d.,]*[.,])?$`)
 	unitAfter   = lazyregexp.New(`(?i)^\s*(?:[%‰°$€£¥₹₽₩₺฿元円원]|(?:usd|eur|gbp|chf|euros?|dollars?|pounds?|zł|kč|kr|ft|pln|sek|nok|dkk|` +
@@ -103,7 +103,7 @@ func Code(subject, text string) string {
 				return "" // a message with a code does not have so many candidates
 			}
 			code := strings.ReplaceAll(l.text[span[0]:span[1]], " ", "")
-			switch n := rate(lines, i, span, code); {
+			switch n := scoreCandidate(lines, i, span, code); {
 			case n > score:
 				best, score, tie = code, n, false
 			case n > 0 && n == score && plain(code) != plain(best):
@@ -145,7 +145,7 @@ func readLines(subject, text string) (lines []line) {
 		for len(raw) > maxLine && !utf8.RuneStart(raw[maxLine]) {
 			raw = raw[:len(raw)-1]
 		}
-		raw = address().ReplaceAllString(raw[:min(len(raw), maxLine)], "\uffff")
+		raw = linkOrEmail().ReplaceAllString(raw[:min(len(raw), maxLine)], "\uffff")
 		raw = otherCode().ReplaceAllString(raw, "number")
 		lines = append(lines, line{raw, codeWord().FindAllStringIndex(raw, -1)})
 	}
@@ -154,7 +154,7 @@ func readLines(subject, text string) (lines []line) {
 
 // candidates returns the spans of a line that look like a code.
 func candidates(text string) (spans [][]int) {
-	for _, span := range spaced().FindAllStringIndex(text, -1) {
+	for _, span := range spacedDigits().FindAllStringIndex(text, -1) {
 		groups := strings.Fields(text[span[0]:span[1]])
 		digits := len(groups) * len(groups[0])
 		same := true
@@ -215,9 +215,9 @@ func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(
 // maxDistance is the maximum distance in bytes between a code and a code word in the same line.
 const maxDistance = 60
 
-// rate returns the score of a candidate, which is code at the span in line i. 0 means that it is
-// not a code.
-func rate(lines []line, i int, span []int, code string) (score int) {
+// scoreCandidate returns the score of a candidate, which is code at the span in line i. 0 means
+// that it is not a code.
+func scoreCandidate(lines []line, i int, span []int, code string) (score int) {
 	l := lines[i]
 	before, after := l.text[:span[0]], l.text[span[1]:]
 	alone := strings.Trim(before+after, " \t*_\"'“”„«».:|[]()<>=-—") == ""

@@ -27,14 +27,14 @@ type Link struct {
 }
 
 var (
-	webAddress  = lazyregexp.New(`(?i)https?://[^\s<>"{}|\\^` + "`" + `]+`)
-	unsubscribe = lazyregexp.New(`(?i)unsubscri|opt[-_ ]?out|list-manage|email[-_ ]?preferences|abbestell|abmelden|austragen|désabonn|desabonn|désinscri|desinscri|darse de baja|cancelar (?:la )?su[bs]cripci|` +
+	webAddress       = lazyregexp.New(`(?i)https?://[^\s<>"{}|\\^` + "`" + `]+`)
+	unsubscribeWords = lazyregexp.New(`(?i)unsubscri|opt[-_ ]?out|list-manage|email[-_ ]?preferences|abbestell|abmelden|austragen|désabonn|desabonn|désinscri|desinscri|darse de baja|cancelar (?:la )?su[bs]cripci|` +
 		`cancelar inscri|descadastr|disiscri|annulla l['’]iscrizione|afmelden|uitschrijven|wypisz|anulować subskrypcj|отписат|отказаться от рассылки|退订|取消订阅|配信停止|購読解除|수신 ?거부|구독 ?취소|avregistrera|avmeld|afmeld|abonelikten|إلغاء الاشتراك`)
 )
 
-// links returns the web links in a message in order, each once, those of the text before those of
-// the HTML. It leaves out links to images and links for unsubscribing.
-func links(text, markup string) (out []Link) {
+// findLinks returns the web links in a message in order, each once, those of the text before those
+// of the HTML. It leaves out links to images and links for unsubscribing.
+func findLinks(text, markup string) (out []Link) {
 	at := map[string]int{} // index in out by URL; -1 for a link that is left out
 	add := func(raw, shown string) {
 		u, err := url.Parse(strings.TrimSpace(raw))
@@ -55,7 +55,7 @@ func links(text, markup string) (out []Link) {
 		}
 		key := u.String()
 		i, known := at[key]
-		left := isImage(u.Path) || unsubscribe().MatchString(shown) || unsubscribe().MatchString(u.Path+"?"+u.RawQuery)
+		left := isImage(u.Path) || unsubscribeWords().MatchString(shown) || unsubscribeWords().MatchString(u.Path+"?"+u.RawQuery)
 		switch {
 		case left && known && i >= 0: // only the text that the HTML shows for it tells that it is for unsubscribing
 			out = append(out[:i], out[i+1:]...)
@@ -82,7 +82,7 @@ func links(text, markup string) (out []Link) {
 			raw = strings.TrimRight(raw[:len(raw)-1], ".,;:!?")
 		}
 		line := text[strings.LastIndexByte(text[:span[0]], '\n')+1 : span[0]]
-		if unsubscribe().MatchString(line) {
+		if unsubscribeWords().MatchString(line) {
 			at[raw] = -1
 			continue
 		}
@@ -115,11 +115,11 @@ func links(text, markup string) (out []Link) {
 				if href != "" {
 					add(href, shown.String())
 				}
-				href = attribute(t, "href")
+				href = attributeOf(t, "href")
 				shown.Reset()
 				seen++
 			case "img":
-				if alt := attribute(t, "alt"); href != "" && shown.Len() < 4*maxLinkText {
+				if alt := attributeOf(t, "alt"); href != "" && shown.Len() < 4*maxLinkText {
 					shown.WriteString(" " + alt[:min(len(alt), 4*maxLinkText)])
 				}
 			}
@@ -128,7 +128,7 @@ func links(text, markup string) (out []Link) {
 	return out
 }
 
-func attribute(t html.Token, name string) string {
+func attributeOf(t html.Token, name string) string {
 	for _, a := range t.Attr {
 		if a.Key == name {
 			return a.Val

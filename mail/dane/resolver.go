@@ -99,13 +99,13 @@ func (r *Resolver) LookupHost(ctx context.Context, host string) ([]netip.Addr, A
 		}
 		all.Name, all.Secure = a.Name, all.Secure && a.Secure
 		for _, rr := range a.rrs {
-			out = append(out, address(rr)...)
+			out = append(out, addressOf(rr)...)
 		}
 	}
 	return out, all, nil
 }
 
-func address(rr dns.RR) []netip.Addr {
+func addressOf(rr dns.RR) []netip.Addr {
 	var ip net.IP
 	switch rr := rr.(type) {
 	case *dns.A:
@@ -149,14 +149,14 @@ func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, e
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: %s %s: %w", ErrLookup, dns.TypeToString[kind], name, err)
 	}
-	return read(m, kind), nil
+	return recordsIn(m, kind), nil
 }
 
-// read returns the records of a kind in a response, and the name to which CNAMEs lead.
-func read(m *dns.Msg, kind uint16) Answer {
-	a := Answer{Name: canonical(lookup.Canonical(m)), Secure: m.AuthenticatedData}
+// recordsIn returns the records of a kind in a response, and the name to which CNAMEs lead.
+func recordsIn(m *dns.Msg, kind uint16) Answer {
+	a := Answer{Name: canonicalName(lookup.Canonical(m)), Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
-		if h := rr.Header(); h.Rrtype == kind && canonical(h.Name) == a.Name {
+		if h := rr.Header(); h.Rrtype == kind && canonicalName(h.Name) == a.Name {
 			a.rrs = append(a.rrs, rr)
 		}
 	}
@@ -174,5 +174,5 @@ func preference(rr dns.RR) int {
 	return 0
 }
 
-// canonical returns a DNS name in lower case without a final dot.
-func canonical(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
+// canonicalName returns a DNS name in lower case without a final dot.
+func canonicalName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }

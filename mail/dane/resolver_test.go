@@ -155,7 +155,7 @@ func FuzzRead(f *testing.F) {
 		if m.Unpack(raw) != nil || len(m.Question) != 1 {
 			return
 		}
-		if a := read(m, m.Question[0].Qtype); len(a.rrs) > maxRecords || len(a.rrs) > len(m.Answer) {
+		if a := recordsIn(m, m.Question[0].Qtype); len(a.rrs) > maxRecords || len(a.rrs) > len(m.Answer) {
 			t.Errorf("%d records", len(a.rrs))
 		}
 	})

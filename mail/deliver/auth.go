@@ -30,7 +30,7 @@ func (s *session) login(username, password string) *failure {
 	for i := 0; err == nil && r.code == 334 && i < len(secrets); i++ {
 		r, err = s.command(base64.StdEncoding.EncodeToString([]byte(secrets[i])))
 	}
-	f := s.expect(stageAuth, 2, r, err)
+	f := s.checkReply(stageAuth, 2, r, err)
 	if f != nil && f.reply.code != 0 {
 		f.err = fmt.Errorf("%w of %s: %s", errLogin, username, r)
 	}

@@ -14,12 +14,12 @@ const chunkSize = 64 << 10
 
 // chunker splits a message into chunks and converts line ends to CRLF.
 type chunker struct {
-	src   io.Reader
-	lines bodyWriter
-	out   bytes.Buffer
-	block []byte
-	read  int64
-	done  bool
+	src       io.Reader
+	lines     bodyWriter
+	out       bytes.Buffer
+	block     []byte
+	bytesRead int64
+	done      bool
 }
 
 func newChunker(src io.Reader) *chunker {
@@ -33,7 +33,7 @@ func (c *chunker) next() (chunk []byte, last bool, err error) {
 	c.out.Reset()
 	for !c.done && c.out.Len() < chunkSize {
 		n, err := c.src.Read(c.block)
-		c.read += int64(n)
+		c.bytesRead += int64(n)
 		_, _ = c.lines.Write(c.block[:n]) // writing to a buffer does not fail
 		if err == io.EOF {
 			c.done = true
@@ -49,9 +49,9 @@ func (c *chunker) next() (chunk []byte, last bool, err error) {
 	return c.out.Bytes(), c.done, c.lines.err
 }
 
-// chunks sends a message by BDAT (RFC 3030). If the host accepts the message, it returns the reply
-// to the last chunk.
-func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *failure) {
+// sendByBDAT sends a message by BDAT (RFC 3030). If the host accepts the message, it returns the
+// reply to the last chunk.
+func (s *session) sendByBDAT(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	c := newChunker(content)
 	chunk, last, f := s.nextChunk(c, m)
 	if f != nil {
@@ -59,7 +59,7 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	}
 	together := last && s.ext.pipelining
 	if !together {
-		if f := s.steps(s.envelope(e, m)); f != nil {
+		if f := s.runSteps(s.envelopeSteps(e, m)); f != nil {
 			return reply{}, f
 		}
 	}
@@ -69,10 +69,10 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	}
 	defer done()
 	if together {
-		return s.oneChunk(e, m, chunk)
+		return s.sendInOneChunk(e, m, chunk)
 	}
 	for {
-		r, f := s.chunk(chunk, last)
+		r, f := s.sendChunk(chunk, last)
 		if f != nil {
 			s.broken = s.broken || !last // the host would treat the next MAIL as part of the unfinished message
 		}
@@ -91,8 +91,8 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 // have its declared size.
 func (s *session) nextChunk(c *chunker, m Message) ([]byte, bool, *failure) {
 	chunk, last, err := c.next()
-	if err == nil && last && m.Size > 0 && c.read != m.Size {
-		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, c.read, m.Size)
+	if err == nil && last && m.Size > 0 && c.bytesRead != m.Size {
+		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, c.bytesRead, m.Size)
 	}
 	if err != nil {
 		return nil, false, &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", localError: true}
@@ -100,7 +100,7 @@ func (s *session) nextChunk(c *chunker, m Message) ([]byte, bool, *failure) {
 	return chunk, last, nil
 }
 
-func bdat(chunk []byte, last bool) string {
+func bdatCommand(chunk []byte, last bool) string {
 	line := "BDAT " + strconv.Itoa(len(chunk))
 	if last {
 		line += " LAST"
@@ -108,23 +108,23 @@ func bdat(chunk []byte, last bool) string {
 	return line + "\r\n"
 }
 
-// oneChunk sends the envelope and the message together, for which the host must offer PIPELINING
-// (RFC 3030 section 4.2).
-func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure) {
-	head := e.mailLine(s.ext, m.Size) + "\r\n" + e.rcptLine(s.ext) + "\r\n" + bdat(chunk, true)
+// sendInOneChunk sends the envelope and the message together, for which the host must offer
+// PIPELINING (RFC 3030 section 4.2).
+func (s *session) sendInOneChunk(e Envelope, m Message, chunk []byte) (reply, *failure) {
+	head := e.mailLine(s.ext, m.Size) + "\r\n" + e.rcptLine(s.ext) + "\r\n" + bdatCommand(chunk, true)
 	if s.br.Buffered() > 0 {
 		s.broken = true
-		return reply{}, s.expect(stageMail, 2, reply{}, errUnsolicited)
+		return reply{}, s.checkReply(stageMail, 2, reply{}, errUnsolicited)
 	}
 	if _, err := (blockWriter{s.conn, s.timeouts.DataBlock}).Write(append([]byte(head), chunk...)); err != nil {
-		f := s.interrupted(err)
+		f := s.interruptedFailure(err)
 		f.stage = stageMail // the host has not replied to anything yet
 		return reply{}, f
 	}
 	var first *failure
 	for _, at := range []stage{stageMail, stageRcpt} {
 		r, err := s.receive(s.timeouts.Command)
-		f := s.expect(at, 2, r, err)
+		f := s.checkReply(at, 2, r, err)
 		if first == nil {
 			first = f
 		}
@@ -140,24 +140,24 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 	case err != nil:
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
-	return r, s.expect(stageEnd, 2, r, nil)
+	return r, s.checkReply(stageEnd, 2, r, nil)
 }
 
-// chunk sends one chunk and returns the reply to it.
-func (s *session) chunk(chunk []byte, last bool) (reply, *failure) {
-	if f := s.expect(stageBody, 2, reply{code: 250}, s.send(bdat(chunk, last))); f != nil {
+// sendChunk sends one chunk and returns the reply to it.
+func (s *session) sendChunk(chunk []byte, last bool) (reply, *failure) {
+	if f := s.checkReply(stageBody, 2, reply{code: 250}, s.send(bdatCommand(chunk, last))); f != nil {
 		return reply{}, f
 	}
 	if _, err := (blockWriter{s.conn, s.timeouts.DataBlock}).Write(chunk); err != nil {
-		return reply{}, s.interrupted(err)
+		return reply{}, s.interruptedFailure(err)
 	}
 	if !last {
 		r, err := s.receive(s.timeouts.DataBlock)
-		return r, s.expect(stageBody, 2, r, err)
+		return r, s.checkReply(stageBody, 2, r, err)
 	}
 	r, err := s.receive(s.timeouts.DataEnd)
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
-	return r, s.expect(stageEnd, 2, r, nil)
+	return r, s.checkReply(stageEnd, 2, r, nil)
 }

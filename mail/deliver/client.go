@@ -112,13 +112,13 @@ var errOverall = errors.New("the attempt exceeded its time limit")
 func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
-	env, f := env.prepare()
+	env, f := env.inSMTPForm()
 	if f != nil {
-		return c.refuse(f)
+		return c.failedResult(f)
 	}
 	targets, f := c.targets(ctx, domain)
 	if f != nil {
-		return c.refuse(f)
+		return c.failedResult(f)
 	}
 	w := delivery{client: c, env: env, message: m}
 	return w.run(ctx, targets)
@@ -131,13 +131,13 @@ func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Mess
 func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
-	env, f := env.prepare()
+	env, f := env.inSMTPForm()
 	if f != nil {
-		return c.refuse(f)
+		return c.failedResult(f)
 	}
 	t, err := r.target()
 	if err != nil {
-		return c.refuse(&failure{stage: stageConnect, err: err, enhanced: "4.3.5"})
+		return c.failedResult(&failure{stage: stageConnect, err: err, enhanced: "4.3.5"})
 	}
 	w := delivery{client: c, env: env, message: m}
 	return w.run(ctx, []target{t})
@@ -155,7 +155,7 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	addrs, f := c.addresses(ctx, t)
 	for _, ip := range addrs {
 		var s *session
-		s, f = c.open(ctx, t.hop, ip, t.hop.tls)
+		s, f = c.openSession(ctx, t.hop, ip, t.hop.tls)
 		if f == nil {
 			c.end(s)
 			return nil

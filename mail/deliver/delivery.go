@@ -55,21 +55,21 @@ func (d *delivery) tryHost(ctx context.Context, t target) bool {
 // must be tried.
 func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 	a := Attempt{Host: h.host, IP: ip.String()}
-	s, f := d.client.open(ctx, h, ip, h.tls)
-	d.countSession(h, ip, s, f)
+	s, f := d.client.openSession(ctx, h, ip, h.tls)
+	d.addSession(h, ip, s, f)
 	if f != nil && f.handshake && h.tls == tlsOpportunistic && ctx.Err() == nil {
 		d.addFailure(a, f, Temporary)
-		s, f = d.client.open(ctx, h, ip, tlsNone)
+		s, f = d.client.openSession(ctx, h, ip, tlsNone)
 	}
 	if f != nil && f.tls != "" {
-		f = d.tlsUnavailable(h, f)
+		f = d.tlsUnavailableFailure(h, f)
 	}
 	if f != nil {
 		return d.recordFailure(ctx, h, a, d.explainPolicy(h, f))
 	}
 	r, f := s.transact(d.env, d.message)
 	d.client.release(s)
-	return d.finish(ctx, s, r, f)
+	return d.recordOutcome(ctx, s, r, f)
 }
 
 // tryIdle tries an idle connection. stale reports that the connection had died before the host
@@ -81,17 +81,17 @@ func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
 	if f != nil && broken && f.stage <= stageMail && ctx.Err() == nil {
 		return false, true
 	}
-	return d.finish(ctx, s, r, f), false
+	return d.recordOutcome(ctx, s, r, f), false
 }
 
-// finish records the outcome of a transaction. It returns true if no other address or host must be
-// tried.
-func (d *delivery) finish(ctx context.Context, s *session, r reply, f *failure) bool {
+// recordOutcome records the outcome of a transaction. It returns true if no other address or host
+// must be tried.
+func (d *delivery) recordOutcome(ctx context.Context, s *session, r reply, f *failure) bool {
 	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls, Authenticated: s.auth}
 	if f != nil {
 		return d.recordFailure(ctx, s.hop, a, f)
 	}
-	a.Code, a.Enhanced, a.Reply, a.At = r.code, cmp.Or(r.enhanced(), "2.0.0"), r.String(), d.client.now()
+	a.Code, a.Enhanced, a.Reply, a.At = r.code, cmp.Or(r.enhancedCode(), "2.0.0"), r.String(), d.client.now()
 	d.attempts = append(d.attempts, a)
 	d.setResult(a, Result{Status: Delivered, DSN: s.ext.dsn})
 	return true

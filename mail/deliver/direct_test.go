@@ -98,7 +98,7 @@ func TestEqualPreferencesAreShuffled(t *testing.T) {
 	records := []*net.MX{{Host: "a.", Pref: 1}, {Host: "b.", Pref: 1}, {Host: "c.", Pref: 2}}
 	first := map[string]int{}
 	for range 200 {
-		hosts, _ := rank(records, "")
+		hosts, _ := rankMXHosts(records, "")
 		first[hosts[0]]++
 		if hosts[2] != "c" {
 			t.Fatalf("the worst host comes at %v", hosts)
@@ -115,7 +115,7 @@ func TestAddressesKeepBothFamilies(t *testing.T) {
 		in = append(in, netip.MustParseAddr(s))
 	}
 	var got []string
-	for _, a := range alternate(in) {
+	for _, a := range alternateFamilies(in) {
 		got = append(got, a.String())
 	}
 	if s := strings.Join(got, " "); s != "2001:db8::1 192.0.2.1 2001:db8::2 2001:db8::3" {

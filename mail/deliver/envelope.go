@@ -75,20 +75,20 @@ var (
 
 const maxAddress = 320 // RFC 5321 §4.5.3.1: 64 + "@" + 255
 
-// prepare returns e as it is sent by SMTP: with domains in ASCII, and with SMTPUTF8 if an address
-// needs it.
-func (e Envelope) prepare() (Envelope, *failure) {
+// inSMTPForm returns e as it is sent by SMTP: with domains in ASCII, and with SMTPUTF8 if an
+// address needs it.
+func (e Envelope) inSMTPForm() (Envelope, *failure) {
 	var err error
 	e.To, err = asciiAddress(e.To)
 	if err == nil && e.To == "" {
 		err = errAddress
 	}
 	if err != nil {
-		return e, unroutable("5.1.3", fmt.Errorf("recipient %q: %w", bounded(e.To, 100), err))
+		return e, unroutable("5.1.3", fmt.Errorf("recipient %q: %w", printableLine(e.To, 100), err))
 	}
 	e.From, err = asciiAddress(e.From)
 	if err != nil {
-		return e, &failure{stage: stageMail, status: Permanent, enhanced: "5.1.7", err: fmt.Errorf("sender %q: %w", bounded(e.From, 100), err)}
+		return e, &failure{stage: stageMail, status: Permanent, enhanced: "5.1.7", err: fmt.Errorf("sender %q: %w", printableLine(e.From, 100), err)}
 	}
 	e.SMTPUTF8 = e.SMTPUTF8 || !isASCII(e.From+e.To)
 	return e, nil
@@ -100,19 +100,19 @@ func asciiAddress(addr string) (string, error) {
 	if at := strings.LastIndexByte(addr, '@'); at >= 0 && !isASCII(addr[at:]) {
 		domain, ok := idn.Host(addr[at+1:])
 		if !ok {
-			return addr, fmt.Errorf("%q is not a domain name", bounded(addr[at+1:], 100))
+			return addr, fmt.Errorf("%q is not a domain name", printableLine(addr[at+1:], 100))
 		}
 		addr = addr[:at+1] + domain
 	}
-	if !isPath(addr) {
+	if !isSafePath(addr) {
 		return addr, errAddress
 	}
 	return addr, nil
 }
 
-// isPath reports whether addr is safe between angle brackets, so that no host can misread it as the
-// end of the path or of the line.
-func isPath(addr string) bool {
+// isSafePath reports whether addr is safe between angle brackets, so that no host can misread it as
+// the end of the path or of the line.
+func isSafePath(addr string) bool {
 	if len(addr) > maxAddress || !utf8.ValidString(addr) {
 		return false
 	}
@@ -165,7 +165,7 @@ func (e Envelope) mailLine(x extensions, size int64) string {
 // rcptLine returns the RCPT command with the parameters that the host supports.
 func (e Envelope) rcptLine(x extensions) string {
 	line := "RCPT TO:<" + e.To + ">"
-	if x.dsn && isNotify(e.Notify) {
+	if x.dsn && isNotifyValue(e.Notify) {
 		line += " NOTIFY=" + e.Notify
 	}
 	kind, addr, ok := strings.Cut(e.ORCPT, ";")
@@ -175,7 +175,7 @@ func (e Envelope) rcptLine(x extensions) string {
 	return line
 }
 
-func isNotify(s string) bool {
+func isNotifyValue(s string) bool {
 	if s == "NEVER" {
 		return true
 	}

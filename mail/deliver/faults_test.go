@@ -283,7 +283,7 @@ func TestSilentHostsTimeOut(t *testing.T) {
 		"silent EHLO":       {upTo("EHLO", sink), 2 * time.Minute},
 		"trickled MAIL":     {upTo("MAIL", trickle), 2 * time.Minute},
 		"silent RCPT":       {upTo("RCPT", sink), 2 * time.Minute},
-		"deaf to message":   {upTo("DATA", deaf), 3*time.Minute + graceReply},
+		"deaf to message":   {upTo("DATA", deaf), 3*time.Minute + replyGrace},
 		"silent final dot":  {upTo(".", sink), 10 * time.Minute},
 		"slow greeting":     {func(conn net.Conn) { time.Sleep(90 * time.Second); (&host{t: t}).serve(conn) }, 90 * time.Second},
 	} {
@@ -327,7 +327,7 @@ func TestOverallTimeEndsASlowTrickle(t *testing.T) {
 		start := time.Now()
 		r := c.Direct(t.Context(), "them.example", envelope(), zeros(1<<20))
 		want(t, r, Temporary, 0, "4.4.2")
-		if took := time.Since(start); took > 30*time.Minute+graceReply || !errors.Is(r.Attempts[0].Err, errOverall) {
+		if took := time.Since(start); took > 30*time.Minute+replyGrace || !errors.Is(r.Attempts[0].Err, errOverall) {
 			t.Errorf("took %v, error %v", took, r.Attempts[0].Err)
 		}
 		time.Sleep(2 * time.Hour)

@@ -60,23 +60,23 @@ var errNoAddress = errors.New("the name has no address")
 // targets returns the hosts of domain in the order in which to try them (RFC 5321 §5.1).
 func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure) {
 	if strings.HasPrefix(domain, "[") {
-		return c.literal(domain)
+		return c.literalTarget(domain)
 	}
 	name, ok := idn.Host(domain)
 	if !ok {
-		return nil, unroutable("5.1.2", fmt.Errorf("%q is not a domain name", bounded(domain, 100)))
+		return nil, unroutable("5.1.2", fmt.Errorf("%q is not a domain name", printableLine(domain, 100)))
 	}
 	records, secure, err := c.lookupMX(ctx, name)
 	if err != nil {
 		return nil, &failure{stage: stageConnect, err: fmt.Errorf("look up MX of %s: %w", name, err), enhanced: "4.4.3"}
 	}
 	if len(records) == 0 {
-		return c.implicitMX(ctx, name, secure)
+		return c.implicitMXTarget(ctx, name, secure)
 	}
 	if len(records) == 1 && isNullMX(records[0]) {
 		return nil, unroutable("5.1.10", fmt.Errorf("%s takes no mail: it has a null MX record", name)) // RFC 7505
 	}
-	hosts, loop := rank(records, c.Hostname)
+	hosts, loop := rankMXHosts(records, c.Hostname)
 	if len(hosts) == 0 && loop {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us: its MX is %s", name, c.Hostname))
 	}
@@ -99,9 +99,9 @@ func (c *Client) mxHop(host string) hop {
 	return hop{host: host, port: port, tls: tlsOpportunistic}
 }
 
-// literal returns the target for an address literal: "[192.0.2.1]" or "[IPv6:2001:db8::1]" (RFC
-// 5321 §4.1.3).
-func (c *Client) literal(domain string) ([]target, *failure) {
+// literalTarget returns the target for an address literal: "[192.0.2.1]" or "[IPv6:2001:db8::1]"
+// (RFC 5321 §4.1.3).
+func (c *Client) literalTarget(domain string) ([]target, *failure) {
 	text, closed := strings.CutSuffix(strings.TrimPrefix(domain, "["), "]")
 	if len(text) > 5 && strings.EqualFold(text[:5], "IPv6:") {
 		text = text[5:]
@@ -114,8 +114,8 @@ func (c *Client) literal(domain string) ([]target, *failure) {
 	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}, literal: true}}, nil
 }
 
-// implicitMX returns the domain itself as target, since it has no MX records (RFC 5321 §5.1).
-func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]target, *failure) {
+// implicitMXTarget returns the domain itself as target, since it has no MX records (RFC 5321 §5.1).
+func (c *Client) implicitMXTarget(ctx context.Context, name string, secure bool) ([]target, *failure) {
 	if strings.EqualFold(name, c.Hostname) {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
 	}
@@ -149,7 +149,7 @@ func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, er
 // addresses returns at most maxAddrs addresses of a target. IPv4 and IPv6 alternate.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failure) {
 	if t.addrs != nil {
-		return alternate(t.addrs), nil
+		return alternateFamilies(t.addrs), nil
 	}
 	addrs, err := c.lookupAddrs(ctx, t.hop)
 	switch {
@@ -164,7 +164,7 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failur
 			return nil, &failure{stage: stageConnect, err: fmt.Errorf("all addresses of %s are excluded from sending", t.hop.host), enhanced: "4.4.1"}
 		}
 	}
-	return alternate(addrs), nil
+	return alternateFamilies(addrs), nil
 }
 
 // lookupAddrs returns at least one address of the hop. The error wraps errNoAddress if there is
@@ -186,9 +186,10 @@ func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// alternate returns the first maxAddrs addresses with IPv4 and IPv6 alternating, so that the limit
-// does not exclude one of the two. It begins with the kind that the resolver returned first.
-func alternate(addrs []netip.Addr) []netip.Addr {
+// alternateFamilies returns the first maxAddrs addresses with IPv4 and IPv6 alternating, so that
+// the limit does not exclude one of the two. It begins with the kind that the resolver returned
+// first.
+func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
 	for _, a := range addrs {
 		a = a.Unmap()
@@ -210,10 +211,10 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 	return out[:min(len(out), maxAddrs)]
 }
 
-// rank sorts MX hosts by preference, and at random if that is equal. If self is one of them, it
-// removes self and the hosts that are not preferred to it (RFC 5321 §5.1). loop reports whether it
-// did.
-func rank(records []*net.MX, self string) (hosts []string, loop bool) {
+// rankMXHosts sorts MX hosts by preference, and at random if that is equal. If self is one of them,
+// it removes self and the hosts that are not preferred to it (RFC 5321 §5.1). loop reports whether
+// it did.
+func rankMXHosts(records []*net.MX, self string) (hosts []string, loop bool) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
 	slices.SortStableFunc(sorted, func(a, b *net.MX) int { return int(a.Pref) - int(b.Pref) })

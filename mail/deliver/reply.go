@@ -82,9 +82,9 @@ func parseReplyLine(line string) (code int, more bool, text string, ok bool) {
 
 func (r reply) class() int { return r.code / 100 }
 
-// enhanced returns the enhanced status code (RFC 3463) at the start of the reply. It returns "" if
-// there is none, or if the code does not match the class of the reply code.
-func (r reply) enhanced() string {
+// enhancedCode returns the enhanced status code (RFC 3463) at the start of the reply. It returns ""
+// if there is none, or if the code does not match the class of the reply code.
+func (r reply) enhancedCode() string {
 	if len(r.lines) == 0 {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (r reply) enhanced() string {
 // String returns the reply as one printable line of at most maxReplyText bytes, which begins with
 // the reply code. An enhanced code that later lines repeat is left out there.
 func (r reply) String() string {
-	status := r.enhanced()
+	status := r.enhancedCode()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", r.code)
 	for i, line := range r.lines {
@@ -117,12 +117,12 @@ func (r reply) String() string {
 			b.WriteString(line)
 		}
 	}
-	return bounded(b.String(), maxReplyText)
+	return printableLine(b.String(), maxReplyText)
 }
 
-// bounded makes text from others safe to log and show: one printable line of valid UTF-8, with at
-// most limit bytes.
-func bounded(s string, limit int) string {
+// printableLine makes text from others safe to log and show: one printable line of valid UTF-8,
+// with at most limit bytes.
+func printableLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t' || r == '\n' || r == '\r':

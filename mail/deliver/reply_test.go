@@ -30,8 +30,8 @@ func TestReplyOnOneLine(t *testing.T) {
 		"450 grüße\r\n":                                     {"450 grüße", ""},
 	} {
 		r, err := parse(in)
-		if err != nil || r.String() != want[0] || r.enhanced() != want[1] {
-			t.Errorf("%q is %q, %q (%v), want %q", in, r, r.enhanced(), err, want)
+		if err != nil || r.String() != want[0] || r.enhancedCode() != want[1] {
+			t.Errorf("%q is %q, %q (%v), want %q", in, r, r.enhancedCode(), err, want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func FuzzReply(f *testing.F) {
 		if len(s) > maxReplyText || !utf8.ValidString(s) || strings.IndexFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) >= 0 {
 			t.Fatalf("shown as %q", s)
 		}
-		if e := r.enhanced(); e != "" && e[0] != s[0] {
+		if e := r.enhancedCode(); e != "" && e[0] != s[0] {
 			t.Fatalf("enhanced code %q of %q", e, s)
 		}
 		parseExtensions(r.lines)

@@ -119,7 +119,7 @@ func (f *failure) verdict(relay bool) (status Status, next bool) {
 		return Permanent, f.stage == stageConnect
 	case f.reply.code == 0, f.reply.code == 421:
 		return Temporary, early
-	case f.stage == stageAuth, relay && f.isLogin():
+	case f.stage == stageAuth, relay && f.isAboutLogin():
 		return Temporary, false
 	case f.reply.class() != 5:
 		return Temporary, f.stage <= stageMail
@@ -131,14 +131,14 @@ func (f *failure) verdict(relay bool) (status Status, next bool) {
 	return Permanent, false
 }
 
-// isLogin reports whether the reply asks for a login or says that the login is not valid (RFC 4954
-// §6).
-func (f *failure) isLogin() bool {
+// isAboutLogin reports whether the reply asks for a login or says that the login is not valid (RFC
+// 4954 §6).
+func (f *failure) isAboutLogin() bool {
 	switch f.reply.code {
 	case 530, 534, 535, 538:
 		return true
 	}
-	return f.reply.enhanced() == "5.7.8"
+	return f.reply.enhancedCode() == "5.7.8"
 }
 
 // recipientFault reports whether a permanent failure is about the recipient's address (RFC 3463
@@ -146,7 +146,7 @@ func (f *failure) isLogin() bool {
 // text of the reply is about something else. In replies to other commands, the reply code says
 // nothing about the address.
 func (f *failure) recipientFault() bool {
-	status := f.reply.enhanced()
+	status := f.reply.enhancedCode()
 	switch {
 	case f.reply.code == 0:
 		return f.addressFault
@@ -175,7 +175,7 @@ func (f *failure) hasOtherReason() bool {
 func (f *failure) enhancedFor(status Status) string {
 	code := f.enhanced
 	if f.reply.code != 0 {
-		code = cmp.Or(f.reply.enhanced(), string('0'+rune(f.reply.class()))+".0.0")
+		code = cmp.Or(f.reply.enhancedCode(), string('0'+rune(f.reply.class()))+".0.0")
 	}
 	if status == Temporary && !strings.HasPrefix(code, "4.") {
 		_, rest, _ := strings.Cut(code, ".")
@@ -188,11 +188,11 @@ func (f *failure) text() string {
 	if f.err == nil {
 		return f.reply.String()
 	}
-	return bounded(f.err.Error(), maxReplyText)
+	return printableLine(f.err.Error(), maxReplyText)
 }
 
-// refuse returns the result of a call that failed before it tried any host.
-func (c *Client) refuse(f *failure) Result {
+// failedResult returns the result of a call that failed before it tried any host.
+func (c *Client) failedResult(f *failure) Result {
 	r := Result{Status: f.status, Enhanced: f.enhancedFor(f.status), Reply: f.text()}
 	r.RecipientFault = r.Status == Permanent && f.addressFault
 	r.Attempts = []Attempt{{Enhanced: r.Enhanced, Reply: r.Reply, At: c.now(), Err: f.err}}

@@ -49,9 +49,9 @@ type extensions struct {
 	auth    []string
 }
 
-// open connects to one address of a hop and does everything that precedes MAIL: greeting, EHLO, TLS
-// and AUTH.
-func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (_ *session, f *failure) {
+// openSession connects to one address of a hop and does everything that precedes MAIL: greeting,
+// EHLO, TLS and AUTH.
+func (c *Client) openSession(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (_ *session, f *failure) {
 	t := c.Timeouts.withDefaults()
 	dialCtx, cancel := context.WithTimeout(ctx, t.Connect)
 	defer cancel()
@@ -72,7 +72,7 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 		}
 	}
 	r, err := s.receive(s.timeouts.Greeting)
-	if f := s.expect(stageHello, 2, r, err); f != nil {
+	if f := s.checkReply(stageHello, 2, r, err); f != nil {
 		return nil, f
 	}
 	if f := s.hello(cmp.Or(c.Helo, c.Hostname)); f != nil {
@@ -108,7 +108,7 @@ func (s *session) hello(name string) *failure {
 		s.ext = extensions{}
 		r, err = s.command("HELO " + name)
 	}
-	return s.expect(stageHello, 2, r, err)
+	return s.checkReply(stageHello, 2, r, err)
 }
 
 func parseExtensions(lines []string) extensions {
@@ -150,13 +150,13 @@ func (s *session) startTLS(ctx context.Context, c *Client, policy tlsPolicy) *fa
 	switch {
 	case policy == tlsNone || policy == tlsImplicit:
 		return nil
-	case !s.ext.startTLS && policy.mandatory():
+	case !s.ext.startTLS && policy.requiresTLS():
 		return &failure{stage: stageHello, err: fmt.Errorf("%s: %w", s.hop.host, errNoTLS), enhanced: "4.7.4", tls: tlsResult(errNoTLS)}
 	case !s.ext.startTLS:
 		return nil
 	}
 	r, err := s.command("STARTTLS")
-	if f := s.expect(stageHello, 2, r, err); f != nil {
+	if f := s.checkReply(stageHello, 2, r, err); f != nil {
 		if policy == tlsOpportunistic && !s.broken {
 			return nil // refused: continue in plain text (RFC 3207 §4)
 		}
@@ -230,9 +230,9 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 	return r, err
 }
 
-// expect returns nil if the reply has the given class (first digit), and a failure for another
+// checkReply returns nil if the reply has the given class (first digit), and a failure for another
 // reply or an error.
-func (s *session) expect(at stage, class int, r reply, err error) *failure {
+func (s *session) checkReply(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
 		return connectionLost(at, fmt.Errorf("%s: %w", s.hop.host, err))

@@ -35,15 +35,15 @@ type Session struct {
 }
 
 var (
-	errNoTLS      = errors.New("the host does not offer STARTTLS")
-	errNotInSTS   = errors.New("the MTA-STS policy does not name this MX host")
-	errTLSRefused = errors.New("the host refused STARTTLS")
-	errNotProven  = errors.New("the message requires TLS, and neither DNSSEC nor MTA-STS validates the name of the host")
-	errNoRequire  = errors.New("the message requires TLS for all hops, which the host does not offer (REQUIRETLS)")
+	errNoTLS        = errors.New("the host does not offer STARTTLS")
+	errNotInSTS     = errors.New("the MTA-STS policy does not name this MX host")
+	errTLSRefused   = errors.New("the host refused STARTTLS")
+	errNotProven    = errors.New("the message requires TLS, and neither DNSSEC nor MTA-STS validates the name of the host")
+	errNoRequireTLS = errors.New("the message requires TLS for all hops, which the host does not offer (REQUIRETLS)")
 )
 
-// mandatory reports whether the policy forbids sending without TLS.
-func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
+// requiresTLS reports whether the policy forbids sending without TLS.
+func (p tlsPolicy) requiresTLS() bool { return p != tlsOpportunistic && p != tlsNone }
 
 // requireTLS sets the TLS policy of a target to what the recipient's domain and the message
 // require. It returns a failure if the target cannot meet these requirements.
@@ -59,19 +59,19 @@ func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
 		t.hop.tls = tlsVerified
 	}
 	if t.hop.tls == tlsNone {
-		return d.tlsUnavailable(t.hop, &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNoTLS), enhanced: "4.7.4"})
+		return d.tlsUnavailableFailure(t.hop, &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNoTLS), enhanced: "4.7.4"})
 	}
 	proven := t.secure || t.implicitMX || t.hop.relay || published == tlsSTS || d.env.STS != nil && d.env.STS.Mode == mtasts.Testing && d.env.STS.Matches(t.hop.host)
 	if d.env.RequireTLS && (!proven || t.literal) {
-		return d.tlsUnavailable(t.hop, &failure{err: fmt.Errorf("%s: %w", t.hop.host, errNotProven), tls: tlsrpt.Failed})
+		return d.tlsUnavailableFailure(t.hop, &failure{err: fmt.Errorf("%s: %w", t.hop.host, errNotProven), tls: tlsrpt.Failed})
 	}
 	return nil
 }
 
-// tlsUnavailable returns the failure for a host that cannot be reached over the required TLS. That
-// is f, unless the message has RequireTLS (RFC 8689): then the failure is permanent, and other
-// hosts are tried.
-func (d *delivery) tlsUnavailable(h hop, f *failure) *failure {
+// tlsUnavailableFailure returns the failure for a host that cannot be reached over the required
+// TLS. That is f, unless the message has RequireTLS (RFC 8689): then the failure is permanent, and
+// other hosts are tried.
+func (d *delivery) tlsUnavailableFailure(h hop, f *failure) *failure {
 	if !d.env.RequireTLS {
 		return f
 	}
@@ -107,7 +107,7 @@ func (d *delivery) requirePublishedTLS(ctx context.Context, t *target) *failure 
 		return nil
 	}
 	f := &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNotInSTS), enhanced: "4.7.5", tls: tlsrpt.Failed}
-	d.countSession(t.hop, netip.Addr{}, nil, f)
+	d.addSession(t.hop, netip.Addr{}, nil, f)
 	if p.Mode == mtasts.Testing {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
 		if err != nil {
 			f := &failure{stage: stageConnect, err: err, enhanced: "4.7.5", tls: tlsrpt.DNSSECInvalid}
 			t.hop.tls = tlsDANE
-			d.countSession(t.hop, netip.Addr{}, nil, f)
+			d.addSession(t.hop, netip.Addr{}, nil, f)
 			return f
 		}
 		if secure && len(records) > 0 {
@@ -165,8 +165,8 @@ func (h *hop) requireTLSA(records []dane.Record, base, domain string) {
 	}
 }
 
-// records returns the TLSA records of the hop.
-func (h hop) records() []dane.Record {
+// tlsaRecords returns the TLSA records of the hop.
+func (h hop) tlsaRecords() []dane.Record {
 	var out []dane.Record
 	for line := range strings.SplitSeq(h.tlsa, "\n") {
 		if r, err := dane.ParseRecord(line); err == nil {
@@ -186,7 +186,7 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	case tlsDANE:
 		config.InsecureSkipVerify = true // VerifyConnection verifies by DANE
 		config.VerifyConnection = func(state tls.ConnectionState) error {
-			return dane.Verify(h.records(), state.PeerCertificates, strings.Fields(h.names), time.Now())
+			return dane.Verify(h.tlsaRecords(), state.PeerCertificates, strings.Fields(h.names), time.Now())
 		}
 	}
 	if h.sni != "" {
@@ -206,15 +206,16 @@ func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionSta
 	case tlsVerified, tlsImplicit:
 		s.auth = ByCertificate
 	default:
-		s.unverified = c.verify(state, s.hop.host)
+		s.unverified = c.verifyCertificate(state, s.hop.host)
 		if s.unverified == nil {
 			s.auth = ByCertificate
 		}
 	}
 }
 
-// verify verifies the certificate of a connection whose policy does not require a valid one.
-func (c *Client) verify(state tls.ConnectionState, host string) error {
+// verifyCertificate verifies the certificate of a connection whose policy does not require a valid
+// one.
+func (c *Client) verifyCertificate(state tls.ConnectionState, host string) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the host sent no certificate")
 	}
@@ -244,9 +245,9 @@ func tlsResult(err error) string {
 	return tlsrpt.Failed
 }
 
-// countSession appends to d.sessions the TLS result of a session, or of the failure f to make one.
+// addSession appends to d.sessions the TLS result of a session, or of the failure f to make one.
 // It skips relays and failures that are not about TLS.
-func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
+func (d *delivery) addSession(h hop, ip netip.Addr, s *session, f *failure) {
 	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
 		return
 	}
@@ -267,7 +268,7 @@ func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 	case s.tls == "":
 		out.Result, out.Reason = tlsrpt.NoSTARTTLS, errNoTLS.Error()
 	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // the policy is in mode testing; otherwise there would be no session
-		out.Result, out.Reason = tlsResult(s.unverified), bounded(s.unverified.Error(), maxReplyText)
+		out.Result, out.Reason = tlsResult(s.unverified), printableLine(s.unverified.Error(), maxReplyText)
 	}
 	d.sessions = append(d.sessions, out)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// graceReply is how long to wait for the reply of a host that stops reading the message.
-const graceReply = time.Second
+// replyGrace is how long to wait for the reply of a host that stops reading the message.
+const replyGrace = time.Second
 
 // transact sends one message. If the host accepts it, transact returns the host's last reply.
 func (s *session) transact(e Envelope, m Message) (reply, *failure) {
-	if f := s.checkFeatures(e, m); f != nil {
+	if f := s.checkExtensions(e, m); f != nil {
 		return reply{}, f
 	}
 	if f := s.reset(); f != nil {
@@ -28,9 +28,9 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	defer content.Close()
 	s.dirty = true
 	s.uses++
-	send := s.data
+	send := s.sendByDATA
 	if s.ext.chunking {
-		send = s.chunks
+		send = s.sendByBDAT
 	}
 	killpoint.At("delivery.envelope")
 	r, f := send(e, m, content)
@@ -41,11 +41,12 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	return r, nil
 }
 
-// data sends a message by DATA. If the host accepts it, data returns the reply to the final dot.
-func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	steps := s.envelope(e, m)
+// sendByDATA sends a message by DATA. If the host accepts it, sendByDATA returns the reply to the
+// final dot.
+func (s *session) sendByDATA(e Envelope, m Message, content io.Reader) (reply, *failure) {
+	steps := s.envelopeSteps(e, m)
 	if !s.ext.pipelining {
-		if f := s.steps(steps); f != nil {
+		if f := s.runSteps(steps); f != nil {
 			return reply{}, f
 		}
 		steps = nil
@@ -55,11 +56,11 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 		return reply{}, f
 	}
 	defer done()
-	if f := s.steps(append(steps, step{stageData, "DATA\r\n", 3, s.timeouts.DataStart})); f != nil {
+	if f := s.runSteps(append(steps, step{stageData, "DATA\r\n", 3, s.timeouts.DataStart})); f != nil {
 		return reply{}, f
 	}
 	killpoint.At("delivery.body")
-	if f := s.body(content, m.Size); f != nil {
+	if f := s.sendBody(content, m.Size); f != nil {
 		return reply{}, f
 	}
 	killpoint.At("delivery.dot_sent")
@@ -68,16 +69,16 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
-	return r, s.expect(stageEnd, 2, r, nil)
+	return r, s.checkReply(stageEnd, 2, r, nil)
 }
 
-// checkFeatures returns a failure if the host lacks an extension that the message needs, or if the
-// message exceeds its size limit.
-func (s *session) checkFeatures(e Envelope, m Message) *failure {
+// checkExtensions returns a failure if the host lacks an extension that the message needs, or if
+// the message exceeds its size limit.
+func (s *session) checkExtensions(e Envelope, m Message) *failure {
 	f := &failure{stage: stageMail, status: Permanent}
 	switch {
 	case e.RequireTLS && (!s.ext.requireTLS || s.tls == ""):
-		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNoRequire), "5.7.30"
+		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNoRequireTLS), "5.7.30"
 		if !s.hop.relay {
 			f.stage = stageConnect // another host of the domain may offer it
 		}
@@ -100,7 +101,7 @@ func (s *session) reset() *failure {
 		return nil
 	}
 	r, err := s.command("RSET")
-	f := s.expect(stageMail, 2, r, err)
+	f := s.checkReply(stageMail, 2, r, err)
 	s.dirty, s.broken = f != nil, s.broken || f != nil
 	return f
 }
@@ -113,24 +114,24 @@ type step struct {
 	limit time.Duration
 }
 
-// envelope returns the MAIL and RCPT commands.
-func (s *session) envelope(e Envelope, m Message) []step {
+// envelopeSteps returns the MAIL and RCPT commands.
+func (s *session) envelopeSteps(e Envelope, m Message) []step {
 	return []step{
 		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.timeouts.Command},
 		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.timeouts.Command},
 	}
 }
 
-// steps sends the commands and reads the replies. If the host offers PIPELINING (RFC 2920), it
+// runSteps sends the commands and reads the replies. If the host offers PIPELINING (RFC 2920), it
 // sends all commands at once. It returns the first failure.
-func (s *session) steps(steps []step) *failure {
+func (s *session) runSteps(steps []step) *failure {
 	if s.ext.pipelining {
 		all := ""
 		for _, step := range steps {
 			all += step.line
 		}
 		if err := s.send(all); err != nil {
-			return s.expect(stageMail, 2, reply{}, err)
+			return s.checkReply(stageMail, 2, reply{}, err)
 		}
 	}
 	var first *failure
@@ -148,7 +149,7 @@ func (s *session) steps(steps []step) *failure {
 			// Disconnect, so that it gets no empty message.
 			s.broken = s.broken || r.class() == 3
 		} else {
-			first = s.expect(step.at, step.class, r, err)
+			first = s.checkReply(step.at, step.class, r, err)
 		}
 		if first != nil && (s.broken || !s.ext.pipelining) {
 			return first
@@ -157,9 +158,9 @@ func (s *session) steps(steps []step) *failure {
 	return first
 }
 
-// body sends the content and the final dot. If that fails, it does not send the dot, so the host
-// discards the incomplete message.
-func (s *session) body(content io.Reader, size int64) *failure {
+// sendBody sends the content and the final dot. If that fails, it does not send the dot, so the
+// host discards the incomplete message.
+func (s *session) sendBody(content io.Reader, size int64) *failure {
 	out := blockWriter{conn: s.conn, limit: s.timeouts.DataBlock}
 	if s.bw == nil {
 		s.bw = bufio.NewWriterSize(out, bodyBlock)
@@ -177,13 +178,13 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	if err == nil && w.finish() == nil {
 		return nil
 	}
-	return s.interrupted(w.err)
+	return s.interruptedFailure(w.err)
 }
 
-// interrupted returns the failure for a host that stops reading the message. It has the host's
-// reply if there is one, otherwise err.
-func (s *session) interrupted(err error) *failure {
-	r, rerr := s.receive(graceReply)
+// interruptedFailure returns the failure for a host that stops reading the message. It has the
+// host's reply if there is one, otherwise err.
+func (s *session) interruptedFailure(err error) *failure {
+	r, rerr := s.receive(replyGrace)
 	s.broken = true
 	if rerr == nil && r.class() >= 4 {
 		return &failure{stage: stageBody, reply: r}

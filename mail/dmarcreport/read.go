@@ -22,7 +22,7 @@ func Read(packed []byte) (*Report, error) {
 		return nil, err
 	}
 	p := &parser{report: &Report{Policy: Policy{P: "none", Pct: 100}}}
-	if err := p.read(&tokens{r: bufio.NewReaderSize(r, 32<<10)}); errors.Is(err, reportfile.ErrReport) {
+	if err := p.read(&tokenReader{r: bufio.NewReaderSize(r, 32<<10)}); errors.Is(err, reportfile.ErrReport) {
 		return nil, err
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", reportfile.ErrReport, err)
@@ -41,8 +41,8 @@ func Read(packed []byte) (*Report, error) {
 	return d, nil
 }
 
-// tokens is a reader that limits the length of each XML token.
-type tokens struct {
+// tokenReader is a reader that limits the length of each XML token.
+type tokenReader struct {
 	r    io.ByteReader
 	left int
 }
@@ -50,7 +50,7 @@ type tokens struct {
 var errToken = errors.New("a tag or text of the XML is too long")
 
 // ReadByte implements io.ByteReader, by which the XML decoder reads.
-func (t *tokens) ReadByte() (byte, error) {
+func (t *tokenReader) ReadByte() (byte, error) {
 	if t.left--; t.left < 0 {
 		return 0, errToken
 	}
@@ -59,7 +59,7 @@ func (t *tokens) ReadByte() (byte, error) {
 
 // Read is never called, since the XML decoder uses ReadByte if there is one. But it requires an
 // io.Reader.
-func (t *tokens) Read(p []byte) (int, error) { return readOne(t, p) }
+func (t *tokenReader) Read(p []byte) (int, error) { return readOne(t, p) }
 
 // readOne implements Read by ReadByte.
 func readOne(r io.ByteReader, p []byte) (int, error) {
@@ -88,7 +88,7 @@ type parser struct {
 	done   bool
 }
 
-func (p *parser) read(in *tokens) error {
+func (p *parser) read(in *tokenReader) error {
 	d := xml.NewDecoder(in)
 	d.Strict = false
 	d.CharsetReader = func(label string, input io.Reader) (io.Reader, error) { return utf8Reader(label, in), nil }
@@ -174,9 +174,9 @@ func (p *parser) endElement(path, text string) {
 	case "report_metadata/report_id":
 		r.ID = reportfile.Text(text)
 	case "report_metadata/date_range/begin":
-		r.Begin = unixTime(text)
+		r.Begin = parseUnixTime(text)
 	case "report_metadata/date_range/end":
-		r.End = unixTime(text)
+		r.End = parseUnixTime(text)
 	case "policy_published/domain":
 		r.Policy.Domain = reportfile.DomainName(text)
 	case "policy_published/adkim":
@@ -285,9 +285,9 @@ func parseCount(text string) int64 {
 	return min(n, reportfile.MaxCount)
 }
 
-// unixTime parses a time in seconds since 1970. It returns the zero time if the text is invalid, or
-// if the time is after this century.
-func unixTime(text string) time.Time {
+// parseUnixTime parses a time in seconds since 1970. It returns the zero time if the text is
+// invalid, or if the time is after this century.
+func parseUnixTime(text string) time.Time {
 	whole, _, _ := strings.Cut(strings.TrimSpace(text), ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || n <= 0 || n > 4_102_444_800 {
@@ -299,7 +299,7 @@ func unixTime(text string) time.Time {
 // utf8Reader returns a reader that converts a report to UTF-8. label is the encoding in the XML
 // declaration. Encodings other than UTF-8 and ASCII are read as ISO 8859-1, so that at worst
 // letters are wrong.
-func utf8Reader(label string, in *tokens) io.Reader {
+func utf8Reader(label string, in *tokenReader) io.Reader {
 	switch strings.ToLower(label) {
 	case "utf-8", "utf8", "us-ascii", "ascii":
 		return in
@@ -309,7 +309,7 @@ func utf8Reader(label string, in *tokens) io.Reader {
 
 // latin1Reader is a reader that converts ISO 8859-1 to UTF-8.
 type latin1Reader struct {
-	in   *tokens
+	in   *tokenReader
 	next byte // the second byte of the current character; 0 if none
 }
 

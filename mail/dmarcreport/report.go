@@ -106,7 +106,7 @@ func (d *Report) Gzip() ([]byte, error) {
 	fmt.Fprint(z, xml.Header) // Close returns the errors
 	e := xml.NewEncoder(z)
 	e.Indent("", " ")
-	if err := e.Encode(d.wire()); err != nil {
+	if err := e.Encode(d.toXML()); err != nil {
 		return nil, fmt.Errorf("write aggregate report: %w", err)
 	}
 	if err := z.Close(); err != nil {
@@ -167,7 +167,7 @@ type (
 	}
 )
 
-func (d *Report) wire() feedback {
+func (d *Report) toXML() feedback {
 	f := feedback{
 		Version:  "1.0",
 		Metadata: metadata{d.Org, d.Email, d.Contact, d.ID, d.Begin.Unix(), d.End.Unix()},

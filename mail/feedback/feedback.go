@@ -111,16 +111,16 @@ func shortLine(s string, most int) string {
 	return s
 }
 
-// address returns the bare address from a text such as "Name <a@b>".
-func address(text string) string {
+// bareAddress returns the bare address from a text such as "Name <a@b>".
+func bareAddress(text string) string {
 	if a, err := mail.ParseAddress(text); err == nil {
 		return shortLine(a.Address, maxAddress)
 	}
 	return shortLine(strings.Trim(text, "<> "), maxAddress)
 }
 
-// messageID returns a message id in angle brackets, "" if text is empty.
-func messageID(text string) string {
+// bracketedID returns a message id in angle brackets, "" if text is empty.
+func bracketedID(text string) string {
 	text = strings.Trim(shortLine(text, maxID), "<> ")
 	if text == "" {
 		return ""
@@ -128,9 +128,9 @@ func messageID(text string) string {
 	return "<" + text + ">"
 }
 
-// typeOf returns the type of a bounce for its status: Hard for 5.x, Soft for 4.x, otherwise
+// bounceTypeOf returns the type of a bounce for its status: Hard for 5.x, Soft for 4.x, otherwise
 // Undetermined.
-func typeOf(status string) string {
+func bounceTypeOf(status string) string {
 	switch {
 	case strings.HasPrefix(status, "5."):
 		return Hard
@@ -140,8 +140,8 @@ func typeOf(status string) string {
 	return Undetermined
 }
 
-// decode parses JSON. Its errors wrap ErrMalformed.
-func decode(data []byte, into any) error {
+// decodeJSON parses JSON. Its errors wrap ErrMalformed.
+func decodeJSON(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -160,9 +160,9 @@ type Mailgun struct {
 	secret string
 	now    func() time.Time
 
-	mu     sync.Mutex
-	bodies map[string][sha256.Size]byte // hash of the body by token
-	order  []string
+	mu         sync.Mutex
+	bodies     map[string][sha256.Size]byte // hash of the body by token
+	tokenOrder []string
 }
 
 // NewMailgun returns a reader for a signing key.
@@ -204,7 +204,7 @@ type mailgunNotice struct {
 // Read implements Reader.
 func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 	var n mailgunNotice
-	if err := decode(r.Body, &n); err != nil {
+	if err := decodeJSON(r.Body, &n); err != nil {
 		return nil, err
 	}
 	if err := m.verify(&n, r.Body); err != nil {
@@ -212,7 +212,7 @@ func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 	}
 	e := n.Event
 	out := Notice{
-		Recipient: address(e.Recipient), MessageID: messageID(e.Message.Headers.MessageID), Sender: address(e.Message.Headers.From),
+		Recipient: bareAddress(e.Recipient), MessageID: bracketedID(e.Message.Headers.MessageID), Sender: bareAddress(e.Message.Headers.From),
 		Subject: shortLine(e.Message.Headers.Subject, maxText),
 	}
 	switch {
@@ -220,24 +220,24 @@ func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 		out.Kind, out.FeedbackType = Complained, "abuse"
 	case e.Event == "failed" && e.Severity == "permanent":
 		out.Kind = Bounced
-		n.describe(&out)
+		n.describeBounce(&out)
 	default: // other failures are temporary, and Mailgun retries
 		return nil, nil
 	}
 	return []Notice{out}, nil
 }
 
-// describe sets the type, reason and status of a bounce.
-func (n *mailgunNotice) describe(out *Notice) {
+// describeBounce sets the type, reason and status of a bounce.
+func (n *mailgunNotice) describeBounce(out *Notice) {
 	d := n.Event.Delivery
 	out.Diagnostic = shortLine(d.Message, maxText)
 	if out.Diagnostic == "" {
 		out.Diagnostic = shortLine(d.Description, maxText)
 	}
 	out.Status, out.RemoteMTA = shortLine(d.Enhanced, 16), shortLine(d.Host, maxAddress)
-	out.Type = typeOf(out.Status)
+	out.Type = bounceTypeOf(out.Status)
 	if out.Type == Undetermined && d.Code >= 400 && d.Code < 600 {
-		out.Type = typeOf(strconv.Itoa(int(math.Floor(d.Code/100))) + ".")
+		out.Type = bounceTypeOf(strconv.Itoa(int(math.Floor(d.Code/100))) + ".")
 	}
 	switch reason := n.Event.Reason; {
 	case reason == "old": // Mailgun gave up after too many attempts
@@ -278,12 +278,12 @@ func (m *Mailgun) checkToken(token string, body [sha256.Size]byte) error {
 	if known {
 		return nil
 	}
-	if len(m.order) == maxTokens {
-		delete(m.bodies, m.order[0])
-		m.order = append(m.order[:0], m.order[1:]...)
+	if len(m.tokenOrder) == maxTokens {
+		delete(m.bodies, m.tokenOrder[0])
+		m.tokenOrder = append(m.tokenOrder[:0], m.tokenOrder[1:]...)
 	}
 	m.bodies[token] = body
-	m.order = append(m.order, token)
+	m.tokenOrder = append(m.tokenOrder, token)
 	return nil
 }
 
@@ -322,10 +322,10 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 		return nil, fmt.Errorf("%w: it does not contain the configured secret", ErrForged)
 	}
 	var n postmarkNotice
-	if err := decode(r.Body, &n); err != nil {
+	if err := decodeJSON(r.Body, &n); err != nil {
 		return nil, err
 	}
-	out := Notice{Recipient: address(n.Email), Sender: address(n.From), Subject: shortLine(n.Subject, maxText)}
+	out := Notice{Recipient: bareAddress(n.Email), Sender: bareAddress(n.From), Subject: shortLine(n.Subject, maxText)}
 	for key, value := range n.Metadata {
 		if text, ok := value.(string); ok && strings.EqualFold(key, postmarkKey) {
 			out.Tag = shortLine(text, maxAddress)
@@ -342,17 +342,17 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	if out.Diagnostic == "" {
 		out.Diagnostic = shortLine(n.Description, maxText)
 	}
-	if !out.postmarkType(n.Type) {
+	if !out.setPostmarkType(n.Type) {
 		return nil, nil
 	}
 	out.Suppress = out.Suppress || n.Inactive && out.Type == Hard
 	return []Notice{out}, nil
 }
 
-// postmarkType sets the type of a bounce by the name that Postmark has for it. It returns false if
-// the notice is about something else, since Postmark also reports automatic replies and the like as
-// bounces.
-func (n *Notice) postmarkType(name string) bool {
+// setPostmarkType sets the type of a bounce by the name that Postmark has for it. It returns false
+// if the notice is about something else, since Postmark also reports automatic replies and the like
+// as bounces.
+func (n *Notice) setPostmarkType(name string) bool {
 	switch name {
 	case "HardBounce":
 		n.Type, n.Suppress = Hard, true
@@ -438,7 +438,7 @@ func (s *SendGrid) Read(_ context.Context, r Request) ([]Notice, error) {
 		return nil, err
 	}
 	var events []sendGridEvent
-	if err := decode(r.Body, &events); err != nil {
+	if err := decodeJSON(r.Body, &events); err != nil {
 		return nil, err
 	}
 	var out []Notice
@@ -467,7 +467,7 @@ func (s *SendGrid) verify(r Request) error {
 
 // notice converts an event, and returns false if it is neither a bounce nor a complaint.
 func (e *sendGridEvent) notice() (Notice, bool) {
-	n := Notice{Recipient: address(e.Email), MessageID: messageID(e.SMTPID), Diagnostic: shortLine(e.Reason, maxText)}
+	n := Notice{Recipient: bareAddress(e.Email), MessageID: bracketedID(e.SMTPID), Diagnostic: shortLine(e.Reason, maxText)}
 	n.Status = shortLine(strings.Trim(string(e.Status), `"`), 16)
 	if strings.Count(n.Status, ".") != 2 {
 		n.Status = ""
@@ -476,7 +476,7 @@ func (e *sendGridEvent) notice() (Notice, bool) {
 	case "spamreport":
 		n.Kind, n.FeedbackType, n.Diagnostic = Complained, "abuse", ""
 	case "bounce":
-		n.Kind, n.Type = Bounced, typeOf(n.Status)
+		n.Kind, n.Type = Bounced, bounceTypeOf(n.Status)
 		if e.Type == "blocked" { // SendGrid continues to send to the address
 			n.Type = Soft
 		} else if n.Type == Undetermined {

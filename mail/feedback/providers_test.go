@@ -92,7 +92,7 @@ func TestMailgunTokenHoldsForOneBody(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(m.bodies) != maxTokens || len(m.order) != maxTokens {
+		if len(m.bodies) != maxTokens || len(m.tokenOrder) != maxTokens {
 			t.Errorf("%d tokens are kept", len(m.bodies))
 		}
 	})
@@ -260,7 +260,7 @@ func FuzzProviders(f *testing.F) {
 			checkNotices(t, list)
 		}
 		var events []sendGridEvent
-		if decode([]byte(text), &events) != nil {
+		if decodeJSON([]byte(text), &events) != nil {
 			return
 		}
 		for _, e := range events {

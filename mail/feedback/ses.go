@@ -64,12 +64,12 @@ func sesNotices(text []byte) ([]Notice, error) {
 		return nil, nil // such as "Successfully validated SNS topic for Amazon SES event publishing."
 	}
 	var n sesNotice
-	if err := decode(text, &n); err != nil {
+	if err := decodeJSON(text, &n); err != nil {
 		return nil, err
 	}
 	base := Notice{
-		ProviderID: shortLine(n.Mail.MessageID, maxID), MessageID: messageID(n.Mail.CommonHeaders.MessageID),
-		Sender: address(n.Mail.Source), Subject: n.Mail.CommonHeaders.Subject,
+		ProviderID: shortLine(n.Mail.MessageID, maxID), MessageID: bracketedID(n.Mail.CommonHeaders.MessageID),
+		Sender: bareAddress(n.Mail.Source), Subject: n.Mail.CommonHeaders.Subject,
 	}
 	kind := n.NotificationType
 	if kind == "" {
@@ -88,7 +88,7 @@ func (n *sesNotice) bounces(base Notice) []Notice {
 	var out []Notice
 	for _, r := range n.Bounce.Recipients[:min(len(n.Bounce.Recipients), maxNotices)] {
 		one := base
-		one.Kind, one.Recipient = Bounced, address(r.Address)
+		one.Kind, one.Recipient = Bounced, bareAddress(r.Address)
 		one.Status, one.Diagnostic = shortLine(r.Status, 16), shortLine(withoutType(r.Diagnostic), maxText)
 		one.RemoteMTA = shortLine(withoutType(n.Bounce.ReportingMTA), maxAddress)
 		switch n.Bounce.Type {
@@ -123,7 +123,7 @@ func (n *sesNotice) complaints(base Notice) []Notice {
 	var out []Notice
 	for _, r := range n.Complaint.Recipients[:min(len(n.Complaint.Recipients), maxNotices)] {
 		one := base
-		one.Kind, one.Recipient = Complained, address(r.Address)
+		one.Kind, one.Recipient = Complained, bareAddress(r.Address)
 		one.FeedbackType, one.UserAgent = shortLine(n.Complaint.FeedbackType, 64), shortLine(n.Complaint.UserAgent, maxText)
 		one.ArrivedAt, _ = time.Parse(time.RFC3339, n.Complaint.Arrived) // zero if invalid
 		out = append(out, one)
@@ -165,8 +165,8 @@ type SES struct {
 }
 
 type signingKey struct {
-	public *rsa.PublicKey
-	until  time.Time
+	public    *rsa.PublicKey
+	keptUntil time.Time
 }
 
 // NewSES returns a reader for a topic. ask is the transport for fetching certificates and
@@ -218,7 +218,7 @@ type snsMessage struct {
 // notices.
 func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	var m snsMessage
-	if err := decode(r.Body, &m); err != nil {
+	if err := decodeJSON(r.Body, &m); err != nil {
 		return nil, err
 	}
 	if subtle.ConstantTimeCompare([]byte(m.TopicArn), []byte(s.topic)) != 1 {
@@ -238,8 +238,8 @@ func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	return nil, fmt.Errorf("%w: unknown SNS message type %.40q", ErrMalformed, m.Type)
 }
 
-// canonical returns the text over which SNS computes the signature of a message.
-func (m *snsMessage) canonical() []byte {
+// signedText returns the text over which SNS computes the signature of a message.
+func (m *snsMessage) signedText() []byte {
 	var b bytes.Buffer
 	add := func(name, value string) { fmt.Fprintf(&b, "%s\n%s\n", name, value) }
 	add("Message", m.Message)
@@ -272,10 +272,10 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	}
 	switch m.SignatureVersion {
 	case "1":
-		sum := sha1.Sum(m.canonical()) //nolint:gosec // the default of SNS
+		sum := sha1.Sum(m.signedText()) //nolint:gosec // the default of SNS
 		err = rsa.VerifyPKCS1v15(key, crypto.SHA1, sum[:], signature)
 	case "2":
-		sum := sha256.Sum256(m.canonical())
+		sum := sha256.Sum256(m.signedText())
 		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
 	default:
 		err = fmt.Errorf("unknown SignatureVersion %q", m.SignatureVersion)
@@ -286,8 +286,8 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	return nil
 }
 
-// ownURL parses a URL. It reports whether the URL is at the SNS of the topic's region.
-func (s *SES) ownURL(address string) (*url.URL, bool) {
+// parseSNSURL parses a URL. It reports whether the URL is at the SNS of the topic's region.
+func (s *SES) parseSNSURL(address string) (*url.URL, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {
 		return nil, false
@@ -297,7 +297,7 @@ func (s *SES) ownURL(address string) (*url.URL, bool) {
 
 // key returns the public key of the certificate at a URL. It keeps keys for a day.
 func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
-	u, ok := s.ownURL(address)
+	u, ok := s.parseSNSURL(address)
 	if !ok || path.Ext(u.Path) != ".pem" || u.RawQuery != "" {
 		return nil, fmt.Errorf("%w: its SigningCertURL is not at %s", ErrForged, s.origin)
 	}
@@ -309,7 +309,7 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	}
 	tooMany := len(s.failed) >= maxFailedFetches
 	s.mu.Unlock()
-	if known && now.Before(have.until) {
+	if known && now.Before(have.keptUntil) {
 		return have.public, nil
 	}
 	if tooMany {
@@ -358,7 +358,7 @@ func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, tim
 
 // confirm confirms a subscription by a request to its SubscribeURL.
 func (s *SES) confirm(ctx context.Context, address string) error {
-	if _, ok := s.ownURL(address); !ok {
+	if _, ok := s.parseSNSURL(address); !ok {
 		return fmt.Errorf("%w: its SubscribeURL is not at %s", ErrForged, s.origin)
 	}
 	if _, err := s.get(ctx, address, maxCertificate); err != nil {

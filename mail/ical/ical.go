@@ -64,7 +64,7 @@ func Read(text []byte, charset string) (*Invitation, error) {
 	if len(text) > MaxSize {
 		return nil, ErrFormat
 	}
-	lines := readLines(decode(text, charset))
+	lines := readLines(decodeUnfolded(text, charset))
 	if len(lines) > maxLines {
 		return nil, ErrFormat
 	}

@@ -15,10 +15,10 @@ type line struct {
 	name, params, value string
 }
 
-// decode unfolds a calendar and converts it to UTF-8. It unfolds before the conversion, since
-// programs fold between any two bytes, even within a character. UTF-16 and UTF-32 are converted
-// first, since a line end has several bytes in them.
-func decode(text []byte, label string) string {
+// decodeUnfolded unfolds a calendar and converts it to UTF-8. It unfolds before the conversion,
+// since programs fold between any two bytes, even within a character. UTF-16 and UTF-32 are
+// converted first, since a line end has several bytes in them.
+func decodeUnfolded(text []byte, label string) string {
 	convert := func(label string) []byte { return charset.Convert(text, label, MaxSize, MaxSize) }
 	isCalendar := func(b []byte) bool { return bytes.Contains(bytes.ToUpper(b[:min(len(b), 4096)]), []byte("BEGIN:")) }
 	if bytes.IndexByte(text[:min(len(text), 64)], 0) >= 0 { // it is UTF-16 or UTF-32
@@ -113,8 +113,8 @@ func (l line) param(name string) string {
 	return ""
 }
 
-// quoted returns the value of a parameter as it is written in a content line.
-func quoted(value string) string {
+// quotedParam returns the value of a parameter as it is written in a content line.
+func quotedParam(value string) string {
 	value = strings.NewReplacer("^", "^^", "\n", "^n", `"`, "^'").Replace(value)
 	if strings.ContainsAny(value, ",;:^ ") {
 		return `"` + value + `"`

@@ -107,7 +107,7 @@ func (m moment) String() string {
 	case m.utc:
 		return head + ":" + m.local.Format(utcForm)
 	case m.zone != "":
-		head += ";TZID=" + quoted(m.zone)
+		head += ";TZID=" + quotedParam(m.zone)
 	}
 	return head + ":" + m.local.Format(timeForm)
 }

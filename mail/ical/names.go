@@ -100,9 +100,9 @@ func locationOf(id string) *time.Location {
 }
 
 var (
-	offsetName = regexp.MustCompile(`^(?:UTC|GMT)?([+-])(\d{1,2})(?:[:.]?(\d\d))?$`)
-	shownName  = regexp.MustCompile(`^\((UTC|GMT)([+-]\d\d[:.]\d\d)?\) *(.*)$`)
-	cityMarks  = regexp.MustCompile(` *[,/] *`)
+	offsetName     = regexp.MustCompile(`^(?:UTC|GMT)?([+-])(\d{1,2})(?:[:.]?(\d\d))?$`)
+	shownName      = regexp.MustCompile(`^\((UTC|GMT)([+-]\d\d[:.]\d\d)?\) *(.*)$`)
+	citySeparators = regexp.MustCompile(` *[,/] *`)
 )
 
 // locationLike returns the time zone for an inexact name: an offset, the label that Windows
@@ -136,7 +136,7 @@ func locationLike(id string) *time.Location {
 		if place := windowsLocation(m[3]); place != nil || by == nil {
 			return place
 		}
-		for _, city := range cityMarks.Split(m[3], 20) {
+		for _, city := range citySeparators.Split(m[3], 20) {
 			for _, area := range [...]string{"Europe", "America", "Asia", "Africa", "Australia", "Pacific", "Atlantic", "Indian"} {
 				place := locationOf(area + "/" + strings.ReplaceAll(city, " ", "_"))
 				if place != nil && sameOffset(place, by) {

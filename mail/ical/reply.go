@@ -27,7 +27,7 @@ func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
 	person := func(p Person) string {
 		name := ""
 		if p.Name != "" {
-			name = `;CN=` + quoted(p.Name)
+			name = `;CN=` + quotedParam(p.Name)
 		}
 		return name + ":mailto:" + strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23", " ", "%20").Replace(p.Email)
 	}
@@ -36,7 +36,7 @@ func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
 	write("VERSION:2.0")
 	write("METHOD:REPLY")
 	for _, id := range i.usedZones() {
-		for _, l := range i.zones.lines(id) {
+		for _, l := range i.zones.definitionLines(id) {
 			write(l)
 		}
 	}

@@ -104,9 +104,9 @@ func (o *observance) readProperty(l line) (ok bool) {
 	return ok
 }
 
-// lines returns the calendar's definition of a time zone as content lines, without comments and
-// names. It returns nil if there is no definition or it is unclear.
-func (zones zoneSet) lines(id string) (out []string) {
+// definitionLines returns the calendar's definition of a time zone as content lines, without
+// comments and names. It returns nil if there is no definition or it is unclear.
+func (zones zoneSet) definitionLines(id string) (out []string) {
 	z := zones[unescaped(id)]
 	if z == nil || z.unclear {
 		return nil
@@ -198,7 +198,7 @@ func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok boo
 	}
 	count := 1 // DTSTART is the first onset
 	for year := start.Year(); year <= at.Year() && *tries > 0; year += r.interval {
-		for _, day := range r.days(year, start, tries) {
+		for _, day := range r.selectedDays(year, start, tries) {
 			begins := day.Add(start.Sub(start.Truncate(24 * time.Hour)))
 			if !begins.After(start) {
 				continue
@@ -314,9 +314,9 @@ func (r *yearlyRule) isAfterEnd(begins time.Time, from time.Duration) bool {
 	return !r.until.IsZero() && begins.After(r.until)
 }
 
-// days returns the days of a year that the rule selects, in order. A rule without month or day has
-// those of start. It subtracts from *tries the number of days that it examines.
-func (r *yearlyRule) days(year int, start time.Time, tries *int) (out []time.Time) {
+// selectedDays returns the days of a year that the rule selects, in order. A rule without month or
+// day has those of start. It subtracts from *tries the number of days that it examines.
+func (r *yearlyRule) selectedDays(year int, start time.Time, tries *int) (out []time.Time) {
 	date := func(month, day int) time.Time { return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC) }
 	months := r.months
 	switch {

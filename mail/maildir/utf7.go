@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// utf7 is the variant of base64 in modified UTF-7 (RFC 3501 section 5.1.3).
-var utf7 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
+// utf7Base64 is the variant of base64 in modified UTF-7 (RFC 3501 section 5.1.3).
+var utf7Base64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
 // EncodeName encodes one level of a folder's name in modified UTF-7. It also encodes "." and "/",
 // which have a meaning in the names of directories.
@@ -22,7 +22,7 @@ func EncodeName(name string) string {
 		for _, unit := range utf16.Encode(run) {
 			b = append(b, byte(unit>>8), byte(unit))
 		}
-		out.WriteString("&" + utf7.EncodeToString(b) + "-")
+		out.WriteString("&" + utf7Base64.EncodeToString(b) + "-")
 		run = run[:0]
 	}
 	for _, c := range name {
@@ -57,7 +57,7 @@ func decodeUTF7(text string) (name string, ok bool) {
 		if encoded == "" {
 			out.WriteByte('&')
 		} else {
-			b, err := utf7.DecodeString(encoded)
+			b, err := utf7Base64.DecodeString(encoded)
 			if err != nil || len(b)%2 != 0 {
 				return "", false
 			}

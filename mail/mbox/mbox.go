@@ -64,13 +64,13 @@ func (r *Reader) readLine() ([]byte, error) {
 func (r *Reader) Next() (m Message, err error) {
 	if r.from == nil {
 		line, err := r.readLine()
-		for err == nil && len(trimEnd(line)) == 0 { // skip empty lines at the start of the file
+		for err == nil && len(trimLineEnd(line)) == 0 { // skip empty lines at the start of the file
 			line, err = r.readLine()
 		}
 		switch {
 		case len(line) == 0:
 			return m, err
-		case !isFrom(line):
+		case !isFromLine(line):
 			return m, ErrNotMbox
 		}
 		r.from, r.at = bytes.Clone(line), r.offset-int64(len(line))
@@ -82,7 +82,7 @@ func (r *Reader) Next() (m Message, err error) {
 	for {
 		at := r.offset
 		line, err := r.readLine()
-		if len(line) == 0 || blank && isFrom(line) && !fromDate(line).IsZero() {
+		if len(line) == 0 || blank && isFromLine(line) && !fromDate(line).IsZero() {
 			if len(line) > 0 {
 				r.from, r.at = bytes.Clone(line), at
 			} else if !errors.Is(err, io.EOF) {
@@ -97,7 +97,7 @@ func (r *Reader) Next() (m Message, err error) {
 			return m, nil
 		}
 		ended := line[len(line)-1] == '\n' || err == nil
-		text := trimEnd(line)
+		text := trimLineEnd(line)
 		blank = len(text) == 0
 		framing = blank && !header
 		header = header && !blank
@@ -119,12 +119,12 @@ func (r *Reader) Next() (m Message, err error) {
 	}
 }
 
-// trimEnd removes the line end.
-func trimEnd(line []byte) []byte {
+// trimLineEnd removes the line end.
+func trimLineEnd(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
-func isFrom(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")) }
+func isFromLine(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")) }
 
 // addStatus adds the flags in a Status or X-Status field. It returns false if the line is another
 // field.
@@ -176,12 +176,12 @@ func fromDate(line []byte) time.Time {
 func FileName(levels []string) string {
 	names := make([]string, len(levels))
 	for i, level := range levels {
-		names[i] = fileNames.Replace(level)
+		names[i] = escapeFileName.Replace(level)
 	}
 	return strings.Join(names, ".") + ".mbox"
 }
 
-var fileNames = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
+var escapeFileName = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
 
 // Write writes a message to an mbox file, with LF in place of CRLF. flags are as in Message.Flags;
 // they are written into the fields Status and X-Status.

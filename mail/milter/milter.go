@@ -77,26 +77,26 @@ const (
 // Numbers of the protocol: the actions that the client offers (SMFIF_), and the steps that the
 // filter may decline or leave without a reply (SMFIP_).
 const (
-	version    = 6
-	allActions = 0x1ff
-	allSteps   = 0x1fffff
-	noConnect  = 1 << 0
-	noHelo     = 1 << 1
-	noMail     = 1 << 2
-	noRcpt     = 1 << 3
-	noBody     = 1 << 4
-	noHeaders  = 1 << 5
-	noEOH      = 1 << 6
-	nrHeader   = 1 << 7
-	noData     = 1 << 9
-	nrConnect  = 1 << 12
-	nrHelo     = 1 << 13
-	nrMail     = 1 << 14
-	nrRcpt     = 1 << 15
-	nrData     = 1 << 16
-	nrEOH      = 1 << 18
-	nrBody     = 1 << 19
-	leadSpaces = 1 << 20
+	protocolVersion = 6
+	allActions      = 0x1ff
+	allSteps        = 0x1fffff
+	noConnect       = 1 << 0
+	noHelo          = 1 << 1
+	noMail          = 1 << 2
+	noRcpt          = 1 << 3
+	noBody          = 1 << 4
+	noHeaders       = 1 << 5
+	noEOH           = 1 << 6
+	nrHeader        = 1 << 7
+	noData          = 1 << 9
+	nrConnect       = 1 << 12
+	nrHelo          = 1 << 13
+	nrMail          = 1 << 14
+	nrRcpt          = 1 << 15
+	nrData          = 1 << 16
+	nrEOH           = 1 << 18
+	nrBody          = 1 << 19
+	leadSpaces      = 1 << 20
 )
 
 // A Client checks messages with one filter. It is safe for concurrent use.
@@ -155,7 +155,7 @@ func (c *conversation) run() (*Verdict, error) {
 	if err := c.negotiate(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{c.envelope, c.header, c.body} {
+	for _, step := range []func() error{c.sendEnvelope, c.sendHeader, c.sendBody} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -164,11 +164,11 @@ func (c *conversation) run() (*Verdict, error) {
 		}
 	}
 	if !c.decided {
-		if err := c.finish(); err != nil {
+		if err := c.sendEnd(); err != nil {
 			return nil, err
 		}
 	}
-	if c.send('Q', nil) == nil {
+	if c.writePacket('Q', nil) == nil {
 		_ = c.w.Flush()
 	}
 	return &c.verdict, nil
@@ -177,45 +177,45 @@ func (c *conversation) run() (*Verdict, error) {
 // negotiate agrees with the filter on the version and on the steps.
 func (c *conversation) negotiate() error {
 	var offer [12]byte
-	binary.BigEndian.PutUint32(offer[:], version)
+	binary.BigEndian.PutUint32(offer[:], protocolVersion)
 	binary.BigEndian.PutUint32(offer[4:], allActions)
 	binary.BigEndian.PutUint32(offer[8:], allSteps)
-	if err := c.send('O', offer[:]); err != nil {
+	if err := c.writePacket('O', offer[:]); err != nil {
 		return err
 	}
-	kind, answer, err := c.receive()
+	kind, answer, err := c.readPacket()
 	if err != nil {
 		return err
 	}
 	if kind != 'O' || len(answer) < 12 {
 		return fmt.Errorf("%w: unexpected response %q to the negotiation", ErrProtocol, kind)
 	}
-	if v := binary.BigEndian.Uint32(answer); v < 2 || v > version {
+	if v := binary.BigEndian.Uint32(answer); v < 2 || v > protocolVersion {
 		return fmt.Errorf("%w: unsupported version %d", ErrProtocol, v)
 	}
 	c.options = binary.BigEndian.Uint32(answer[8:])
 	return nil
 }
 
-// step sends a step, unless c.options has a bit of without, and handles the response, unless
+// sendStep sends a step, unless c.options has a bit of without, and handles the response, unless
 // c.options has a bit of silent.
-func (c *conversation) step(kind byte, body []byte, without, silent uint32) error {
+func (c *conversation) sendStep(kind byte, body []byte, without, silent uint32) error {
 	if c.decided || c.options&without != 0 {
 		return nil
 	}
-	if err := c.send(kind, body); err != nil || c.options&silent != 0 {
+	if err := c.writePacket(kind, body); err != nil || c.options&silent != 0 {
 		return err
 	}
-	answer, text, err := c.receive()
+	answer, text, err := c.readPacket()
 	if err != nil {
 		return err
 	}
-	return c.decide(answer, text, kind)
+	return c.handleResponse(answer, text, kind)
 }
 
-// decide handles the response to a step. If the filter refuses a single recipient, decide ignores
-// that, since the client has already received the reply to its RCPT.
-func (c *conversation) decide(answer byte, text []byte, step byte) error {
+// handleResponse handles the response to a step. If the filter refuses a single recipient, decide
+// ignores that, since the client has already received the reply to its RCPT.
+func (c *conversation) handleResponse(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
 		c.addIgnored("a recipient refused")
 		return nil
@@ -242,8 +242,8 @@ func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	return nil
 }
 
-// envelope sends the steps before the header: connection, HELO, MAIL, each RCPT and DATA.
-func (c *conversation) envelope() error {
+// sendEnvelope sends the steps before the header: connection, HELO, MAIL, each RCPT and DATA.
+func (c *conversation) sendEnvelope() error {
 	address := appendCString(nil, "["+c.m.IP.String()+"]")
 	switch {
 	case c.m.IP.Is4():
@@ -253,41 +253,41 @@ func (c *conversation) envelope() error {
 	default:
 		address = append(address, 'U')
 	}
-	if err := c.macros('C', "j", c.m.Hostname, "{daemon_name}", c.m.Hostname, "v", "Mailstead"); err != nil {
+	if err := c.sendMacros('C', "j", c.m.Hostname, "{daemon_name}", c.m.Hostname, "v", "Mailstead"); err != nil {
 		return err
 	}
-	if err := c.step('C', address, noConnect, nrConnect); err != nil || c.decided {
+	if err := c.sendStep('C', address, noConnect, nrConnect); err != nil || c.decided {
 		return err
 	}
 	if c.m.TLS != "" {
 		protocol, cipher, _ := strings.Cut(c.m.TLS, " ")
-		if err := c.macros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
+		if err := c.sendMacros('H', "{tls_version}", protocol, "{cipher}", cipher); err != nil {
 			return err
 		}
 	}
-	if err := c.step('H', appendCString(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
+	if err := c.sendStep('H', appendCString(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
 		return err
 	}
-	if err := c.macros('M', "i", c.m.QueueID, "{mail_addr}", c.m.From); err != nil {
+	if err := c.sendMacros('M', "i", c.m.QueueID, "{mail_addr}", c.m.From); err != nil {
 		return err
 	}
-	if err := c.step('M', appendCString(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
+	if err := c.sendStep('M', appendCString(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
 		return err
 	}
 	for _, to := range c.m.To {
-		if err := c.macros('R', "{rcpt_addr}", to); err != nil {
+		if err := c.sendMacros('R', "{rcpt_addr}", to); err != nil {
 			return err
 		}
-		if err := c.step('R', appendCString(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
+		if err := c.sendStep('R', appendCString(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
 			return err
 		}
 	}
-	return c.step('T', nil, noData, nrData)
+	return c.sendStep('T', nil, noData, nrData)
 }
 
-// header sends the header fields one by one. Folds in them have LF line ends, as Sendmail sends
+// sendHeader sends the header fields one by one. Folds in them have LF line ends, as Sendmail sends
 // them.
-func (c *conversation) header() error {
+func (c *conversation) sendHeader() error {
 	fields, err := readFields(c.m)
 	if err != nil {
 		return err
@@ -297,15 +297,15 @@ func (c *conversation) header() error {
 		if c.options&leadSpaces == 0 {
 			value = strings.TrimPrefix(value, " ")
 		}
-		if err := c.step('L', appendCString(appendCString(nil, f.Name), value), noHeaders, nrHeader); err != nil {
+		if err := c.sendStep('L', appendCString(appendCString(nil, f.Name), value), noHeaders, nrHeader); err != nil {
 			return err
 		}
 	}
-	return c.step('N', nil, noEOH, nrEOH)
+	return c.sendStep('N', nil, noEOH, nrEOH)
 }
 
-// body sends the body, until the filter has decided or does not want the rest.
-func (c *conversation) body() error {
+// sendBody sends the body, until the filter has decided or does not want the rest.
+func (c *conversation) sendBody() error {
 	if c.decided || c.options&noBody != 0 {
 		return nil
 	}
@@ -323,34 +323,34 @@ func (c *conversation) body() error {
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("read message: %w", err)
 		}
-		if err := c.send('B', piece[:n]); err != nil {
+		if err := c.writePacket('B', piece[:n]); err != nil {
 			return err
 		}
 		if c.options&nrBody != 0 {
 			continue
 		}
-		answer, text, err := c.receive()
+		answer, text, err := c.readPacket()
 		if err != nil || answer == 's' {
 			return err
 		}
-		if err := c.decide(answer, text, 'B'); err != nil {
+		if err := c.handleResponse(answer, text, 'B'); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finish sends the end of the message. It handles the changes that the filter requests, and its
+// sendEnd sends the end of the message. It handles the changes that the filter requests, and its
 // verdict.
-func (c *conversation) finish() error {
-	if err := c.macros('E', "i", c.m.QueueID); err != nil {
+func (c *conversation) sendEnd() error {
+	if err := c.sendMacros('E', "i", c.m.QueueID); err != nil {
 		return err
 	}
-	if err := c.send('E', nil); err != nil {
+	if err := c.writePacket('E', nil); err != nil {
 		return err
 	}
 	for !c.decided {
-		kind, text, err := c.receive()
+		kind, text, err := c.readPacket()
 		if err != nil {
 			return err
 		}
@@ -373,7 +373,7 @@ func (c *conversation) finish() error {
 		case 'c': // continue, which means no objections
 			c.verdict.Action, c.decided = Accept, true
 		default:
-			err = c.decide(kind, text, 'E')
+			err = c.handleResponse(kind, text, 'E')
 		}
 		if err != nil {
 			return err

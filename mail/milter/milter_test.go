@@ -32,7 +32,7 @@ func packet(kind byte, body string) string {
 }
 
 func options(without uint32) string {
-	b := binary.BigEndian.AppendUint32(nil, version)
+	b := binary.BigEndian.AppendUint32(nil, protocolVersion)
 	b = binary.BigEndian.AppendUint32(b, allActions)
 	return packet('O', string(binary.BigEndian.AppendUint32(b, without)))
 }

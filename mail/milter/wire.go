@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// send writes a packet: its length, a letter for its kind, and its body.
-func (c *conversation) send(kind byte, body []byte) error {
+// writePacket writes a packet: its length, a letter for its kind, and its body.
+func (c *conversation) writePacket(kind byte, body []byte) error {
 	var head [5]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(body)+1))
 	head[4] = kind
@@ -20,8 +20,8 @@ func (c *conversation) send(kind byte, body []byte) error {
 	return err
 }
 
-// receive returns the next packet. It skips progress packets.
-func (c *conversation) receive() (kind byte, body []byte, err error) {
+// readPacket returns the next packet. It skips progress packets.
+func (c *conversation) readPacket() (kind byte, body []byte, err error) {
 	if err := c.w.Flush(); err != nil {
 		return 0, nil, err
 	}
@@ -47,8 +47,8 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 	}
 }
 
-// macros sends values of macros for the next step. pairs are names, each followed by its value.
-func (c *conversation) macros(step byte, pairs ...string) error {
+// sendMacros sends values of macros for the next step. pairs are names, each followed by its value.
+func (c *conversation) sendMacros(step byte, pairs ...string) error {
 	body := []byte{step}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -58,7 +58,7 @@ func (c *conversation) macros(step byte, pairs ...string) error {
 	if len(body) == 1 {
 		return nil
 	}
-	return c.send('D', body)
+	return c.writePacket('D', body)
 }
 
 // appendCString appends a text and a terminating zero byte.

@@ -155,7 +155,7 @@ func TestReportsInWordsAlone(t *testing.T) {
 		report, ok := ParseReturned(strings.NewReader(raw), scanBytes(t, []byte(raw)), "u@far.test")
 		action, status := "", ""
 		if ok {
-			r := report.About("u@far.test")
+			r := report.ForRecipient("u@far.test")
 			action, status = r.Action, r.Status
 		}
 		if action != c.action || status != c.status {

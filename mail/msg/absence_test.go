@@ -156,7 +156,7 @@ func FuzzBaseSubject(f *testing.F) {
 	f.Add("[[[")
 	f.Fuzz(func(t *testing.T, s string) {
 		base, _ := BaseSubject(s)
-		if _, mark := cutMark(base); mark != "" || base != strings.TrimSpace(base) {
+		if _, mark := cutSubjectPrefix(base); mark != "" || base != strings.TrimSpace(base) {
 			t.Fatalf("%q becomes %q", s, base)
 		}
 		isAwaySubject(s)

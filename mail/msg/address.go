@@ -38,7 +38,7 @@ func (a Address) Email() string {
 	case a.Host == MissingHost:
 		return a.Mailbox
 	}
-	return quoteLocal(a.Mailbox) + "@" + a.Host
+	return quoteLocalPart(a.Mailbox) + "@" + a.Host
 }
 
 // String returns "Name <local@domain>" as it is shown to people, with the name quoted if it has
@@ -54,7 +54,7 @@ func (a Address) String() string {
 	return quotePhrase(a.Name) + " <" + email + ">"
 }
 
-func quoteLocal(local string) string {
+func quoteLocalPart(local string) string {
 	if isDotAtom(local) {
 		return local
 	}
@@ -183,7 +183,7 @@ func (r *addressReader) readToken() {
 		}
 		word := r.s[r.pos : r.pos+1+end]
 		if i := strings.LastIndex(word, "=?"); i >= 0 {
-			word = r.s[r.pos : r.pos+max(len(word), i+encodedWord(r.s[r.pos+i:]))]
+			word = r.s[r.pos : r.pos+max(len(word), i+encodedWordLength(r.s[r.pos+i:]))]
 		}
 		r.phrase.WriteString(word)
 		r.raw.WriteString(word)
@@ -193,10 +193,10 @@ func (r *addressReader) readToken() {
 	}
 }
 
-// encodedWord returns the length of the encoded word (RFC 2047) at the start of s, which may
+// encodedWordLength returns the length of the encoded word (RFC 2047) at the start of s, which may
 // contain commas and other separators. It returns 0 if s does not begin with one, or if the word
 // contains < > " or @.
-func encodedWord(s string) int {
+func encodedWordLength(s string) int {
 	s = s[:min(len(s), 512)]
 	charset, rest, _ := strings.Cut(s[2:], "?")
 	if len(rest) < 2 || rest[1] != '?' || !strings.ContainsRune("bBqQ", rune(rest[0])) {
@@ -211,7 +211,7 @@ func encodedWord(s string) int {
 
 // readQuoted reads a quoted string. It skips a quote that has no closing quote.
 func (r *addressReader) readQuoted() {
-	if end := r.closing('"', 0, &r.noQuote); end > 0 {
+	if end := r.indexAfterClosing('"', 0, &r.noQuote); end > 0 {
 		r.raw.WriteString(r.s[r.pos:end])
 		r.phrase.WriteString(unescape(r.s[r.pos+1 : end-1]))
 		r.hasText = true
@@ -222,7 +222,7 @@ func (r *addressReader) readQuoted() {
 }
 
 func (r *addressReader) readComment() {
-	if end := r.closing(')', '(', &r.noComment); end > 0 {
+	if end := r.indexAfterClosing(')', '(', &r.noComment); end > 0 {
 		r.comment = unescape(r.s[r.pos+1 : end-1])
 		r.phrase.WriteByte(' ')
 		r.raw.WriteByte(' ')
@@ -232,10 +232,10 @@ func (r *addressReader) readComment() {
 	r.pos++
 }
 
-// closing returns the index after the character that closes the quote or parenthesis at pos, which
-// is mark. If there is none, it returns 0 and sets *none. nested is the opening parenthesis, since
-// comments nest; it is 0 for a quote.
-func (r *addressReader) closing(mark, nested byte, none *bool) int {
+// indexAfterClosing returns the index after the character that closes the quote or parenthesis at
+// pos, which is mark. If there is none, it returns 0 and sets *none. nested is the opening
+// parenthesis, since comments nest; it is 0 for a quote.
+func (r *addressReader) indexAfterClosing(mark, nested byte, none *bool) int {
 	if *none {
 		return 0
 	}
@@ -407,7 +407,7 @@ func (r *addressReader) parseAddrSpec(s string) Address {
 	local, host := s, MissingHost
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		local = strings.TrimSpace(s[:at])
-		if h := joinFields(s[at+1:], ""); h != "" {
+		if h := replaceSpaces(s[at+1:], ""); h != "" {
 			host = h
 			r.faulty = r.faulty || len(h) != len(strings.TrimSpace(s[at+1:]))
 		}
@@ -452,16 +452,16 @@ func withoutComments(s string) string {
 }
 
 func displayName(s string) string {
-	s = cleanText(joinFields(decodeWords(s), " "), MaxText)
+	s = cleanText(replaceSpaces(decodeWords(s), " "), MaxText)
 	if n := len(s); n >= 2 && (s[0] == '\'' && s[n-1] == '\'' || s[0] == '"' && s[n-1] == '"') {
 		s = strings.TrimSpace(s[1 : n-1])
 	}
 	return s
 }
 
-// joinFields replaces each run of white space in s by the string between, and trims s. It does not
-// copy a text without white space, the common case.
-func joinFields(s, between string) string {
+// replaceSpaces replaces each run of white space in s by the string between, and trims s. It does
+// not copy a text without white space, the common case.
+func replaceSpaces(s, between string) string {
 	if strings.IndexFunc(s, unicode.IsSpace) < 0 {
 		return s
 	}

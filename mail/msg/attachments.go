@@ -23,7 +23,7 @@ type Attachment struct {
 func Attachments(root *Part) []Attachment {
 	var out []Attachment
 	walkContent(root, nil, nil, func(p, parent *Part, in *branch) {
-		if kind, of := kindsOf(p, parent); !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
+		if kind, of := kindsOf(p, parent); !isAttachment(kind, of) || isReadable(kind) && in.bodyWithFilename() == p {
 			return
 		}
 		subject := ""
@@ -63,33 +63,33 @@ func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *br
 
 // A branch is a multipart that is the whole message or one of several alternatives.
 type branch struct {
-	top      *Part
-	searched bool
-	named    *Part
+	top          *Part
+	searched     bool
+	withFilename *Part
 }
 
-// namedBody returns the text part that belongs to the body although it has a file name (RFC 8621
-// section 4.1.4). It is the first such part of the branch, provided that the branch begins with it
-// or has no text without a file name. Otherwise namedBody returns nil.
-func (b *branch) namedBody() *Part {
+// bodyWithFilename returns the text part that belongs to the body although it has a file name (RFC
+// 8621 section 4.1.4). It is the first such part of the branch, provided that the branch begins
+// with it or has no text without a file name. Otherwise bodyWithFilename returns nil.
+func (b *branch) bodyWithFilename() *Part {
 	switch {
 	case b == nil:
 		return nil
 	case b.searched:
-		return b.named
+		return b.withFilename
 	}
 	b.searched = true
-	var search namedSearch[*Part]
+	var search filenameSearch[*Part]
 	walkContent(b.top, &Part{}, nil, func(p, parent *Part, _ *branch) {
 		kind, of := kindsOf(p, parent)
-		addNamed(&search, p, kind, of)
+		examinePart(&search, p, kind, of)
 	})
-	b.named = search.found()
-	return b.named
+	b.withFilename = search.result()
+	return b.withFilename
 }
 
-// A namedSearch holds the state while namedBody examines the parts of a branch.
-type namedSearch[P any] struct {
+// A filenameSearch holds the state while bodyWithFilename examines the parts of a branch.
+type filenameSearch[P any] struct {
 	first      P // the first text part with a file name
 	hasFirst   bool
 	leads      bool // first is the first part of the branch
@@ -97,8 +97,8 @@ type namedSearch[P any] struct {
 	begun      bool // a part was examined
 }
 
-// addNamed examines the next part of a branch.
-func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind[S], parent *partKind[S]) {
+// examinePart examines the next part of a branch.
+func examinePart[P any, S string | []byte](s *filenameSearch[P], part P, kind partKind[S], parent *partKind[S]) {
 	switch {
 	case isBodyText(kind, parent):
 		s.hasUnnamed = true
@@ -108,8 +108,8 @@ func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind
 	s.begun = true
 }
 
-// found returns the result of the search, the zero value if there is none.
-func (s *namedSearch[P]) found() P {
+// result returns the result of the search, the zero value if there is none.
+func (s *filenameSearch[P]) result() P {
 	if s.hasUnnamed && !s.leads {
 		var none P
 		return none
@@ -172,13 +172,13 @@ func safeFilename(name, subject, mediaType string, number int) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
 	}
-	name = strings.Trim(cutName(strings.Map(fileRune, name), 200), " .")
+	name = strings.Trim(shortenFilename(strings.Map(safeFileRune, name), 200), " .")
 	if name != "" {
 		return name
 	}
 	if subject != "" {
 		subject = strings.NewReplacer("/", "_", `\`, "_").Replace(cut(subject, 80))
-		subject = strings.Trim(strings.Map(fileRune, subject), " .")
+		subject = strings.Trim(strings.Map(safeFileRune, subject), " .")
 		if subject != "" {
 			return subject + ".eml"
 		}
@@ -186,8 +186,8 @@ func safeFilename(name, subject, mediaType string, number int) string {
 	return fmt.Sprintf("attachment-%d%s", number, extensions[mediaType])
 }
 
-// cutName shortens a file name but keeps its extension.
-func cutName(name string, limit int) string {
+// shortenFilename shortens a file name but keeps its extension.
+func shortenFilename(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}
@@ -198,9 +198,9 @@ func cutName(name string, limit int) string {
 	return cut(name[:dot], limit-(len(name)-dot)) + name[dot:]
 }
 
-// fileRune drops control and invisible characters, such as those that reverse the reading direction
-// to hide an extension, and replaces characters that file systems refuse.
-func fileRune(r rune) rune {
+// safeFileRune drops control and invisible characters, such as those that reverse the reading
+// direction to hide an extension, and replaces characters that file systems refuse.
+func safeFileRune(r rune) rune {
 	switch {
 	case visible.IsControl(r) || visible.IsInvisible(r):
 		return -1

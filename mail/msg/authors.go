@@ -23,7 +23,7 @@ const (
 	maxAuthorValue   = 64 << 10 // bytes of one such field, and of all unclear From fields together
 	maxAuthorAts     = 1400     // at signs that are examined in unclear From fields; each field is searched in seven forms
 	maxAuthorDomains = 64       // domains found in unclear From fields
-	maxAuthorJoins   = 8        // words after an @ that may form one domain together
+	maxDomainWords   = 8        // words after an @ that may form one domain together
 )
 
 // Authors holds the addresses of those who wrote and sent a message. All programs read these
@@ -49,9 +49,9 @@ func ReadAuthors(header []byte) (*Authors, error) {
 		case err != nil:
 			return nil, err
 		case f.name == "From" && out.From != nil, f.name == "Sender" && out.Sender != nil:
-			return nil, f.fault("stands twice")
+			return nil, f.faultError("stands twice")
 		case strings.HasSuffix(f.name, "Sender") && len(list) != 1: // RFC 5322 §3.6.2, §3.6.6
-			return nil, f.fault("has more than one address")
+			return nil, f.faultError("has more than one address")
 		case f.name == "From":
 			out.From = list
 		case f.name == "Sender":
@@ -95,11 +95,11 @@ func ReadPossibleAuthors(header []byte) PossibleAuthors {
 	d := domainFinder{atsLeft: maxAuthorAts, bytesLeft: maxAuthorValue}
 	var values []string
 	for _, f := range fields {
-		d.search(f.value)
+		d.findDomains(f.value)
 		values = append(values, f.value)
 	}
 	if len(values) > 1 { // some programs join the fields, so a comment may continue in the next field
-		d.search(strings.Join(values, ", "))
+		d.findDomains(strings.Join(values, ", "))
 	}
 	return PossibleAuthors{Domains: d.found, Unclear: len(fields) > 0 || !complete, TooMany: d.incomplete || !complete}
 }
@@ -113,9 +113,9 @@ type authorField struct {
 	wrong string // why programs disagree on whether this is such a field; "" if they agree
 }
 
-// fault returns an error about the field. what is the end of a sentence that begins with the
+// faultError returns an error about the field. what is the end of a sentence that begins with the
 // field's name.
-func (f authorField) fault(what string) error {
+func (f authorField) faultError(what string) error {
 	return fmt.Errorf("%w: the %s field %s", ErrAuthors, f.name, what)
 }
 
@@ -169,7 +169,7 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 		}
 		open = -1
 		name, value, colon := bytes.Cut(line, []byte(":"))
-		if kind := authorName(name); kind != "" {
+		if kind := canonicalAuthorField(name); kind != "" {
 			f := authorField{name: kind, raw: value}
 			if ended {
 				f.wrong = "stands behind a line that is no header field"
@@ -182,7 +182,7 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 		if len(out) > maxAuthorFields || len(value) > maxAuthorValue && open >= 0 {
 			return out, false
 		}
-		inField = colon && fieldName(line) > 0 || open >= 0
+		inField = colon && fieldNameLength(line) > 0 || open >= 0
 		ended = ended || !inField && !(first && isMboxLine(line))
 	}
 	for i := range out {
@@ -202,9 +202,9 @@ var (
 	removeWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // for text that looks like an encoded word but is none
 )
 
-// authorName returns the canonical name of the author field for which some program could take name.
-// It returns "" if there is none.
-func authorName(name []byte) string {
+// canonicalAuthorField returns the canonical name of the author field for which some program could
+// take name. It returns "" if there is none.
+func canonicalAuthorField(name []byte) string {
 	if len(name) < len("from") || len(name) > 64 {
 		return ""
 	}
@@ -234,27 +234,27 @@ func authorName(name []byte) string {
 // address.
 func (f authorField) addresses() ([]Address, error) {
 	if f.wrong != "" {
-		return nil, f.fault(f.wrong)
+		return nil, f.faultError(f.wrong)
 	}
 	if !utf8.ValidString(f.value) || strings.ContainsFunc(f.value, isUnsafe) {
-		return nil, f.fault("has control characters or broken UTF-8")
+		return nil, f.faultError("has control characters or broken UTF-8")
 	}
 	r := authorReader{s: f.value}
 	var out []Address
 	for {
-		a, ok := r.mailbox()
+		a, ok := r.readMailbox()
 		if !ok {
-			return nil, f.fault("is not a plain list of addresses, each name@domain or Name <name@domain>")
+			return nil, f.faultError("is not a plain list of addresses, each name@domain or Name <name@domain>")
 		}
 		out = append(out, a)
 		if len(out) > maxAuthors {
-			return nil, f.fault(fmt.Sprintf("has more than %d addresses", maxAuthors))
+			return nil, f.faultError(fmt.Sprintf("has more than %d addresses", maxAuthors))
 		}
 		if r.pos == len(r.s) {
 			return out, nil
 		}
 		if r.s[r.pos] != ',' {
-			return nil, f.fault("has text behind an address")
+			return nil, f.faultError("has text behind an address")
 		}
 		r.pos++
 	}
@@ -274,7 +274,7 @@ func (f authorField) repeatedAddress() []Address {
 		return nil
 	}
 	r := authorReader{s: first}
-	a, ok := r.addrSpec()
+	a, ok := r.readAddrSpec()
 	if !ok || r.pos < len(first) || !strings.HasPrefix(second, a.Mailbox+"@") {
 		return nil
 	}
@@ -293,20 +293,20 @@ func (r *authorReader) skipSpace() {
 
 func (r *authorReader) at(c byte) bool { return r.pos < len(r.s) && r.s[r.pos] == c }
 
-// mailbox reads "a@b", "Name <a@b>" or "<a@b>", each optionally followed by a comment, up to the
-// next comma or the end (RFC 5322 §3.4).
-func (r *authorReader) mailbox() (a Address, ok bool) {
+// readMailbox reads "a@b", "Name <a@b>" or "<a@b>", each optionally followed by a comment, up to
+// the next comma or the end (RFC 5322 §3.4).
+func (r *authorReader) readMailbox() (a Address, ok bool) {
 	r.skipSpace()
 	start := r.pos
-	a, ok = r.addrSpec()
+	a, ok = r.readAddrSpec()
 	if !ok {
 		r.pos = start
-		name, ok := r.phrase()
+		name, ok := r.readPhrase()
 		if !ok || !r.at('<') {
 			return a, false
 		}
 		r.pos++
-		a, ok = r.addrSpec()
+		a, ok = r.readAddrSpec()
 		if !ok || !r.at('>') {
 			return a, false
 		}
@@ -329,16 +329,16 @@ func (r *authorReader) mailbox() (a Address, ok bool) {
 	return a, true
 }
 
-// phrase reads a display name: atoms, dots after the first character, and quoted strings (RFC 5322
-// §3.2.5). Encoded words in it must be valid.
-func (r *authorReader) phrase() (string, bool) {
+// readPhrase reads a display name: atoms, dots after the first character, and quoted strings (RFC
+// 5322 §3.2.5). Encoded words in it must be valid.
+func (r *authorReader) readPhrase() (string, bool) {
 	var name strings.Builder
 	start, plain := r.pos, r.pos // plain: start of the text since the last quoted string
 	for r.pos < len(r.s) {
 		switch c := r.s[r.pos]; {
 		case c == '"':
 			before := r.s[plain:r.pos]
-			text, ok := r.quoted()
+			text, ok := r.readQuoted()
 			if !ok || !areEncodedWords(before) || !areEncodedWords(text) {
 				return "", false
 			}
@@ -382,8 +382,8 @@ func isBase64(s string) bool {
 	return err == nil
 }
 
-// quoted reads a quoted string and returns its content (RFC 5322 §3.2.4).
-func (r *authorReader) quoted() (string, bool) {
+// readQuoted reads a quoted string and returns its content (RFC 5322 §3.2.4).
+func (r *authorReader) readQuoted() (string, bool) {
 	for i := r.pos + 1; i < len(r.s); i++ {
 		switch r.s[i] {
 		case '\\':
@@ -397,9 +397,9 @@ func (r *authorReader) quoted() (string, bool) {
 	return "", false
 }
 
-// addrSpec reads "dot-atom@domain" (RFC 5322 §3.4.1). It refuses anything that looks like an
+// readAddrSpec reads "dot-atom@domain" (RFC 5322 §3.4.1). It refuses anything that looks like an
 // encoded word, since some programs decode encoded words here.
-func (r *authorReader) addrSpec() (Address, bool) {
+func (r *authorReader) readAddrSpec() (Address, bool) {
 	end := strings.IndexAny(r.s[r.pos:], "\t ()<>,:;\"[]\\")
 	if end < 0 {
 		end = len(r.s) - r.pos
@@ -442,8 +442,8 @@ type domainFinder struct {
 	incomplete         bool
 }
 
-// search adds the domains that some program could find in value.
-func (d *domainFinder) search(value string) {
+// findDomains adds the domains that some program could find in value.
+func (d *domainFinder) findDomains(value string) {
 	d.bytesLeft -= len(value)
 	if d.bytesLeft < 0 {
 		d.incomplete = true
@@ -462,7 +462,7 @@ func (d *domainFinder) search(value string) {
 				return
 			}
 			text = rest
-			for _, domain := range domainsAt(rest) {
+			for _, domain := range domainsAtStart(rest) {
 				d.add(domain)
 			}
 		}
@@ -480,12 +480,12 @@ func (d *domainFinder) add(domain string) {
 	d.found = append(d.found, domain)
 }
 
-// domainsAt returns the domains that programs could read at the start of s, the text after an @.
-// There can be several, since some programs join words across white space and comments.
-func domainsAt(s string) []string {
+// domainsAtStart returns the domains that programs could read at the start of s, the text after an
+// @. There can be several, since some programs join words across white space and comments.
+func domainsAtStart(s string) []string {
 	var out []string
 	joined := ""
-	for range 2 * maxAuthorJoins {
+	for range 2 * maxDomainWords {
 		end := strings.IndexFunc(s, isNoDomainRune)
 		if end < 0 {
 			end = len(s)
@@ -500,7 +500,7 @@ func domainsAt(s string) []string {
 			}
 		}
 		rest := skipCFWS(s[end:])
-		if len(rest) == len(s)-end || len(out) >= maxAuthorJoins {
+		if len(rest) == len(s)-end || len(out) >= maxDomainWords {
 			break
 		}
 		s = rest
@@ -581,7 +581,7 @@ func skipCFWS(s string) string {
 			return s
 		}
 		r := addressReader{s: s}
-		end := r.closing(')', '(', &r.noComment)
+		end := r.indexAfterClosing(')', '(', &r.noComment)
 		if end == 0 {
 			return s
 		}

@@ -87,7 +87,7 @@ func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 			collectPieces(p.Children[i:i+1:i+1], p, in, out)
 		}
 	case !isReadable(p.kind()):
-	case !isBodyText(kindsOf(p, parent)) && in.namedBody() != p:
+	case !isBodyText(kindsOf(p, parent)) && in.bodyWithFilename() != p:
 	case isHTML(p):
 		*out = append(*out, bodyPiece{html: self})
 	default:
@@ -180,20 +180,20 @@ func (b *bodyReader) addPart(p *Part, toText, toHTML bool) error {
 		if isHTML(p) {
 			text = visible.HTMLText(content)
 		}
-		b.join(&b.text, text, &b.textLeft)
+		b.appendLimited(&b.text, text, &b.textLeft)
 	}
 	if toHTML {
 		markup := content
 		if isPlain(p) {
 			markup = "<pre>" + html.EscapeString(content) + "</pre>"
 		}
-		b.join(&b.html, markup, &b.htmlLeft)
+		b.appendLimited(&b.html, markup, &b.htmlLeft)
 	}
 	return nil
 }
 
-// join appends s to one of the texts, on a new line, and shortens it to the limit.
-func (b *bodyReader) join(to *strings.Builder, s string, left *int64) {
+// appendLimited appends s to one of the texts, on a new line, and shortens it to the limit.
+func (b *bodyReader) appendLimited(to *strings.Builder, s string, left *int64) {
 	if to.Len() > 0 && s != "" {
 		s = "\n" + s
 	}
@@ -215,15 +215,15 @@ func (b *bodyReader) read(p *Part, limit int64) (string, error) {
 	return text, err
 }
 
-// maxGrow limits the buffer that is allocated for a part before the part is read, in bytes. The
-// buffer grows while a larger part is read.
-const maxGrow = 256 << 10
+// maxFirstBuffer limits the buffer that is allocated for a part before the part is read, in bytes.
+// The buffer grows while a larger part is read.
+const maxFirstBuffer = 256 << 10
 
 // readText decodes a text part to UTF-8 with LF line ends, and stops after limit bytes. more
 // reports whether the part has more bytes.
 func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err error) {
 	var buf bytes.Buffer
-	buf.Grow(int(min(p.DecodedSize, limit, maxGrow)) + bytes.MinRead)
+	buf.Grow(int(min(p.DecodedSize, limit, maxFirstBuffer)) + bytes.MinRead)
 	if _, err := buf.ReadFrom(io.LimitReader(Open(r, p), limit+1)); err != nil {
 		return "", false, fmt.Errorf("read message part at offset %d: %w", p.BodyOffset, err)
 	}

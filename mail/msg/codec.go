@@ -214,8 +214,8 @@ func (d *fieldReader[S]) varint() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// length reads a length in bytes or an offset within the message.
-func (d *fieldReader[S]) length() int64 {
+// readLength reads a length in bytes or an offset within the message.
+func (d *fieldReader[S]) readLength() int64 {
 	n := d.uvarint()
 	if n > 1<<50 {
 		d.fail()
@@ -224,9 +224,9 @@ func (d *fieldReader[S]) length() int64 {
 	return int64(n)
 }
 
-// count reads the number of items that follow. It fails if the rest is too short for that many
+// readCount reads the number of items that follow. It fails if the rest is too short for that many
 // items of at least size bytes.
-func (d *fieldReader[S]) count(size int) int {
+func (d *fieldReader[S]) readCount(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.s)/size) {
 		d.fail()
@@ -236,7 +236,7 @@ func (d *fieldReader[S]) count(size int) int {
 }
 
 func (d *fieldReader[S]) text() S {
-	n := d.count(1)
+	n := d.readCount(1)
 	s := d.s[:n]
 	d.s = d.s[n:]
 	return s
@@ -259,7 +259,7 @@ type treeReader struct {
 }
 
 func (d *treeReader) texts() []string {
-	n := d.count(1)
+	n := d.readCount(1)
 	if n == 0 {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (d *treeReader) texts() []string {
 }
 
 func (d *treeReader) params() map[string]string {
-	n := d.count(2)
+	n := d.readCount(2)
 	if n == 0 {
 		return nil
 	}
@@ -289,10 +289,10 @@ func (d *treeReader) part(p *Part, base int64, depth int, isMessage bool) {
 	}
 	has := d.uvarint()
 	p.Type, p.Subtype = d.text(), d.text()
-	p.HeaderOffset = base + d.length()
-	p.BodyOffset = p.HeaderOffset + d.length()
-	p.End = p.BodyOffset + d.length()
-	p.Lines = d.length()
+	p.HeaderOffset = base + d.readLength()
+	p.BodyOffset = p.HeaderOffset + d.readLength()
+	p.End = p.BodyOffset + d.readLength()
+	p.Lines = d.readLength()
 	for i, s := range p.texts() {
 		if has&(1<<i) != 0 {
 			*s = d.text()
@@ -312,7 +312,7 @@ func (d *treeReader) part(p *Part, base int64, depth int, isMessage bool) {
 	}
 	p.DecodedSize = p.Size()
 	if has&hasDecodedSize != 0 {
-		p.DecodedSize = d.length()
+		p.DecodedSize = d.readLength()
 	}
 	if has&hasEnvelope != 0 {
 		p.Envelope = d.envelope()
@@ -320,13 +320,13 @@ func (d *treeReader) part(p *Part, base int64, depth int, isMessage bool) {
 	if has&hasChildren != 0 {
 		d.children(p, depth)
 	}
-	if (p.Envelope != nil) != isMessage && !p.IsMessage() || !p.hasShape() {
+	if (p.Envelope != nil) != isMessage && !p.IsMessage() || !p.hasValidShape() {
 		d.fail()
 	}
 }
 
 func (d *treeReader) children(p *Part, depth int) {
-	n := d.count(7)
+	n := d.readCount(7)
 	if n > MaxParts {
 		d.fail()
 	}
@@ -349,8 +349,8 @@ func (d *treeReader) children(p *Part, depth int) {
 	}
 }
 
-// hasShape reports whether the number of children fits the type, as the comment of Part says.
-func (p *Part) hasShape() bool {
+// hasValidShape reports whether the number of children fits the type, as the comment of Part says.
+func (p *Part) hasValidShape() bool {
 	switch {
 	case p.IsMultipart():
 		return len(p.Children) > 0
@@ -371,7 +371,7 @@ func (d *treeReader) envelope() *Envelope {
 	}
 	e.Subject = d.text()
 	for _, list := range e.lists() {
-		n := d.count(3)
+		n := d.readCount(3)
 		if n == 0 {
 			continue
 		}

@@ -222,21 +222,21 @@ func (c *Composer) partTree() (*entity, error) {
 	if c.HTML != "" {
 		html := textEntity("html", c.HTML)
 		if len(inline) > 0 {
-			html = multipart(`multipart/related; type="text/html"`, append([]*entity{html}, inline...)...)
+			html = newMultipart(`multipart/related; type="text/html"`, append([]*entity{html}, inline...)...)
 		}
 		if c.Text == "" {
 			root = html
 		} else {
-			root = multipart("multipart/alternative", root, html)
+			root = newMultipart("multipart/alternative", root, html)
 		}
 	}
 	if len(c.Calendar) > 0 {
 		reply := textEntity("calendar", string(c.Calendar))
 		reply.ctype += "; method=REPLY"
-		root = multipart("multipart/alternative", root, reply)
+		root = newMultipart("multipart/alternative", root, reply)
 	}
 	if len(files) > 0 {
-		root = multipart("multipart/mixed", append([]*entity{root}, files...)...)
+		root = newMultipart("multipart/mixed", append([]*entity{root}, files...)...)
 	}
 	return root, nil
 }
@@ -299,21 +299,21 @@ type entity struct {
 	children []*entity
 }
 
-// multipart returns a multipart with a random boundary.
-func multipart(ctype string, children ...*entity) *entity {
+// newMultipart returns a multipart with a random boundary.
+func newMultipart(ctype string, children ...*entity) *entity {
 	return &entity{ctype: ctype, boundary: "=_" + rand.Text(), children: children}
 }
 
 // textEntity returns a text part in UTF-8. The text may have any line ends.
 func textEntity(subtype, text string) *entity {
-	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: normalized(text)}
+	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: withCRLF(text)}
 	e.encoding = textEncoding(e.content)
 	return e
 }
 
-// normalized returns the text with CRLF line ends. It allocates the whole buffer first, since
+// withCRLF returns the text with CRLF line ends. It allocates the whole buffer first, since
 // growing a buffer needs memory for the old and the new one.
-func normalized[T string | []byte](text T) []byte {
+func withCRLF[T string | []byte](text T) []byte {
 	ends := 0
 	for i := range len(text) {
 		if text[i] == '\n' || text[i] == '\r' {
@@ -412,10 +412,10 @@ func (e *entity) write(s *countingWriter, head []byte) error {
 		fmt.Fprintf(s, "--%s--\r\n", e.boundary)
 		return s.err
 	}
-	return e.body(s)
+	return e.writeBody(s)
 }
 
-func (e *entity) body(s *countingWriter) error {
+func (e *entity) writeBody(s *countingWriter) error {
 	switch e.encoding {
 	case "base64":
 		return writeBase64(s, e.content)

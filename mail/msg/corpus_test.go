@@ -163,7 +163,7 @@ func checkTree(t testing.TB, p *Part, depth int) int {
 	if p.HeaderOffset > p.BodyOffset || p.BodyOffset > p.End || p.Lines < 0 || p.DecodedSize < 0 || p.DecodedSize > p.Size() {
 		t.Fatalf("part at odds with itself: %+v", p)
 	}
-	if depth > MaxDepth || !p.hasShape() {
+	if depth > MaxDepth || !p.hasValidShape() {
 		t.Fatalf("depth %d, %s with %d children", depth, p.MediaType(), len(p.Children))
 	}
 	n, last := 1, p.BodyOffset

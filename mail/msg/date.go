@@ -26,7 +26,7 @@ func parseDate(s string) time.Time {
 		return t
 	}
 	var d dateParts
-	s = colonBlanks.Replace(colonBlanks.Replace(s))
+	s = timeFixes.Replace(timeFixes.Replace(s))
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' }) {
 		if !d.readWord(word) {
 			return time.Time{}
@@ -35,10 +35,10 @@ func parseDate(s string) time.Time {
 	return d.time()
 }
 
-// colonBlanks removes the blanks around colons, which RFC 5322 §4.3 permits in a time. A caller
+// timeFixes removes the blanks around colons, which RFC 5322 §4.3 permits in a time. A caller
 // applies it twice, since one pass leaves the second of two blanks. It also replaces the
 // typographic minus sign (U+2212) by "-".
-var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
+var timeFixes = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
 
 // readWord reads one word of a date. It returns false if the date is invalid.
 func (d *dateParts) readWord(w string) bool {

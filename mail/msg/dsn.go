@@ -54,11 +54,11 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	status, err := d.status()
+	status, err := d.statusPart()
 	if err != nil {
 		return 0, err
 	}
-	returned, err := d.returned()
+	returned, err := d.originalPart()
 	if err != nil {
 		return 0, err
 	}
@@ -69,7 +69,7 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	root := multipart("multipart/report; report-type=delivery-status", textEntity("plain", d.text(text)), status, returned)
+	root := newMultipart("multipart/report; report-type=delivery-status", textEntity("plain", d.textForPeople(text)), status, returned)
 	return writeMessage(w, root, head)
 }
 
@@ -94,7 +94,7 @@ func (d *DSN) introduction() (subject, text string) {
 	return "Mail relayed", "Your message was handed on to a system that does not report\ndeliveries. There will be no further notice unless it fails.\n"
 }
 
-func (d *DSN) text(first string) string {
+func (d *DSN) textForPeople(first string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "This is the mail system at %s.\n\n%s", d.ReportingMTA, first)
 	for _, r := range d.Recipients {
@@ -112,7 +112,7 @@ func (d *DSN) text(first string) string {
 	return out.String()
 }
 
-func (d *DSN) status() (*entity, error) {
+func (d *DSN) statusPart() (*entity, error) {
 	block := statusBlock{}
 	block.add("Reporting-MTA", "dns; "+d.ReportingMTA)
 	if d.OriginalEnvelopeID != "" {
@@ -201,10 +201,10 @@ func toASCII(s string) string {
 	}, s)
 }
 
-// returned returns the part that holds the original message or its header.
-func (d *DSN) returned() (*entity, error) {
+// originalPart returns the part that holds the original message or its header.
+func (d *DSN) originalPart() (*entity, error) {
 	if d.Full && d.Original != nil {
-		return wholeEntity(d.Original)
+		return wholeMessagePart(d.Original)
 	}
 	var raw []byte
 	if d.Original != nil {
@@ -218,7 +218,7 @@ func (d *DSN) returned() (*entity, error) {
 	for f := range fields(raw) {
 		header = append(header, f.whole...)
 	}
-	e := &entity{ctype: "text/rfc822-headers; charset=utf-8", content: normalized(header)}
+	e := &entity{ctype: "text/rfc822-headers; charset=utf-8", content: withCRLF(header)}
 	e.encoding = textEncoding(e.content)
 	if e.encoding == "base64" || longestLine(e.content) > maxLine {
 		e.encoding = "quoted-printable"
@@ -226,14 +226,14 @@ func (d *DSN) returned() (*entity, error) {
 	return e, nil
 }
 
-// wholeEntity returns the message as a message/rfc822 part. It has no transfer encoding, which RFC
-// 2046 section 5.2.1 forbids.
-func wholeEntity(r io.Reader) (*entity, error) {
+// wholeMessagePart returns the message as a message/rfc822 part. It has no transfer encoding, which
+// RFC 2046 section 5.2.1 forbids.
+func wholeMessagePart(r io.Reader) (*entity, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read original message: %w", err)
 	}
-	e := &entity{ctype: "message/rfc822", encoding: "7bit", content: normalized(raw)}
+	e := &entity{ctype: "message/rfc822", encoding: "7bit", content: withCRLF(raw)}
 	if !charset.IsASCII(string(raw)) {
 		e.encoding = "8bit"
 	}

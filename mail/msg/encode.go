@@ -26,7 +26,7 @@ const (
 // checkHeader returns an error if the field name is invalid, or if the value has line breaks,
 // control characters or invalid UTF-8.
 func checkHeader(name, value string) error {
-	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
+	if fieldNameLength([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
 		return fmt.Errorf("%w: %q is not a field name", ErrHeader, cut(name, 80))
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && visible.IsControl(r) }) {
@@ -53,7 +53,7 @@ func appendField(b []byte, name, value string) ([]byte, error) {
 	for used+len(rest) > foldAt {
 		at := foldPoint(rest, foldAt-used)
 		if contentField {
-			outside := foldPoint(withoutQuotedSpace(rest), foldAt-used)
+			outside := foldPoint(underscoreQuotedSpaces(rest), foldAt-used)
 			if outside > 0 && used+outside <= maxLine || outside == 0 && used+len(rest) <= maxLine {
 				at = outside
 			}
@@ -74,8 +74,8 @@ func appendField(b []byte, name, value string) ([]byte, error) {
 	return append(append(b, rest...), "\r\n"...), nil
 }
 
-// withoutQuotedSpace replaces spaces within quotes by underscores.
-func withoutQuotedSpace(s string) string {
+// underscoreQuotedSpaces replaces spaces within quotes by underscores.
+func underscoreQuotedSpaces(s string) string {
 	out := []byte(s)
 	quoted := false
 	for i := 0; i < len(out); i++ {
@@ -142,12 +142,12 @@ func longestWord(s string) int {
 func encodeWords(s string) string {
 	special := 0
 	for i := range len(s) {
-		if s[i] != ' ' && !plainInQ(s[i]) {
+		if s[i] != ' ' && !isPlainInQ(s[i]) {
 			special++
 		}
 	}
 	if len(s)+2*special <= len(s)*4/3 {
-		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendQEncoded)
+		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, qEncodedSize, appendQEncoded)
 	}
 	return joinWords(s, wordPrefixB, (maxWord-len(wordPrefixB)-2)/4*3, func(r rune) int { return utf8.RuneLen(r) }, base64.StdEncoding.AppendEncode)
 }
@@ -176,16 +176,16 @@ func joinWords(s, prefix string, room int, size func(rune) int, encode func(dst,
 	return string(out)
 }
 
-func sizeInQ(r rune) int {
-	if r == ' ' || r < utf8.RuneSelf && plainInQ(byte(r)) {
+func qEncodedSize(r rune) int {
+	if r == ' ' || r < utf8.RuneSelf && isPlainInQ(byte(r)) {
 		return 1
 	}
 	return 3 * utf8.RuneLen(r)
 }
 
-// plainInQ reports whether the byte c needs no escape in encoding Q, even in a display name (RFC
+// isPlainInQ reports whether the byte c needs no escape in encoding Q, even in a display name (RFC
 // 2047 §5).
-func plainInQ(c byte) bool {
+func isPlainInQ(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!*+-/", c) >= 0
 }
 
@@ -196,7 +196,7 @@ func appendQEncoded(dst, src []byte) []byte {
 		switch {
 		case c == ' ':
 			dst = append(dst, '_')
-		case plainInQ(c):
+		case isPlainInQ(c):
 			dst = append(dst, c)
 		default:
 			dst = append(dst, '=', hexDigits[c>>4], hexDigits[c&15])
@@ -243,7 +243,7 @@ func encodeParam(name, value string) string {
 		number++
 	}
 	for _, r := range value {
-		enc := percentRune(r)
+		enc := percentEncodeRune(r)
 		if len(piece)+len(enc) > 50 {
 			flush()
 		}
@@ -256,7 +256,7 @@ func encodeParam(name, value string) string {
 	return out.String()
 }
 
-func percentRune(r rune) string {
+func percentEncodeRune(r rune) string {
 	if r < utf8.RuneSelf && isToken(string(r)) && !strings.ContainsRune("*'%", r) {
 		return string(r)
 	}

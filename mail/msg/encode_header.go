@@ -48,25 +48,25 @@ func encodeValue(name string, value []byte) (string, error) {
 	switch {
 	case lower == "content-type" || lower == "content-disposition":
 		return encodeParams(text), nil
-	case addressNames[lower] || strings.HasPrefix(lower, "list-"):
-		return (&valueEncoder{name: name, s: text, phrases: true}).encode()
-	case structuredNames[lower] || strings.HasPrefix(lower, "arc-"):
+	case addressFieldNames[lower] || strings.HasPrefix(lower, "list-"):
+		return (&valueEncoder{name: name, s: text, hasPhrases: true}).encode()
+	case structuredFieldNames[lower] || strings.HasPrefix(lower, "arc-"):
 		return (&valueEncoder{name: name, s: text}).encode()
 	}
 	return encodeWords(cleanText(decodeWords(text), MaxHeader)), nil
 }
 
-// addressNames are the fields that hold addresses, or phrases followed by something in angle
+// addressFieldNames are the fields that hold addresses, or phrases followed by something in angle
 // brackets.
-var addressNames = map[string]bool{
+var addressFieldNames = map[string]bool{
 	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "sender": true, "resent-from": true, "resent-to": true,
 	"resent-cc": true, "resent-bcc": true, "resent-sender": true, "resent-reply-to": true, "mail-followup-to": true, "mail-reply-to": true,
 	"disposition-notification-to": true, "return-receipt-to": true, "errors-to": true, "delivered-to": true, "return-path": true,
 }
 
-// structuredNames are the other fields with a syntax of their own. Only their comments may contain
-// encoded words.
-var structuredNames = map[string]bool{
+// structuredFieldNames are the other fields with a syntax of their own. Only their comments may
+// contain encoded words.
+var structuredFieldNames = map[string]bool{
 	"date": true, "resent-date": true, "message-id": true, "resent-message-id": true, "in-reply-to": true, "references": true,
 	"received": true, "mime-version": true, "content-transfer-encoding": true, "content-id": true, "content-location": true,
 	"dkim-signature": true, "authentication-results": true, "auto-submitted": true,
@@ -78,7 +78,7 @@ func encodeParams(text string) string {
 	head, rest, _ := strings.Cut(text, ";")
 	p := paramReader{s: rest}
 	for p.pos < len(p.s) && len(p.raw) < MaxParams {
-		p.next()
+		p.readParam()
 	}
 	values := p.decode()
 	out := strings.Map(func(r rune) rune {
@@ -106,12 +106,12 @@ func encodeParams(text string) string {
 // A valueEncoder converts a structured value to ASCII: its comments and, if phrases is set, also
 // its domains and the words before an angle bracket or a colon.
 type valueEncoder struct {
-	name    string
-	s       string
-	phrases bool
-	pos     int
-	out     strings.Builder
-	err     error
+	name       string
+	s          string
+	hasPhrases bool
+	pos        int
+	out        strings.Builder
+	err        error
 }
 
 func (e *valueEncoder) encode() (string, error) {
@@ -121,15 +121,15 @@ func (e *valueEncoder) encode() (string, error) {
 		case '"':
 			e.skipQuoted()
 		case '(':
-			e.words(e.s[start:e.pos], false)
-			e.comment()
+			e.writeWords(e.s[start:e.pos], false)
+			e.writeComment()
 			start = e.pos
 		case '<':
-			e.words(e.s[start:e.pos], e.phrases)
-			e.angle()
+			e.writeWords(e.s[start:e.pos], e.hasPhrases)
+			e.writeAngle()
 			start = e.pos
 		case ':', ',', ';':
-			e.words(e.s[start:e.pos], e.phrases && e.s[e.pos] == ':')
+			e.writeWords(e.s[start:e.pos], e.hasPhrases && e.s[e.pos] == ':')
 			e.out.WriteByte(e.s[e.pos])
 			e.pos++
 			start = e.pos
@@ -138,7 +138,7 @@ func (e *valueEncoder) encode() (string, error) {
 		}
 	}
 	if e.err == nil {
-		e.words(e.s[start:], false)
+		e.writeWords(e.s[start:], false)
 	}
 	return e.out.String(), e.err
 }
@@ -157,9 +157,9 @@ func (e *valueEncoder) skipQuoted() {
 	e.pos = min(e.pos, len(e.s))
 }
 
-// words writes the text between two separators. phrase says that the text is a phrase; otherwise it
-// is an address.
-func (e *valueEncoder) words(s string, phrase bool) {
+// writeWords writes the text between two separators. phrase says that the text is a phrase;
+// otherwise it is an address.
+func (e *valueEncoder) writeWords(s string, phrase bool) {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) { // also a no-break space
 			return ' '
@@ -177,7 +177,7 @@ func (e *valueEncoder) words(s string, phrase bool) {
 		}
 		e.out.WriteString(encodeWords(displayName(unquoted(text))) + " ")
 	case strings.Contains(text, "@"):
-		e.out.WriteString(strings.Replace(s, text, e.address(text), 1))
+		e.out.WriteString(strings.Replace(s, text, e.asciiAddress(text), 1))
 	default:
 		e.fail()
 	}
@@ -199,8 +199,8 @@ func unquoted(s string) string {
 	return out.String()
 }
 
-// comment writes a comment together with the comments inside it.
-func (e *valueEncoder) comment() {
+// writeComment writes a comment together with the comments inside it.
+func (e *valueEncoder) writeComment() {
 	start, depth := e.pos+1, 0
 	for ; e.pos < len(e.s); e.pos++ {
 		switch e.s[e.pos] {
@@ -224,8 +224,8 @@ func (e *valueEncoder) comment() {
 	e.out.WriteString("(" + inside + ")")
 }
 
-// angle writes a text in angle brackets: an address, an id or a URI.
-func (e *valueEncoder) angle() {
+// writeAngle writes a text in angle brackets: an address, an id or a URI.
+func (e *valueEncoder) writeAngle() {
 	start := e.pos
 	for e.pos++; e.pos < len(e.s) && e.s[e.pos] != '>'; {
 		if e.s[e.pos] == '"' {
@@ -239,17 +239,17 @@ func (e *valueEncoder) angle() {
 	switch inside := strings.Trim(text, "<>"); {
 	case charset.IsASCII(text):
 		e.out.WriteString(text)
-	case e.phrases && strings.Contains(inside, ":") && strings.HasPrefix(strings.ToLower(e.name), "list-"):
-		e.out.WriteString("<" + percentHigh(inside) + ">")
-	case e.phrases:
-		e.out.WriteString("<" + e.address(inside) + ">")
+	case e.hasPhrases && strings.Contains(inside, ":") && strings.HasPrefix(strings.ToLower(e.name), "list-"):
+		e.out.WriteString("<" + percentEncodeNonASCII(inside) + ">")
+	case e.hasPhrases:
+		e.out.WriteString("<" + e.asciiAddress(inside) + ">")
 	default:
 		e.fail()
 	}
 }
 
-// percentHigh percent-encodes the non-ASCII bytes of a URI (RFC 3986 section 2.1).
-func percentHigh(uri string) string {
+// percentEncodeNonASCII percent-encodes the non-ASCII bytes of a URI (RFC 3986 section 2.1).
+func percentEncodeNonASCII(uri string) string {
 	var out bytes.Buffer
 	for _, c := range []byte(uri) {
 		if c < 0x80 {
@@ -261,8 +261,8 @@ func percentHigh(uri string) string {
 	return out.String()
 }
 
-// address converts the domain of an address to ASCII. It fails if the local part is not ASCII.
-func (e *valueEncoder) address(s string) string {
+// asciiAddress converts the domain of an address to ASCII. It fails if the local part is not ASCII.
+func (e *valueEncoder) asciiAddress(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 || !charset.IsASCII(s[:at]) {
 		e.fail()

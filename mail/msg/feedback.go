@@ -50,11 +50,11 @@ func (f *FeedbackReport) WriteTo(w io.Writer) (int64, error) {
 	if block.err != nil {
 		return 0, block.err
 	}
-	returned, err := (&DSN{Original: f.Original}).returned()
+	returned, err := (&DSN{Original: f.Original}).originalPart()
 	if err != nil {
 		return 0, err
 	}
 	text := textEntity("plain", "The recipient of a message from you says that it is spam. Its header is\nattached.\n")
 	report := &entity{ctype: "message/feedback-report", encoding: "7bit", content: block.b}
-	return writeMessage(w, multipart("multipart/report; report-type=feedback-report", text, report, returned), head)
+	return writeMessage(w, newMultipart("multipart/report; report-type=feedback-report", text, report, returned), head)
 }

@@ -142,7 +142,7 @@ func FuzzDecodePart(f *testing.F) {
 
 func checkDecoded(t *testing.T, p *Part) {
 	t.Helper()
-	if p.HeaderOffset < 0 || p.HeaderOffset > p.BodyOffset || p.BodyOffset > p.End || !p.hasShape() {
+	if p.HeaderOffset < 0 || p.HeaderOffset > p.BodyOffset || p.BodyOffset > p.End || !p.hasValidShape() {
 		t.Fatalf("part %+v", p)
 	}
 	for _, c := range p.Children {
@@ -192,7 +192,7 @@ func FuzzParseReturned(f *testing.F) {
 				t.Fatalf("recipient %+v", r)
 			}
 		}
-		if report.About("x@far.test") == nil {
+		if report.ForRecipient("x@far.test") == nil {
 			t.Fatal("it is about nobody")
 		}
 		AboutOf(string(raw))

@@ -62,7 +62,7 @@ func firstField(block []byte) (f field, n int) {
 	if bytes.HasPrefix(block[:end], byteOrderMark) {
 		mark = len(byteOrderMark)
 	}
-	name := fieldName(block[mark:end])
+	name := fieldNameLength(block[mark:end])
 	for next < len(block) && (block[next] == ' ' || block[next] == '\t') {
 		end, next = lineEnd(block, next)
 	}
@@ -89,9 +89,9 @@ func lineEnd(b []byte, from int) (end, next int) {
 	return end, next
 }
 
-// fieldName returns the length of the field name at the start of line, or 0 if line is not a header
-// field. It accepts space before the colon (RFC 5322 §4.5).
-func fieldName(line []byte) int {
+// fieldNameLength returns the length of the field name at the start of line, or 0 if line is not a
+// header field. It accepts space before the colon (RFC 5322 §4.5).
+func fieldNameLength(line []byte) int {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 0 {
 		return 0
@@ -113,7 +113,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // Content-* fields count (RFC 2045 section 9).
 func isKnownField(line []byte, inMessage bool) bool {
 	line = bytes.TrimPrefix(line, byteOrderMark)
-	n := fieldName(line)
+	n := fieldNameLength(line)
 	if n == 0 || n > 64 {
 		return false
 	}
@@ -252,10 +252,10 @@ func (t *textBudget) keep(s string) string {
 // The header fields that are parsed for a part and for an envelope, in the order in which they are
 // parsed.
 var (
-	partNames = [...]string{
+	partFieldNames = [...]string{
 		"content-type", "content-transfer-encoding", "content-id", "content-description", "content-location", "content-md5", "content-language", "content-disposition",
 	}
-	envelopeNames = [...]string{"date", "subject", "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references"}
+	envelopeFieldNames = [...]string{"date", "subject", "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references"}
 )
 
 // readHeader fills p, and env unless it is nil, from a header block. If a field is repeated, the
@@ -264,8 +264,8 @@ var (
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
-	var ofPart [len(partNames)][]byte
-	var ofEnvelope [len(envelopeNames)][]byte
+	var ofPart [len(partFieldNames)][]byte
+	var ofEnvelope [len(envelopeFieldNames)][]byte
 	var lower [32]byte
 	for f := range fields(block) {
 		if len(f.name) > len(lower) {
@@ -276,27 +276,27 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 			name[i] = lowerByte(c)
 		}
 		if bytes.HasPrefix(name, []byte("content-")) {
-			keepField(partNames[:], ofPart[:], name, f.value)
+			keepField(partFieldNames[:], ofPart[:], name, f.value)
 		} else if env != nil {
-			keepField(envelopeNames[:], ofEnvelope[:], name, f.value)
+			keepField(envelopeFieldNames[:], ofEnvelope[:], name, f.value)
 		}
 	}
 	for i, value := range ofPart {
 		switch {
 		case value == nil:
 		case i == 0:
-			hasType = t.contentType(p, value)
+			hasType = t.setContentType(p, value)
 		default:
-			t.contentField(partNames[i], p, value)
+			t.setContentField(partFieldNames[i], p, value)
 		}
 	}
 	for i, value := range ofEnvelope {
 		if value != nil {
-			t.envelopeField(envelopeNames[i], env, value, &lists)
+			t.setEnvelopeField(envelopeFieldNames[i], env, value, &lists)
 		}
 	}
 	if env != nil {
-		t.addressLists(env, &lists)
+		t.readAddressLists(env, &lists)
 	}
 	if !hasType {
 		p.Type, p.Subtype, p.Params = "text", "plain", map[string]string{"charset": "us-ascii"}
@@ -320,9 +320,9 @@ func keepField(names []string, values [][]byte, name, value []byte) {
 	}
 }
 
-// readAgain parses a header again and replaces the strings of its part and envelope. It is called
-// when the charset of the 8-bit text in the header is known.
-func (t *textBudget) readAgain(h rawHeader, charset string) {
+// reparseHeader parses a header again and replaces the strings of its part and envelope. It is
+// called when the charset of the 8-bit text in the header is known.
+func (t *textBudget) reparseHeader(h rawHeader, charset string) {
 	t.left += h.used
 	t.charset = charset
 	var again Part
@@ -342,7 +342,7 @@ func (t *textBudget) readAgain(h rawHeader, charset string) {
 	}
 }
 
-func (t *textBudget) contentField(name string, p *Part, value []byte) {
+func (t *textBudget) setContentField(name string, p *Part, value []byte) {
 	switch name {
 	case "content-transfer-encoding":
 		if p.Encoding == "" {
@@ -388,9 +388,9 @@ func (t *textBudget) languages(value []byte) []string {
 	return out
 }
 
-// contentType sets the part's type. It returns false if the value is invalid, which counts as
+// setContentType sets the part's type. It returns false if the value is invalid, which counts as
 // absent (RFC 2045 §5.2).
-func (t *textBudget) contentType(p *Part, value []byte) bool {
+func (t *textBudget) setContentType(p *Part, value []byte) bool {
 	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
 	if head == "" && params["charset"] != "" {
@@ -409,7 +409,7 @@ func (t *textBudget) contentType(p *Part, value []byte) bool {
 	}
 	p.Type, p.Subtype = t.keep(typ), t.keep(subtype)
 	if p.Type == "" || p.Subtype == "" {
-		p.makeOpaque()
+		p.makeLeaf()
 	}
 	p.Params = t.keepParams(params)
 	return true
@@ -427,7 +427,7 @@ func (t *textBudget) keepParams(params map[string]string) map[string]string {
 	return params
 }
 
-func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lists *addressFields) {
+func (t *textBudget) setEnvelopeField(name string, env *Envelope, value []byte, lists *addressFields) {
 	switch name {
 	case "date":
 		if env.DateText == "" {
@@ -456,7 +456,7 @@ func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lis
 	}
 }
 
-// addressFields collects the address fields of a header, so that addressLists can choose their
+// addressFields collects the address fields of a header, so that readAddressLists can choose their
 // order.
 type addressFields struct {
 	from, sender, replyTo [][]byte
@@ -469,36 +469,36 @@ type recipientField struct {
 	value   []byte
 }
 
-// addressLists parses the address fields. The authors come before the recipients, so that many
+// readAddressLists parses the address fields. The authors come before the recipients, so that many
 // recipients cannot use up MaxAddresses and push out an author.
-func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
+func (t *textBudget) readAddressLists(env *Envelope, lists *addressFields) {
 	room := MaxAddresses
 	for _, value := range lists.from {
 		if env.From == nil {
-			t.addresses(&env.From, value, &room)
+			t.readAddresses(&env.From, value, &room)
 		}
 	}
 	for _, value := range lists.sender {
 		if env.Sender == nil {
-			t.addresses(&env.Sender, value, &room)
+			t.readAddresses(&env.Sender, value, &room)
 		}
 	}
 	for _, value := range lists.replyTo {
-		t.addresses(&env.ReplyTo, value, &room)
+		t.readAddresses(&env.ReplyTo, value, &room)
 	}
 	for _, f := range lists.others {
 		switch f.initial {
 		case 't':
-			t.addresses(&env.To, f.value, &room)
+			t.readAddresses(&env.To, f.value, &room)
 		case 'c':
-			t.addresses(&env.Cc, f.value, &room)
+			t.readAddresses(&env.Cc, f.value, &room)
 		case 'b':
-			t.addresses(&env.Bcc, f.value, &room)
+			t.readAddresses(&env.Bcc, f.value, &room)
 		}
 	}
 }
 
-func (t *textBudget) addresses(to *[]Address, value []byte, room *int) {
+func (t *textBudget) readAddresses(to *[]Address, value []byte, room *int) {
 	for _, a := range parseAddresses(charset.DecodeRaw(unfold(value), t.charset), *room) {
 		size := len(a.Name) + len(a.Mailbox) + len(a.Host)
 		if size > t.left {
@@ -577,19 +577,19 @@ func lowerByte(c byte) byte {
 func BaseSubject(subject string) (base string, answer bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {
-		rest, mark := cutMark(base)
+		rest, mark := cutSubjectPrefix(base)
 		if mark == "" {
 			return base, answer
 		}
-		answer = answer || answerMarks[mark]
+		answer = answer || replyPrefixes[mark]
 		base = rest
 	}
 }
 
-// cutMark removes one prefix from a subject: a known word with a colon, or a list name in brackets
-// that is followed by text. It returns the word, or "[]", as mark. mark is "" if there is no
-// prefix.
-func cutMark(s string) (rest, mark string) {
+// cutSubjectPrefix removes one prefix from a subject: a known word with a colon, or a list name in
+// brackets that is followed by text. It returns the word, or "[]", as mark. mark is "" if there is
+// no prefix.
+func cutSubjectPrefix(s string) (rest, mark string) {
 	if strings.HasPrefix(s, "[") {
 		name, after, ok := strings.Cut(s[1:], "]")
 		after = strings.TrimSpace(after)
@@ -603,19 +603,19 @@ func cutMark(s string) (rest, mark string) {
 		return s, ""
 	}
 	word := strings.TrimFunc(head, func(r rune) bool { return unicode.IsDigit(r) || strings.ContainsRune(" []()^*", r) })
-	if !answerMarks[word] && !forwardMarks[word] {
+	if !replyPrefixes[word] && !forwardPrefixes[word] {
 		return s, ""
 	}
 	return strings.TrimSpace(after), word
 }
 
 var (
-	answerMarks = map[string]bool{
+	replyPrefixes = map[string]bool{
 		"re": true, "r": true, "aw": true, "antw": true, "antwort": true, "sv": true, "vs": true, "vá": true, "odp": true, "rif": true,
 		"res": true, "rsp": true, "resp": true, "ynt": true, "yanıt": true, "bls": true, "atb": true, "απ": true, "σχετ": true, "ha": true,
 		"на": true, "отв": true, "ответ": true, "rép": true, "rep": true, "回复": true, "回覆": true, "答复": true, "返信": true, "답장": true, "رد": true, "תגובה": true,
 	}
-	forwardMarks = map[string]bool{
+	forwardPrefixes = map[string]bool{
 		"fw": true, "fwd": true, "wg": true, "tr": true, "rv": true, "enc": true, "i": true, "fs": true, "vb": true, "vl": true, "pd": true,
 		"doorst": true, "ilt": true, "továbbítás": true, "trs": true, "πρθ": true, "пер": true, "转发": true, "轉寄": true, "転送": true, "전달": true,
 	}
@@ -641,10 +641,10 @@ func messageIDs(value []byte) []string {
 	for rest := value; len(rest) > 0; {
 		open := bytes.IndexByte(rest, '<')
 		if open < 0 {
-			bareIDs(rest, add)
+			addBareIDs(rest, add)
 			break
 		}
-		bareIDs(rest[:open], add)
+		addBareIDs(rest[:open], add)
 		id, after, _ := bytes.Cut(rest[open+1:], []byte(">"))
 		add(id)
 		rest = after
@@ -662,7 +662,7 @@ func messageIDs(value []byte) []string {
 	return out
 }
 
-func bareIDs(text []byte, add func([]byte)) {
+func addBareIDs(text []byte, add func([]byte)) {
 	if bytes.IndexByte(text, '@') < 0 {
 		return
 	}

@@ -23,7 +23,7 @@ func parseParams(value []byte, label string) (head string, params map[string]str
 	head, rest := cutHead(s)
 	p := paramReader{s: rest}
 	for p.pos < len(p.s) && len(p.raw) < MaxParams {
-		p.next()
+		p.readParam()
 	}
 	return head, p.decode()
 }
@@ -77,12 +77,12 @@ type paramReader struct {
 	raw []rawParam
 }
 
-// next reads one parameter and the semicolon after it, or skips text that is not a parameter.
-func (p *paramReader) next() {
+// readParam reads one parameter and the semicolon after it, or skips text that is not a parameter.
+func (p *paramReader) readParam() {
 	rest := p.s[p.pos:]
 	end := strings.IndexAny(rest, "=;")
 	if end < 0 || rest[end] == ';' {
-		p.skip(end)
+		p.skipPast(end)
 		return
 	}
 	name := strings.ToLower(lastWord(dropComments(rest[:end])))
@@ -93,18 +93,18 @@ func (p *paramReader) next() {
 	}
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
-		value = p.quoted() // text before the next parameter is skipped by the next call
+		value = p.readQuoted() // text before the next parameter is skipped by the next call
 	} else {
-		value = p.unquoted(name)
+		value = p.readUnquoted(name)
 	}
 	if isToken(name) && len(name) <= 64 {
 		p.raw = append(p.raw, rawParam{name, value})
 	}
 }
 
-// skip moves past the semicolon at the given index after pos, or to the end if the index is
+// skipPast moves past the semicolon at the given index after pos, or to the end if the index is
 // negative.
-func (p *paramReader) skip(semicolon int) {
+func (p *paramReader) skipPast(semicolon int) {
 	if semicolon < 0 {
 		p.pos = len(p.s)
 		return
@@ -119,10 +119,10 @@ func lastWord(s string) string {
 	return s[strings.LastIndexAny(s, " \t,")+1:]
 }
 
-// quoted reads a quoted string. A backslash that precedes neither a quote nor a backslash is kept,
-// since some programs send Windows paths. If the closing quote is missing, or belongs to the next
-// parameter, the string ends before the next semicolon.
-func (p *paramReader) quoted() string {
+// readQuoted reads a quoted string. A backslash that precedes neither a quote nor a backslash is
+// kept, since some programs send Windows paths. If the closing quote is missing, or belongs to the
+// next parameter, the string ends before the next semicolon.
+func (p *paramReader) readQuoted() string {
 	var out strings.Builder
 	start := p.pos + 1
 	for p.pos++; p.pos < len(p.s); p.pos++ {
@@ -151,9 +151,9 @@ func (p *paramReader) quoted() string {
 // nextParam matches the start of a parameter without a semicolon before it.
 var nextParam = regexp.MustCompile(`(?i)[ \t]+(?:name|filename|charset|boundary|size|type|format|delsp|method|(?:creation|modification|read)-date)(?:\*[0-9]{0,3}\*?)?[ \t]*=`)
 
-// unquoted reads a value without quotes. A file name may contain spaces, although the standard
+// readUnquoted reads a value without quotes. A file name may contain spaces, although the standard
 // forbids them.
-func (p *paramReader) unquoted(name string) string {
+func (p *paramReader) readUnquoted(name string) string {
 	from := p.pos
 	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // the quotes of a boundary may be part of it
 		if after := strings.TrimLeft(p.s[from+len(inner)+2:], " \t"); after == "" || after[0] == ';' {
@@ -162,7 +162,7 @@ func (p *paramReader) unquoted(name string) string {
 		}
 	}
 	value, _, _ := strings.Cut(p.s[p.pos:], ";")
-	p.skip(strings.IndexByte(p.s[p.pos:], ';'))
+	p.skipPast(strings.IndexByte(p.s[p.pos:], ';'))
 	if strings.IndexByte(value, '=') >= 0 {
 		if at := nextParam.FindStringIndex(value); at != nil {
 			value, p.pos = value[:at[0]], from+at[0]
@@ -196,7 +196,7 @@ func (p *paramReader) decode() map[string]string {
 		name, number, encoded := splitParamName(r.name)
 		if number < 0 {
 			if _, twice := out[name]; !twice {
-				out[name] = plainParam(name, r.value)
+				out[name] = decodePlainParam(name, r.value)
 			}
 			continue
 		}
@@ -236,8 +236,8 @@ func splitParamName(s string) (name string, number int, encoded bool) {
 	return name, n, encoded
 }
 
-// plainParam returns the value of a parameter that is not written in the form of RFC 2231.
-func plainParam(name, value string) string {
+// decodePlainParam returns the value of a parameter that is not written in the form of RFC 2231.
+func decodePlainParam(name, value string) string {
 	if name == "boundary" {
 		return strings.TrimRight(cut(value, MaxParamValue), " ")
 	}
@@ -265,7 +265,7 @@ func (p paramPieces) join() string {
 			text = strings.TrimPrefix(text, mark) // some programs repeat charset'language' in each piece
 		}
 		anyEncoded = anyEncoded || strings.Contains(text, "%")
-		out = appendPercent(out, text)
+		out = appendPercentDecoded(out, text)
 	}
 	if !anyEncoded { // some programs split RFC 2047 encoded words into pieces
 		return cleanText(decodeWords(string(out)), MaxParamValue)
@@ -290,7 +290,7 @@ func splitCharset(s string) (label, text string) {
 	return "", s
 }
 
-func appendPercent(dst []byte, s string) []byte {
+func appendPercentDecoded(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) && transfer.IsHex(s[i+1]) && transfer.IsHex(s[i+2]) {
 			dst = append(dst, transfer.Unhex(s[i+1])<<4|transfer.Unhex(s[i+2]))

@@ -48,15 +48,15 @@ type RecodeOptions struct {
 	EncodeHeaders bool
 }
 
-// Changes reports whether WriteTo changes the message.
-func (c *Recoder) Changes() bool { return len(c.encodings)+len(c.encodedHeaders) > 0 }
+// HasChanges reports whether WriteTo changes the message.
+func (c *Recoder) HasChanges() bool { return len(c.encodings)+len(c.encodedHeaders) > 0 }
 
 // HeaderFault returns the reason why the header of the message cannot be converted to ASCII. It
 // returns nil if there is none, or without EncodeHeaders.
 func (c *Recoder) HeaderFault() error { return c.headerErrors[c.root] }
 
-// Clean reports whether WriteTo writes ASCII only, in lines of at most 998 bytes.
-func (c *Recoder) Clean() bool { return c.clean }
+// IsClean reports whether WriteTo writes ASCII only, in lines of at most 998 bytes.
+func (c *Recoder) IsClean() bool { return c.clean }
 
 // Growth returns an estimate of how many bytes WriteTo adds to the message.
 func (c *Recoder) Growth() int64 { return c.growth }
@@ -214,7 +214,7 @@ func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	c.encodings[p] = "base64"
 	if p.Type == "text" {
 		count := &countingWriter{w: io.Discard}
-		if err := writeQuoted(count, Open(c.r, p)); err != nil {
+		if err := writeQuotedPrintable(count, Open(c.r, p)); err != nil {
 			return false, fmt.Errorf("read message: %w", err)
 		}
 		if count.n <= size {
@@ -301,9 +301,9 @@ func (c *Recoder) writePart(s *countingWriter, p *Part) error {
 	if len(p.Children) == 0 {
 		switch encoding {
 		case "base64":
-			return writeWrapped(s, Open(c.r, p), p.End == c.root.End)
+			return writeWrappedBase64(s, Open(c.r, p), p.End == c.root.End)
 		case "quoted-printable":
-			return writeQuoted(s, Open(c.r, p))
+			return writeQuotedPrintable(s, Open(c.r, p))
 		}
 		return c.copyRange(s, p.BodyOffset, p.End)
 	}
@@ -325,9 +325,9 @@ func (c *Recoder) copyRange(s *countingWriter, from, to int64) error {
 	return err
 }
 
-// writeWrapped writes content as base64 in lines of 76 characters. If ended is set, the last line
-// ends in CRLF too.
-func writeWrapped(s *countingWriter, content io.Reader, ended bool) error {
+// writeWrappedBase64 writes content as base64 in lines of 76 characters. If ended is set, the last
+// line ends in CRLF too.
+func writeWrappedBase64(s *countingWriter, content io.Reader, ended bool) error {
 	const perLine = 57
 	r := bufio.NewReaderSize(content, 128*perLine)
 	raw, line, first := make([]byte, perLine), make([]byte, 0, 80), true
@@ -357,10 +357,10 @@ func writeWrapped(s *countingWriter, content io.Reader, ended bool) error {
 	return s.err
 }
 
-// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). It escapes a dash at the
-// start of a line, so that no line looks like a boundary.
-func writeQuoted(s *countingWriter, content io.Reader) error {
-	r, q := bufio.NewReaderSize(content, 8<<10), &quoter{w: bufio.NewWriterSize(s, 8<<10)}
+// writeQuotedPrintable writes text as quoted-printable (RFC 2045 section 6.7). It escapes a dash at
+// the start of a line, so that no line looks like a boundary.
+func writeQuotedPrintable(s *countingWriter, content io.Reader) error {
+	r, q := bufio.NewReaderSize(content, 8<<10), &quotedPrintableLine{w: bufio.NewWriterSize(s, 8<<10)}
 	for {
 		b, err := r.ReadByte()
 		if err == io.EOF {
@@ -383,15 +383,16 @@ func writeQuoted(s *countingWriter, content io.Reader) error {
 
 const maxQuoted = 76 // characters of a line, including the = of a soft line break
 
-// quoter encodes text as quoted-printable. Its fields describe the line that is being written.
-type quoter struct {
+// quotedPrintableLine encodes text as quoted-printable. Its fields describe the line that is being
+// written.
+type quotedPrintableLine struct {
 	w     *bufio.Writer
 	col   int
 	blank byte // a pending space or tab, which is escaped only at the end of a line
 	cr    bool // a pending CR, which is a line end if LF follows
 }
 
-func (q *quoter) add(b byte) {
+func (q *quotedPrintableLine) add(b byte) {
 	if q.cr {
 		q.cr = false
 		if b == '\n' {
@@ -416,7 +417,7 @@ func (q *quoter) add(b byte) {
 	q.put(b, b <= ' ' || b >= 0x7f || b == '=')
 }
 
-func (q *quoter) end() {
+func (q *quotedPrintableLine) end() {
 	if q.cr {
 		q.flushBlank(false)
 		q.put('\r', true)
@@ -425,7 +426,7 @@ func (q *quoter) end() {
 }
 
 // flushBlank writes the pending space or tab.
-func (q *quoter) flushBlank(escaped bool) {
+func (q *quotedPrintableLine) flushBlank(escaped bool) {
 	if b := q.blank; b != 0 {
 		q.blank = 0
 		q.put(b, escaped)
@@ -433,7 +434,7 @@ func (q *quoter) flushBlank(escaped bool) {
 }
 
 // put writes one byte. If the line is full, it writes a soft line break first.
-func (q *quoter) put(b byte, escaped bool) {
+func (q *quotedPrintableLine) put(b byte, escaped bool) {
 	size := 1
 	if escaped {
 		size = 3

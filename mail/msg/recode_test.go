@@ -20,7 +20,7 @@ func recoded(t testing.TB, raw []byte) ([]byte, *Recoder) {
 	if n, err := c.WriteTo(&out); err != nil || n != int64(out.Len()) {
 		t.Fatal(n, err)
 	}
-	if !c.Changes() && !bytes.Equal(out.Bytes(), raw) {
+	if !c.HasChanges() && !bytes.Equal(out.Bytes(), raw) {
 		t.Fatalf("without a change\n%q\nbecomes\n%q", raw, out.Bytes())
 	}
 	return out.Bytes(), c
@@ -72,15 +72,15 @@ func TestRecode(t *testing.T) {
 		},
 	} {
 		got, r := recoded(t, crlf(c.in))
-		if string(got) != string(crlf(c.want)) || r.Clean() != c.clean {
-			t.Errorf("%s: clean %v\n%q, want\n%q", name, r.Clean(), got, crlf(c.want))
+		if string(got) != string(crlf(c.want)) || r.IsClean() != c.clean {
+			t.Errorf("%s: clean %v\n%q, want\n%q", name, r.IsClean(), got, crlf(c.want))
 		}
 	}
 }
 
 func wrap64(content string) string {
 	var b bytes.Buffer
-	_ = writeWrapped(&countingWriter{w: &b}, strings.NewReader(content), true)
+	_ = writeWrappedBase64(&countingWriter{w: &b}, strings.NewReader(content), true)
 	return strings.ReplaceAll(b.String(), "\r\n", "\n")
 }
 
@@ -128,8 +128,8 @@ func FuzzRecode(f *testing.F) {
 		out, c := recoded(t, raw)
 		var l smtpCheck
 		_, _ = l.Write(out)
-		if c.Clean() != l.clean() {
-			t.Fatalf("clean is %v, but %+v\n%q", c.Clean(), l, out)
+		if c.IsClean() != l.clean() {
+			t.Fatalf("clean is %v, but %+v\n%q", c.IsClean(), l, out)
 		}
 		var was, is []*Part
 		leaves(scanBytes(t, raw), &was)
@@ -153,7 +153,7 @@ func FuzzQuoted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 		var b bytes.Buffer
-		if err := writeQuoted(&countingWriter{w: &b}, bytes.NewReader(data)); err != nil {
+		if err := writeQuotedPrintable(&countingWriter{w: &b}, bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.SplitSeq(b.String(), "\r\n") {

@@ -47,26 +47,26 @@ type ReportRecipient struct {
 }
 
 // ParseReport parses a delivery report: in the format of RFC 3464, or in one of the older plain
-// text formats (see readPlain). It returns false if the message is not a delivery report or if r
-// cannot be read.
+// text formats (see readPlainBounce). It returns false if the message is not a delivery report or
+// if r cannot be read.
 func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
-	switch status := deliveryStatus(root); {
+	switch status := deliveryStatusPart(root); {
 	case status != nil:
 		report = readStatus(r, status)
 		if report != nil {
 			report.fillDiagnostics(r, root)
 		}
-	case isOtherReport(root):
+	case isNonDeliveryReport(root):
 		return nil, false
 	default:
-		report = readPlain(r, root)
+		report = readPlainBounce(r, root)
 	}
 	if report == nil || len(report.Recipients) == 0 {
 		return nil, false
 	}
 	report.Returned = returnedHeader(r, root)
-	report.OriginalMessageID = idInHeader(report.Returned)
+	report.OriginalMessageID = messageIDInHeader(report.Returned)
 	return report, true
 }
 
@@ -79,14 +79,14 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 // vacation notice or a complaint, and if r cannot be read.
 func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
 	report, ok := ParseReport(r, root)
-	if isOtherReport(root) || feedbackReport(root) != nil {
+	if isNonDeliveryReport(root) || feedbackPart(root) != nil {
 		return report, ok
 	}
 	text, fields := reportText(r, root)
 	if ok {
-		rcpt := report.About(recipient)
+		rcpt := report.ForRecipient(recipient)
 		if rcpt.Action == ActionFailed && rcpt.Diagnostic == "" {
-			reason, _ := reasonOf(text, recipient)
+			reason, _ := failureReason(text, recipient)
 			rcpt.Diagnostic = oneLine(reason)
 			rcpt.correctStatus()
 		}
@@ -108,7 +108,7 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 	}
 	if report == nil {
 		report = &Report{Kind: DeliveryReport, Returned: returnedHeader(r, root)}
-		report.OriginalMessageID = idInHeader(report.Returned)
+		report.OriginalMessageID = messageIDInHeader(report.Returned)
 	}
 	report.Recipients = []ReportRecipient{*told}
 	return report, true
@@ -120,17 +120,17 @@ func attachedReport(r io.ReaderAt, root *Part) (*Report, bool) {
 		if !p.IsMessage() || len(p.Children) != 1 {
 			continue
 		}
-		if inner := p.Children[0]; inner.IsMultipart() && inner.Subtype == "report" && deliveryStatus(inner) != nil {
+		if inner := p.Children[0]; inner.IsMultipart() && inner.Subtype == "report" && deliveryStatusPart(inner) != nil {
 			return ParseReport(r, inner)
 		}
 	}
 	return nil, false
 }
 
-// About returns the entry for the recipient. It compares recipient with all addresses of each
-// entry. If no entry matches, it returns the first entry that failed, otherwise the first entry.
-// The report must have at least one entry.
-func (report *Report) About(recipient string) *ReportRecipient {
+// ForRecipient returns the entry for the recipient. It compares recipient with all addresses of
+// each entry. If no entry matches, it returns the first entry that failed, otherwise the first
+// entry. The report must have at least one entry.
+func (report *Report) ForRecipient(recipient string) *ReportRecipient {
 	failed := 0
 	for i, rcpt := range slices.Backward(report.Recipients) {
 		if rcpt.Action == ActionFailed {
@@ -147,15 +147,15 @@ func (report *Report) About(recipient string) *ReportRecipient {
 	return &report.Recipients[failed]
 }
 
-// isOtherReport reports whether the message is declared as a report, but not on delivery.
-func isOtherReport(root *Part) bool {
+// isNonDeliveryReport reports whether the message is declared as a report, but not on delivery.
+func isNonDeliveryReport(root *Part) bool {
 	kind := strings.ToLower(root.Params["report-type"])
 	return root.IsMultipart() && root.Subtype == "report" && kind != "" && kind != "delivery-status"
 }
 
-// deliveryStatus returns the machine-readable part of a delivery report (RFC 3464, RFC 6533). It
-// returns nil if there is none.
-func deliveryStatus(root *Part) *Part {
+// deliveryStatusPart returns the machine-readable part of a delivery report (RFC 3464, RFC 6533).
+// It returns nil if there is none.
+func deliveryStatusPart(root *Part) *Part {
 	if !root.IsMultipart() {
 		return nil
 	}
@@ -163,7 +163,7 @@ func deliveryStatus(root *Part) *Part {
 		if p.Type == "message" && (p.Subtype == "delivery-status" || p.Subtype == "global-delivery-status") {
 			return p
 		}
-		if found := deliveryStatus(p); found != nil {
+		if found := deliveryStatusPart(p); found != nil {
 			return found
 		}
 	}
@@ -200,9 +200,9 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 // readRecipient returns the result for one recipient from its fields.
 func readRecipient(values map[string]string) ReportRecipient {
 	rcpt := ReportRecipient{
-		Final:          reportAddress(values["final-recipient"]),
-		Original:       reportAddress(values["original-recipient"]),
-		Actual:         reportAddress(values["x-actual-recipient"]),
+		Final:          addressWithoutType(values["final-recipient"]),
+		Original:       addressWithoutType(values["original-recipient"]),
+		Actual:         addressWithoutType(values["x-actual-recipient"]),
 		Action:         strings.ToLower(firstWord(values["action"])),
 		Status:         statusCode(values["status"]),
 		Diagnostic:     typedValue(values["diagnostic-code"]),
@@ -253,7 +253,7 @@ func (rcpt *ReportRecipient) correctStatus() {
 		}
 	}
 	if rcpt.Status == statusNoSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {
-		rcpt.Status = mailboxStatus(rcpt.Diagnostic)
+		rcpt.Status = correctMailboxStatus(rcpt.Diagnostic)
 	}
 	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // how OpenSMTPD says that it gave up
 		rcpt.Action = ActionFailed
@@ -266,10 +266,11 @@ func (rcpt *ReportRecipient) correctStatus() {
 // statusNoSuchMailbox is the status of an address that does not exist (RFC 3463 section 3.2).
 const statusNoSuchMailbox = "5.1.1"
 
-// mailboxStatus returns the right status for a reply that was reported as statusNoSuchMailbox.
-// statusNoSuchMailbox is right if the reply itself contains a status or is about the mailbox.
-// Otherwise mailboxStatus returns the permanent status that the words of the reply mean.
-func mailboxStatus(reply string) string {
+// correctMailboxStatus returns the right status for a reply that was reported as
+// statusNoSuchMailbox. statusNoSuchMailbox is right if the reply itself contains a status or is
+// about the mailbox. Otherwise correctMailboxStatus returns the permanent status that the words of
+// the reply mean.
+func correctMailboxStatus(reply string) string {
 	told := StatusIn(reply)
 	_, about, _ := strings.Cut(told, ".")
 	switch {
@@ -316,7 +317,7 @@ func typedValue(s string) string {
 	return strings.TrimSpace(value)
 }
 
-func reportAddress(s string) string {
+func addressWithoutType(s string) string {
 	s = strings.Trim(typedValue(s), "<> ")
 	return decodeUnitext(cut(s, 512))
 }
@@ -407,7 +408,7 @@ func isReturnedHeader(p *Part) bool {
 	return false
 }
 
-func idInHeader(block []byte) string {
+func messageIDInHeader(block []byte) string {
 	for f := range fields(block) {
 		if textproto.CanonicalMIMEHeaderKey(string(f.name)) != "Message-Id" {
 			continue
@@ -446,7 +447,7 @@ type Complaint struct {
 // ParseComplaint parses a complaint. It returns false if the message is not a complaint or if r
 // cannot be read.
 func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
-	part := feedbackReport(root)
+	part := feedbackPart(root)
 	if part == nil {
 		return nil, false
 	}
@@ -456,19 +457,19 @@ func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	}
 	c := &Complaint{}
 	for f := range fields(text) {
-		c.read(strings.ToLower(string(f.name)), strings.TrimSpace(decodeText(f.value, "", MaxText)))
+		c.readField(strings.ToLower(string(f.name)), strings.TrimSpace(decodeText(f.value, "", MaxText)))
 	}
 	if c.FeedbackType == "" {
 		return nil, false
 	}
 	c.Returned = returnedHeader(r, root)
-	c.MessageID = idInHeader(c.Returned)
+	c.MessageID = messageIDInHeader(c.Returned)
 	return c, true
 }
 
-// read stores one field of the report. If a field is repeated, the first one counts; but all
+// readField stores one field of the report. If a field is repeated, the first one counts; but all
 // recipients are stored.
-func (c *Complaint) read(name, value string) {
+func (c *Complaint) readField(name, value string) {
 	first := func(to *string, value string) {
 		if *to == "" {
 			*to = value
@@ -480,9 +481,9 @@ func (c *Complaint) read(name, value string) {
 	case "user-agent":
 		first(&c.UserAgent, value)
 	case "original-mail-from":
-		first(&c.MailFrom, reportAddress(value))
+		first(&c.MailFrom, addressWithoutType(value))
 	case "original-rcpt-to", "removal-recipient":
-		if a := reportAddress(value); a != "" && len(c.Recipients) < maxReportRecipients {
+		if a := addressWithoutType(value); a != "" && len(c.Recipients) < maxReportRecipients {
 			c.Recipients = append(c.Recipients, a)
 		}
 	case "arrival-date", "received-date":
@@ -492,8 +493,8 @@ func (c *Complaint) read(name, value string) {
 	}
 }
 
-// feedbackReport returns the machine-readable part of a complaint, nil if there is none.
-func feedbackReport(root *Part) *Part {
+// feedbackPart returns the machine-readable part of a complaint, nil if there is none.
+func feedbackPart(root *Part) *Part {
 	if !root.IsMultipart() {
 		return nil
 	}
@@ -501,7 +502,7 @@ func feedbackReport(root *Part) *Part {
 		if p.MediaType() == "message/feedback-report" {
 			return p
 		}
-		if found := feedbackReport(p); found != nil {
+		if found := feedbackPart(p); found != nil {
 			return found
 		}
 	}

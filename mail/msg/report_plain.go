@@ -15,17 +15,18 @@ const (
 	maxReason     = 12   // lines of a reason that are kept
 )
 
-// readPlain parses a bounce in plain text, as written by qmail, older exim, sendmail and Exchange,
-// Lotus Notes, Gmail and Yahoo. A message counts as a bounce if it comes from a mail system, says
-// in a known phrase that a message was not delivered, and names addresses on lines of their own.
-func readPlain(r io.ReaderAt, root *Part) *Report {
+// readPlainBounce parses a bounce in plain text, as written by qmail, older exim, sendmail and
+// Exchange, Lotus Notes, Gmail and Yahoo. A message counts as a bounce if it comes from a mail
+// system, says in a known phrase that a message was not delivered, and names addresses on lines of
+// their own.
+func readPlainBounce(r io.ReaderAt, root *Part) *Report {
 	header, err := RawHeader(r, root)
 	if err != nil {
 		return nil
 	}
 	failed := failedRecipients(header)
 	null := slices.ContainsFunc(FieldValues(header, "Return-Path"), func(path string) bool { return strings.ReplaceAll(path, " ", "") == "<>" })
-	if len(failed) == 0 && !fromMailSystem(root, null) {
+	if len(failed) == 0 && !isFromMailSystem(root, null) {
 		return nil
 	}
 	text, err := leadingText(r, root)
@@ -65,11 +66,11 @@ func failedRecipients(header []byte) []string {
 	return out
 }
 
-// fromMailSystem reports whether a mail system wrote the message. It did if the author's address is
-// one of mailSystems, or if the return path is null and the author's name contains one of
+// isFromMailSystem reports whether a mail system wrote the message. It did if the author's address
+// is one of mailSystems, or if the return path is null and the author's name contains one of
 // mailSystemWords. For a message with an author, a null return path alone does not suffice, since
 // automatic replies have it too.
-func fromMailSystem(root *Part, null bool) bool {
+func isFromMailSystem(root *Part, null bool) bool {
 	if root.Envelope == nil || len(root.Envelope.From) == 0 {
 		return null
 	}
@@ -89,7 +90,7 @@ var (
 // Phrases with which mail systems report failures and delays, in lower case. A text with phrases of
 // both lists reports a failure only if it also has one of permanentPhrases.
 var (
-	plainFailures = []string{
+	failurePhrases = []string{
 		"could not be delivered", "couldn't be delivered", "cannot be delivered", "can't be delivered", "was not delivered",
 		"wasn't able to deliver", "not able to deliver", "unable to deliver", "could not deliver", "cannot deliver", "undeliverable",
 		"did not reach the following", "recipient failed", "recipients failed", "delivery has failed", "delivery failed",
@@ -100,12 +101,12 @@ var (
 		"无法投递", "無法投遞", "无法送达", "無法送達", "被退回", "投递失败", "投遞失敗", "配信できません", "配信されません", "送信できません", "送達できません", "届けることができません", "전송되지 않았습니다", "전송하지 못했습니다",
 	}
 	// Phrases in the subjects of such reports, in lower case.
-	subjectFailures = []string{
+	subjectFailurePhrases = []string{
 		"undeliver", "returned mail", "returned to sender", "failure notice", "notification (failure)", "delivery failure", "delivery failed", "delivery has failed", "delivery error",
 		"mail delivery failed", "could not be delivered", "unzustellbar", "non remis", "échec de la remise", "退信", "不能投递", "配信エラー", "配信不能", "недоставленн", "не доставлено",
 	}
-	subjectDelays = []string{"delay", "warning", "still being retried"}
-	plainDelays   = []string{
+	subjectDelayPhrases = []string{"delay", "warning", "still being retried"}
+	delayPhrases        = []string{
 		"has not yet been delivered", "not been delivered yet", "warning message only", "do not need to resend", "will be retried",
 		"attempts will continue", "will continue to be attempted", "will keep trying", "keep trying", "still being retried",
 		"delivery delayed", "is delayed", "has been delayed", "transient non-fatal errors",
@@ -117,24 +118,24 @@ var (
 func actionInText(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	switch {
-	case containsPhrase(text, plainDelays) && !containsPhrase(text, permanentPhrases):
+	case containsPhrase(text, delayPhrases) && !containsPhrase(text, permanentPhrases):
 		return ActionDelayed
-	case containsPhrase(text, plainFailures):
+	case containsPhrase(text, failurePhrases):
 		return ActionFailed
 	}
 	return ""
 }
 
-// subjectAction returns the action (failed or delayed) that the subject of a report names, "" if it
-// names none.
-func subjectAction(root *Part) string {
+// actionInSubject returns the action (failed or delayed) that the subject of a report names, "" if
+// it names none.
+func actionInSubject(root *Part) string {
 	if root.Envelope == nil {
 		return ""
 	}
 	switch subject := strings.ToLower(root.Envelope.Subject); {
-	case containsPhrase(subject, subjectDelays):
+	case containsPhrase(subject, subjectDelayPhrases):
 		return ActionDelayed
-	case containsPhrase(subject, subjectFailures):
+	case containsPhrase(subject, subjectFailurePhrases):
 		return ActionFailed
 	}
 	return ""
@@ -155,7 +156,7 @@ func plainRecipients(text, action string) []ReportRecipient {
 			break
 		}
 		line = strings.TrimSpace(line)
-		if email, rest := lineAddress(line); email != "" {
+		if email, rest := cutLineAddress(line); email != "" {
 			if len(out) == maxReportRecipients {
 				break
 			}
@@ -178,9 +179,9 @@ func plainRecipients(text, action string) []ReportRecipient {
 	return out
 }
 
-// lineAddress splits off the address at the start of a line such as "<a@b>: why", "a@b", or "a@b on
-// Friday".
-func lineAddress(line string) (email, rest string) {
+// cutLineAddress splits off the address at the start of a line such as "<a@b>: why", "a@b", or "a@b
+// on Friday".
+func cutLineAddress(line string) (email, rest string) {
 	if inner, ok := strings.CutPrefix(line, "<"); ok {
 		email, rest, ok = strings.Cut(inner, ">")
 		if !ok {
@@ -252,8 +253,8 @@ func reasonsIn(text string) map[string]string {
 	return out
 }
 
-// copyMarks are phrases that occur in the line before the copy of a message.
-var copyMarks = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
+// copyPhrases are phrases that occur in the line before the copy of a message.
+var copyPhrases = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
 
 // cutCopy splits the text of a bounce at the line that introduces the copy of the message. That
 // line begins with dashes, or a header follows it. copied is "" if there is no copy.
@@ -266,7 +267,7 @@ func cutCopy(text string) (said, copied string) {
 		line := strings.ToLower(strings.TrimSpace(text[at : at+end]))
 		next := at + end + 1
 		dashes := strings.HasPrefix(strings.TrimPrefix(line, "|"), "---")
-		marked := slices.ContainsFunc(copyMarks, func(m string) bool { return strings.Contains(line, m) })
+		marked := slices.ContainsFunc(copyPhrases, func(m string) bool { return strings.Contains(line, m) })
 		if marked && (dashes || beginsWithField(text[next:], messageFields)) || dashes && beginsWithField(text[next:], traceFields) {
 			return text[:at], strings.TrimLeft(text[next:], "\n")
 		}

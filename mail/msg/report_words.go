@@ -16,15 +16,15 @@ func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *Repor
 	if err != nil {
 		return nil
 	}
-	machine := fromMailSystem(root, true)
+	machine := isFromMailSystem(root, true)
 	if !machine && isAutoReply(header) {
 		return nil
 	}
 	action := actionInText(text)
 	if action == "" && machine {
-		action = subjectAction(root)
+		action = actionInSubject(root)
 	}
-	reason, coded := reasonOf(text, recipient)
+	reason, coded := failureReason(text, recipient)
 	switch {
 	case reason == "" && (action == "" || !machine):
 		return nil
@@ -58,7 +58,7 @@ func isAutoReply(header []byte) bool {
 // reportText returns the text of a report without the copy of the message, and the fields of its
 // machine-readable part. Each has at most maxReturned bytes.
 func reportText(r io.ReaderAt, root *Part) (text, fields string) {
-	if status := deliveryStatus(root); status != nil {
+	if status := deliveryStatusPart(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
 			fields = charset.Body(raw, status.Params["charset"], status.Subtype == "html")
 		}
@@ -113,10 +113,10 @@ func recipientInFields(text, recipient string) *ReportRecipient {
 	return found
 }
 
-// reasonOf returns the reason that a text gives for the failure to deliver to recipient: the lines
-// after the address, otherwise the first paragraph with a code, otherwise the first with words that
-// mean a status. coded reports whether the reason contains a code.
-func reasonOf(text, recipient string) (reason string, coded bool) {
+// failureReason returns the reason that a text gives for the failure to deliver to recipient: the
+// lines after the address, otherwise the first paragraph with a code, otherwise the first with
+// words that mean a status. coded reports whether the reason contains a code.
+func failureReason(text, recipient string) (reason string, coded bool) {
 	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
 	var near []string
 	lower := strings.ToLower(recipient)

@@ -146,14 +146,14 @@ func (s *scanner) run() {
 		}
 	}
 	s.finishHeaders(s.lines.off, s.count)
-	s.closeTo(0, s.lines.off, s.count)
+	s.closeParts(0, s.lines.off, s.count)
 	for _, h := range s.raw {
 		charset := headerCharset(h.part)
 		if charset == "" {
 			charset = headerCharset(h.message)
 		}
 		if charset != "" {
-			s.text.readAgain(h, charset)
+			s.text.reparseHeader(h, charset)
 		}
 	}
 }
@@ -162,28 +162,28 @@ func (s *scanner) run() {
 // is the length of its line end, off its offset in the message.
 func (s *scanner) scanPiece(piece []byte, eol int, off int64) {
 	dashes := !s.midLine && len(piece) > 2 && piece[0] == '-' && piece[1] == '-'
-	if dashes && s.boundaryLine(piece, off) {
+	if dashes && s.handleBoundary(piece, off) {
 		return
 	}
 	inHeader := s.inHeader
 	for s.inHeader {
 		var taken bool
-		piece, taken = s.headerLine(piece, eol, off)
+		piece, taken = s.addHeaderLine(piece, eol, off)
 		if taken {
 			return
 		}
 	}
 	// A boundary that ends the multipart's own header is known only after the header was parsed.
-	if inHeader && dashes && s.boundaryLine(piece, off) {
+	if inHeader && dashes && s.handleBoundary(piece, off) {
 		return
 	}
 	s.leafBody.add(piece, eol)
 }
 
-// boundaryLine processes a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of
+// handleBoundary processes a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of
 // an outer multipart also ends inner parts that are still open. It returns false if the line is not
 // a boundary.
-func (s *scanner) boundaryLine(line []byte, off int64) bool {
+func (s *scanner) handleBoundary(line []byte, off int64) bool {
 	if len(line) > maxBoundary+64 {
 		return false
 	}
@@ -210,7 +210,7 @@ func (s *scanner) boundaryLine(line []byte, off int64) bool {
 func (s *scanner) startPart(level int, last bool, off int64) {
 	s.finishHeaders(off, s.count)
 	// The line end before the boundary belongs to the boundary.
-	s.closeTo(level+1, s.lineEnd, s.count-1)
+	s.closeParts(level+1, s.lineEnd, s.count-1)
 	s.leafBody = leafBody{}
 	multi := &s.stack[level]
 	if last {
@@ -234,11 +234,11 @@ func (s *scanner) openPart(p *Part, digest bool) *Part {
 	return p
 }
 
-// headerLine adds a piece of a line to the header. It returns false if the piece belongs to the
+// addHeaderLine adds a piece of a line to the header. It returns false if the piece belongs to the
 // body. A line that is not a field ends the header, unless a field follows later, or the header
 // declares a base64 body and that body begins after an empty line. The returned piece equals the
 // argument, but stays valid after the look-ahead.
-func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
+func (s *scanner) addHeaderLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
 			s.endHeader(off+int64(eol), s.count+1)
@@ -247,7 +247,7 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 		folded := piece[0] == ' ' || piece[0] == '\t'
 		switch {
 		case folded && s.hasField:
-		case !folded && fieldName(bytes.TrimPrefix(piece, byteOrderMark)) > 0:
+		case !folded && fieldNameLength(bytes.TrimPrefix(piece, byteOrderMark)) > 0:
 			s.hasField = true
 		case !s.hasField && isMboxLine(piece):
 		case off+int64(len(piece)+eol) <= s.fieldAt:
@@ -299,7 +299,7 @@ func (s *scanner) endHeader(off, count int64) {
 	s.text.readHeader(s.header, p, f.envelope, f.digest)
 	if len(s.header) <= s.rawLeft && !utf8.Valid(s.header) {
 		s.rawLeft -= len(s.header)
-		s.raw = append(s.raw, rawHeader{p, s.message(), f.envelope, f.digest, bytes.Clone(s.header), before - s.text.left})
+		s.raw = append(s.raw, rawHeader{p, s.innermostMessage(), f.envelope, f.digest, bytes.Clone(s.header), before - s.text.left})
 	}
 	atLimit := len(s.stack) >= MaxDepth
 	switch {
@@ -309,11 +309,11 @@ func (s *scanner) endHeader(off, count int64) {
 			f.boundary = ""
 		}
 		if atLimit {
-			p.makeOpaque()
+			p.makeLeaf()
 		}
 	case p.IsMessage():
 		if atLimit || s.parts >= MaxParts || !isUnencoded(p.Encoding) {
-			p.makeOpaque()
+			p.makeLeaf()
 			break
 		}
 		inner := &Part{HeaderOffset: off, Envelope: &Envelope{}}
@@ -327,8 +327,8 @@ func (s *scanner) endHeader(off, count int64) {
 	s.leafBody = leafBody{encoding: p.Encoding}
 }
 
-// message returns the innermost open part that is a message.
-func (s *scanner) message() *Part {
+// innermostMessage returns the innermost open part that is a message.
+func (s *scanner) innermostMessage() *Part {
 	i := len(s.stack) - 1
 	for i > 0 && s.stack[i].envelope == nil {
 		i--
@@ -344,9 +344,9 @@ func (s *scanner) finishHeaders(off, count int64) {
 	}
 }
 
-// closeTo closes open parts until height parts are left open. Their bodies end at offset end; count
-// is the number of line ends before it.
-func (s *scanner) closeTo(height int, end, count int64) {
+// closeParts closes open parts until height parts are left open. Their bodies end at offset end;
+// count is the number of line ends before it.
+func (s *scanner) closeParts(height int, end, count int64) {
 	toEnd := end == s.lines.off
 	for i := len(s.stack) - 1; i >= height; i-- {
 		f := &s.stack[i]
@@ -368,8 +368,8 @@ func (s *scanner) closeTo(height int, end, count int64) {
 	s.stack = s.stack[:height]
 }
 
-// makeOpaque makes a leaf of a multipart or message that is not parsed further.
-func (p *Part) makeOpaque() {
+// makeLeaf makes a leaf of a multipart or message that is not parsed further.
+func (p *Part) makeLeaf() {
 	p.Type, p.Subtype = "application", "octet-stream"
 }
 

@@ -235,7 +235,7 @@ func TestDecodedSize(t *testing.T) {
 	for _, content := range []string{"", "a", "ab", "abc", strings.Repeat("line äöü\r\n", 300), strings.Repeat("x", 500)} {
 		for _, encoding := range []string{"base64", "quoted-printable", "8bit"} {
 			e := &entity{ctype: "text/plain", encoding: encoding, content: []byte(content)}
-			for _, root := range []*entity{e, multipart("multipart/mixed", e)} {
+			for _, root := range []*entity{e, newMultipart("multipart/mixed", e)} {
 				var b bytes.Buffer
 				if _, err := writeMessage(&b, root, nil); err != nil {
 					t.Fatal(err)

@@ -59,7 +59,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	if len(env.From)+len(env.Sender)+len(env.ReplyTo)+len(env.To)+len(env.Cc)+len(env.Bcc) >= MaxAddresses {
 		s.ToCount, s.CcCount = countRecipients(header)
 	}
-	var marks automation
+	var marks automaticSigns
 	marks.read(header)
 	s.List = marks.list
 	s.Bounce = marks.isBounce(root, s)
@@ -92,14 +92,14 @@ func withoutGroupMarkers(list []Address) []Address {
 	return out
 }
 
-// automation holds what the header says about automatic and list mail.
-type automation struct {
+// automaticSigns holds what the header says about automatic and list mail.
+type automaticSigns struct {
 	auto, precedence, list bool
 	nullPath, failed       bool // Return-Path: <>; exim's X-Failed-Recipients
 }
 
 // read sets what the header fields say.
-func (m *automation) read(header []byte) {
+func (m *automaticSigns) read(header []byte) {
 	var name []byte
 	for f := range fields(header) {
 		name = appendLower(name[:0], f.name)
@@ -130,8 +130,8 @@ func (m *automation) read(header []byte) {
 }
 
 // isBounce reports whether the message is a delivery report or was sent by a mail system.
-func (m *automation) isBounce(root *Part, s *Summary) bool {
-	if deliveryStatus(root) != nil || m.failed {
+func (m *automaticSigns) isBounce(root *Part, s *Summary) bool {
+	if deliveryStatusPart(root) != nil || m.failed {
 		return true
 	}
 	if len(s.From) == 0 || root.IsMultipart() && root.Subtype == "report" {
@@ -161,7 +161,7 @@ func preview(r io.ReaderAt, root *Part) (string, error) {
 func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 	if plain := p.plain(); plain != nil {
 		text, _, err := readText(r, plain, previewText)
-		text = foldText(text)
+		text = previewLine(text)
 		if err != nil || text != "" {
 			return text, err
 		}
@@ -174,7 +174,7 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 		if isHTML(part) {
 			text = visible.HTMLWords(text, 8*previewRunes)
 		}
-		text = foldText(text)
+		text = previewLine(text)
 		if err != nil || text != "" {
 			return text, err
 		}
@@ -182,9 +182,9 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 	return "", nil
 }
 
-// foldText returns the text as one line of at most previewRunes characters. It drops invisible
+// previewLine returns the text as one line of at most previewRunes characters. It drops invisible
 // characters, since newsletters pad their texts with them.
-func foldText(s string) string {
+func previewLine(s string) string {
 	var out strings.Builder
 	out.Grow(min(len(s), previewRunes))
 	space, n := false, 0

@@ -255,7 +255,7 @@ func TestNormalizeLines(t *testing.T) {
 		"": "", "a": "a", "a\r\nb": "a\r\nb", "a\nb": "a\r\nb", "a\rb": "a\r\nb", "a\r": "a\r\n", "a\n": "a\r\n", "\r\r\n\n": "\r\n\r\n\r\n",
 		"a\x00b\x00": "ab", "a\r\x00\nb": "a\r\nb", "\n.\n": "\r\n.\r\n", "a\r\n.\r\n": "a\r\n.\r\n",
 	} {
-		if got := string(normalized(in)); got != want {
+		if got := string(withCRLF(in)); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

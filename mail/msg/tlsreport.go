@@ -44,7 +44,7 @@ func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
 	}
 	text := textEntity("plain", "This is a report about TLS connections from "+r.Submitter+" to the mail hosts of\n"+r.Domain+
 		" on "+r.Start.Format("2 January 2006")+" (UTC), some of which failed. A TXT record at\n_smtp._tls."+r.Domain+" asks for it (RFC 8460).\n")
-	return writeMessage(w, multipart("multipart/report; report-type=tlsrpt", text, part), head)
+	return writeMessage(w, newMultipart("multipart/report; report-type=tlsrpt", text, part), head)
 }
 
 func unixText(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }

@@ -93,7 +93,7 @@ func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 	before := len(list)
 	walkContentViews(parts, nil, nil, false, func(p, parent *PartView, child []PartView, in *branchView) {
 		kind, of := p.kindsOf(parent)
-		if !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
+		if !isAttachment(kind, of) || isReadable(kind) && in.bodyWithFilename() == p {
 			return
 		}
 		subject := ""
@@ -155,27 +155,27 @@ func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside
 
 // A branchView is a branch in the form of a View. parts[0] is its top.
 type branchView struct {
-	parts    []PartView
-	searched bool
-	named    *PartView
+	parts        []PartView
+	searched     bool
+	withFilename *PartView
 }
 
-// namedBody is like branch.namedBody.
-func (b *branchView) namedBody() *PartView {
+// bodyWithFilename is like branch.bodyWithFilename.
+func (b *branchView) bodyWithFilename() *PartView {
 	switch {
 	case b == nil:
 		return nil
 	case b.searched:
-		return b.named
+		return b.withFilename
 	}
 	b.searched = true
-	var search namedSearch[*PartView]
+	var search filenameSearch[*PartView]
 	walkContentViews(b.parts, &PartView{}, nil, false, func(p, parent *PartView, _ []PartView, _ *branchView) {
 		kind, of := p.kindsOf(parent)
-		addNamed(&search, p, kind, of)
+		examinePart(&search, p, kind, of)
 	})
-	b.named = search.found()
-	return b.named
+	b.withFilename = search.result()
+	return b.withFilename
 }
 
 // Clear removes all references to the decoded bytes, so that these may be changed or freed.
@@ -272,10 +272,10 @@ func (v *View) readPart(p *PartView, base int64) {
 	d := &v.in
 	has := d.uvarint()
 	p.Type, p.Subtype = d.text(), d.text()
-	p.HeaderOffset = base + d.length()
-	p.BodyOffset = p.HeaderOffset + d.length()
-	p.End = p.BodyOffset + d.length()
-	p.Lines = d.length()
+	p.HeaderOffset = base + d.readLength()
+	p.BodyOffset = p.HeaderOffset + d.readLength()
+	p.End = p.BodyOffset + d.readLength()
+	p.Lines = d.readLength()
 	for i, s := range [...]*[]byte{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5} {
 		if has&(1<<i) != 0 {
 			*s = d.text()
@@ -295,13 +295,13 @@ func (v *View) readPart(p *PartView, base int64) {
 	}
 	p.DecodedSize = p.Size()
 	if has&hasDecodedSize != 0 {
-		p.DecodedSize = d.length()
+		p.DecodedSize = d.readLength()
 	}
 	if has&hasEnvelope != 0 {
 		p.Envelope = v.readEnvelope()
 	}
 	if has&hasChildren != 0 {
-		p.Children = d.count(7)
+		p.Children = d.readCount(7)
 		if p.Children > MaxParts {
 			d.fail()
 		}
@@ -310,7 +310,7 @@ func (v *View) readPart(p *PartView, base int64) {
 
 func (v *View) readParams() []ParamView {
 	from := len(v.params)
-	for range v.in.count(2) {
+	for range v.in.readCount(2) {
 		v.params = append(v.params, ParamView{v.in.text(), v.in.text()})
 	}
 	return v.params[from:]
@@ -318,7 +318,7 @@ func (v *View) readParams() []ParamView {
 
 func (v *View) readTexts() [][]byte {
 	from := len(v.texts)
-	for range v.in.count(1) {
+	for range v.in.readCount(1) {
 		v.texts = append(v.texts, v.in.text())
 	}
 	return v.texts[from:]
@@ -326,7 +326,7 @@ func (v *View) readTexts() [][]byte {
 
 func (v *View) readAddresses() []AddressView {
 	from := len(v.addresses)
-	for range v.in.count(3) {
+	for range v.in.readCount(3) {
 		v.addresses = append(v.addresses, AddressView{v.in.text(), v.in.text(), v.in.text()})
 	}
 	return v.addresses[from:]

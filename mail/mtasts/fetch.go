@@ -47,7 +47,7 @@ func Fetch(ctx context.Context, client *http.Client, domain string) (*Policy, er
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%w: %s answers %s", ErrFetch, url, resp.Status)
 	}
-	if !isText(resp.Header.Get("Content-Type")) {
+	if !isPlainText(resp.Header.Get("Content-Type")) {
 		return nil, fmt.Errorf("%w: %s is not text/plain", ErrInvalid, url)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPolicy+1))

@@ -85,7 +85,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 			age = value
 		case key == "mx":
 			host := strings.ToLower(value)
-			if !isPattern(host) {
+			if !isMXPattern(host) {
 				return nil, fmt.Errorf("%w: its mx %.100q is not a host name", ErrInvalid, value)
 			}
 			if len(p.MX) == maxHosts {
@@ -94,10 +94,10 @@ func ParsePolicy(text []byte) (*Policy, error) {
 			p.MX = append(p.MX, host)
 		}
 	}
-	return p, p.complete(version, age)
+	return p, p.checkAndSetAge(version, age)
 }
 
-func (p *Policy) complete(version, age string) error {
+func (p *Policy) checkAndSetAge(version, age string) error {
 	seconds, err := strconv.ParseUint(age, 10, 32)
 	switch {
 	case version != "STSv1":
@@ -113,7 +113,7 @@ func (p *Policy) complete(version, age string) error {
 	return nil
 }
 
-func isPattern(host string) bool {
+func isMXPattern(host string) bool {
 	host = strings.TrimPrefix(host, "*.")
 	if host == "" || len(host) > 253 {
 		return false
@@ -150,8 +150,8 @@ func (p *Policy) Lines() []string {
 	return append(out, fmt.Sprintf("max_age: %d", int64(p.MaxAge/time.Second)))
 }
 
-// isText reports whether a media type is text/plain, which a policy file must have.
-func isText(contentType string) bool {
+// isPlainText reports whether a media type is text/plain, which a policy file must have.
+func isPlainText(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && media == "text/plain"
 }

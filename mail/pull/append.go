@@ -20,8 +20,9 @@ const capGmail = imap.Cap("X-GM-EXT-1")
 // folder (RFC 6154).
 var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
 
-// KeepsSent reports whether the server stores a copy of mail that is sent through its SMTP server.
-func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
+// StoresSentMail reports whether the server stores a copy of mail that is sent through its SMTP
+// server.
+func (s *Session) StoresSentMail() bool { return s.caps.Has(capGmail) }
 
 // SentFolder returns the name of the folder of sent mail: the one that the server marks as \Sent,
 // otherwise one with a common name. It returns "" if there is neither.
@@ -42,16 +43,16 @@ func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	}
 	best := len(sentNames)
 	for _, f := range folders {
-		if i := slices.Index(sentNames, sentName(f)); i >= 0 && i < best && !slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) {
+		if i := slices.Index(sentNames, bareFolderName(f)); i >= 0 && i < best && !slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) {
 			best, name = i, f.Mailbox
 		}
 	}
 	return name, nil
 }
 
-// sentName returns the name of a folder in lower case, without the prefix INBOX that some servers
-// put before the names of all folders.
-func sentName(f *imap.ListData) string {
+// bareFolderName returns the name of a folder in lower case, without the prefix INBOX that some
+// servers put before the names of all folders.
+func bareFolderName(f *imap.ListData) string {
 	name := strings.ToLower(f.Mailbox)
 	if f.Delim != 0 {
 		name = strings.TrimPrefix(name, "inbox"+string(f.Delim))

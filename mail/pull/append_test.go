@@ -33,13 +33,13 @@ func TestSentFolder(t *testing.T) {
 		if got, err := session.SentFolder(t.Context()); err != nil || got != tc.want {
 			t.Errorf("%q, %v, want %q", got, err, tc.want)
 		}
-		if session.KeepsSent() {
+		if session.StoresSentMail() {
 			t.Error("it is not Gmail")
 		}
 	}
 	s := pulltest.Serve(t, nil)
 	s.Change(func() { s.Caps += " X-GM-EXT-1" })
-	if session, _ := open(t, s, 0); !session.KeepsSent() {
+	if session, _ := open(t, s, 0); !session.StoresSentMail() {
 		t.Error("it is Gmail")
 	}
 }

@@ -11,8 +11,8 @@ import (
 // A FlagChange says which flags to set (true), to clear (false) or to leave unchanged (nil).
 type FlagChange struct{ Seen, Answered, Flagged *bool }
 
-// Satisfied reports whether the flags f are as the change wants them.
-func (c FlagChange) Satisfied(f Flags) bool {
+// IsSatisfiedBy reports whether the flags f are as the change wants them.
+func (c FlagChange) IsSatisfiedBy(f Flags) bool {
 	is := func(want *bool, have bool) bool { return want == nil || *want == have }
 	return is(c.Seen, f.Seen) && is(c.Answered, f.Answered) && is(c.Flagged, f.Flagged)
 }
@@ -37,11 +37,11 @@ func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) 
 		if len(flags) == 0 {
 			continue
 		}
-		if err := s.store(ctx, uids, op, flags...); err != nil {
+		if err := s.storeFlags(ctx, uids, op, flags...); err != nil {
 			return nil, fmt.Errorf("change flags of %d messages: %w", len(uids), err)
 		}
 	}
-	rows, err := s.rows(ctx, uids)
+	rows, err := s.fetchRows(ctx, uids)
 	if err != nil {
 		return nil, fmt.Errorf("read flags of %d messages: %w", len(uids), err)
 	}
@@ -50,18 +50,18 @@ func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) 
 
 // Delete deletes messages permanently. left are the UIDs of those that still exist afterwards.
 func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err error) {
-	if err := s.store(ctx, uids, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
+	if err := s.storeFlags(ctx, uids, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
 		return nil, fmt.Errorf("mark %d messages as deleted: %w", len(uids), err)
 	}
 	if s.caps.Has(imap.CapUIDPlus) || s.caps.Has(imap.CapIMAP4rev2) {
 		err = s.runShort(ctx, func() error { return s.client.UIDExpunge(uidSet(uids)).Close() })
 	} else {
-		err = s.expungeOnly(ctx, uids)
+		err = s.expungeWithoutUID(ctx, uids)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("delete %d messages: %w", len(uids), err)
 	}
-	rows, err := s.rows(ctx, uids)
+	rows, err := s.fetchRows(ctx, uids)
 	if err != nil {
 		return nil, fmt.Errorf("look for %d deleted messages: %w", len(uids), err)
 	}
@@ -71,9 +71,9 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 	return left, nil
 }
 
-// expungeOnly deletes messages on a server without UID EXPUNGE (RFC 4315), where EXPUNGE deletes
-// all messages with the \Deleted flag. Meanwhile it removes that flag from other messages.
-func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
+// expungeWithoutUID deletes messages on a server without UID EXPUNGE (RFC 4315), where EXPUNGE
+// deletes all messages with the \Deleted flag. Meanwhile it removes that flag from other messages.
+func (s *Session) expungeWithoutUID(ctx context.Context, uids []uint32) error {
 	var others []uint32
 	err := s.runShort(ctx, func() error {
 		found, err := s.client.UIDSearch(&imap.SearchCriteria{Flag: []imap.Flag{imap.FlagDeleted}}, nil).Wait()
@@ -81,14 +81,14 @@ func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 			return err
 		}
 		set, _ := found.All.(imap.UIDSet)
-		others, err = without(set, uids)
+		others, err = uidsExcept(set, uids)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(others, 500) {
-		if err := s.store(ctx, part, imap.StoreFlagsDel, imap.FlagDeleted); err != nil {
+		if err := s.storeFlags(ctx, part, imap.StoreFlagsDel, imap.FlagDeleted); err != nil {
 			return err
 		}
 	}
@@ -96,21 +96,22 @@ func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 		return err
 	}
 	for part := range slices.Chunk(others, 500) {
-		if err := s.store(ctx, part, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
+		if err := s.storeFlags(ctx, part, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// maxOthers is the maximum number of other messages marked as deleted that expungeOnly can protect.
-const maxOthers = 50_000
+// maxOtherDeleted is the maximum number of other messages marked as deleted that expungeWithoutUID
+// can protect.
+const maxOtherDeleted = 50_000
 
-// without returns the UIDs of set that are not in uids.
-func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
+// uidsExcept returns the UIDs of set that are not in uids.
+func uidsExcept(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	var out []uint32
 	for _, r := range set {
-		if r.Start == 0 || r.Stop < r.Start || int64(r.Stop)-int64(r.Start) > int64(maxOthers-len(out)) {
+		if r.Start == 0 || r.Stop < r.Start || int64(r.Stop)-int64(r.Start) > int64(maxOtherDeleted-len(out)) {
 			return nil, fmt.Errorf("%w: too many messages are marked for deletion", ErrRefused)
 		}
 		for uid := int64(r.Start); uid <= int64(r.Stop); uid++ {
@@ -122,15 +123,15 @@ func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	return out, nil
 }
 
-// store adds or removes flags of messages.
-func (s *Session) store(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flags ...imap.Flag) error {
+// storeFlags adds or removes flags of messages.
+func (s *Session) storeFlags(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flags ...imap.Flag) error {
 	return s.runShort(ctx, func() error {
 		return s.client.Store(uidSet(uids), &imap.StoreFlags{Op: op, Silent: true, Flags: flags}, nil).Close()
 	})
 }
 
-// rows returns the rows of those messages that exist.
-func (s *Session) rows(ctx context.Context, uids []uint32) (rows []Row, err error) {
+// fetchRows returns the rows of those messages that exist.
+func (s *Session) fetchRows(ctx context.Context, uids []uint32) (rows []Row, err error) {
 	err = s.runShort(ctx, func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{UID: true, Flags: true})
 		for m := cmd.Next(); m != nil; m = cmd.Next() {

@@ -66,7 +66,7 @@ func readMessage(data *imapclient.FetchMessageData) (Message, error) {
 			m.Size = item.Size
 		case imapclient.FetchItemDataBodySection:
 			if item.Literal == nil || m.Content != nil {
-				skip(item)
+				discardItem(item)
 				continue
 			}
 			content, err := io.ReadAll(io.LimitReader(item.Literal, maxLiteral))

@@ -114,7 +114,7 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 		return nil, fmt.Errorf("connect to %s: %w", server.addr(), withCause(ctx, err))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	w, err := c.secure(ctx, conn, server)
+	w, err := c.secureConn(ctx, conn, server)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -146,9 +146,9 @@ func withCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// secure does the TLS handshake if server.Security requires one, and returns the connection for
+// secureConn does the TLS handshake if server.Security requires one, and returns the connection for
 // IMAP.
-func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wire, error) {
+func (c *Client) secureConn(ctx context.Context, conn net.Conn, server Server) (*wire, error) {
 	config := &tls.Config{ServerName: server.Host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	var greeting string
 	switch server.Security {
@@ -209,7 +209,7 @@ func (s *Session) login(server Server) error {
 func loginError(e *imap.Error) error {
 	switch e.Code {
 	case imap.ResponseCodeUnavailable, imap.ResponseCodeInUse, imap.ResponseCodeServerBug, imap.ResponseCodeLimit:
-		return refused(e)
+		return refusedError(e)
 	case imap.ResponseCodeAuthenticationFailed, imap.ResponseCodeAuthorizationFailed, imap.ResponseCodeExpired,
 		imap.ResponseCodePrivacyRequired, imap.ResponseCodeContactAdmin:
 		return &LoginError{Final: true, Text: printable(e.Text)}
@@ -217,7 +217,7 @@ func loginError(e *imap.Error) error {
 	return &LoginError{Text: printable(e.Text)}
 }
 
-func refused(e *imap.Error) error {
+func refusedError(e *imap.Error) error {
 	return fmt.Errorf("%w: %s", ErrRefused, printable(string(e.Type)+" "+e.Text))
 }
 
@@ -236,8 +236,8 @@ func printable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// options returns options for the library that make it call notify for unsolicited changes.
-func (s *Session) options() *imapclient.Options {
+// clientOptions returns options for the library that make it call notify for unsolicited changes.
+func (s *Session) clientOptions() *imapclient.Options {
 	return &imapclient.Options{UnilateralDataHandler: &imapclient.UnilateralDataHandler{
 		Expunge: func(uint32) { s.notify() },
 		Mailbox: func(d *imapclient.UnilateralDataMailbox) {
@@ -247,7 +247,7 @@ func (s *Session) options() *imapclient.Options {
 		},
 		Fetch: func(m *imapclient.FetchMessageData) {
 			for item := m.Next(); item != nil; item = m.Next() {
-				skip(item)
+				discardItem(item)
 			}
 			s.notify()
 		},

@@ -143,11 +143,11 @@ func TestWindowsAndPieces(t *testing.T) {
 	if box != (pull.Box{UIDValidity: 7, UIDNext: 101, Messages: 3, ModSeq: box.ModSeq}) || box.ModSeq == 0 {
 		t.Errorf("%+v", box)
 	}
-	rows, whole, err := session.Window(t.Context(), 1, 3)
+	rows, whole, err := session.FetchWindow(t.Context(), 1, 3)
 	if err != nil || !whole || len(rows) != 3 || rows[2].UID != 100 || !rows[0].Flags.Seen || !slices.Equal(rows[0].Flags.Keywords, []string{"$Work"}) {
 		t.Errorf("%+v %t %v", rows, whole, err)
 	}
-	_, whole, err = session.Window(t.Context(), 1, 5)
+	_, whole, err = session.FetchWindow(t.Context(), 1, 5)
 	if err != nil || whole {
 		t.Errorf("a window with gaps is whole: %v", err)
 	}
@@ -201,10 +201,10 @@ func TestDeleteTakesNothingElse(t *testing.T) {
 		yes, no := true, false
 		want := pull.FlagChange{Seen: &yes, Flagged: &yes, Answered: &no}
 		rows, err := session.ChangeFlags(t.Context(), []uint32{1, 2, 3}, want)
-		if err != nil || len(rows) != 2 || !want.Satisfied(rows[0].Flags) || !want.Satisfied(rows[1].Flags) || rows[0].UID != 1 || rows[1].UID != 3 {
+		if err != nil || len(rows) != 2 || !want.IsSatisfiedBy(rows[0].Flags) || !want.IsSatisfiedBy(rows[1].Flags) || rows[0].UID != 1 || rows[1].UID != 3 {
 			t.Errorf("%s: mark: %+v %v", caps, rows, err)
 		}
-		if f := s.Find(1).Flags; !slices.Contains(f, `\Seen`) || !slices.Contains(f, `\Flagged`) || want.Satisfied(pull.Flags{Seen: true}) {
+		if f := s.Find(1).Flags; !slices.Contains(f, `\Seen`) || !slices.Contains(f, `\Flagged`) || want.IsSatisfiedBy(pull.Flags{Seen: true}) {
 			t.Errorf("%s: flags there: %v", caps, f)
 		}
 		rows, err = session.ChangeFlags(t.Context(), []uint32{1}, pull.FlagChange{Flagged: &no})
@@ -266,7 +266,7 @@ func TestBadManners(t *testing.T) {
 				s.Manners = func(tag, _ string, conn net.Conn, w io.Writer) bool { c.do(tag, conn, w); return true }
 			})
 			start := time.Now()
-			_, _, err := session.Window(t.Context(), 1, 3)
+			_, _, err := session.FetchWindow(t.Context(), 1, 3)
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -346,7 +346,7 @@ func FuzzAnswers(f *testing.F) {
 		if _, err := session.Select(ctx); err != nil {
 			return
 		}
-		_, _, _ = session.Window(ctx, 1, 3)
+		_, _, _ = session.FetchWindow(ctx, 1, 3)
 		_ = session.Fetch(ctx, []uint32{1, 2}, func(pull.Message) error { return nil })
 		if ctx.Err() != nil {
 			t.Error("it did not end")

@@ -26,14 +26,14 @@ type Row struct {
 	Flags Flags
 }
 
-// Window returns the rows of the messages with the sequence numbers lo to hi, both inclusive, in
-// ascending order. whole reports that the server returned all of them. Then a UID between those of
-// the rows that is missing does not exist any more.
+// FetchWindow returns the rows of the messages with the sequence numbers lo to hi, both inclusive,
+// in ascending order. whole reports that the server returned all of them. Then a UID between those
+// of the rows that is missing does not exist any more.
 //
 // The sequence number of a message only decreases, when an earlier message is deleted. So a caller
 // misses no message, but may see some twice, if it reads windows from the newest downwards, each
 // ending where the previous one began.
-func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
+func (s *Session) FetchWindow(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
 	count := int64(hi) - int64(lo) + 1
 	err = s.do(ctx, s.bulkBounds(count*rowCost), func() error {
 		cmd := s.client.Fetch(imap.SeqSet{{Start: lo, Stop: hi}}, &imap.FetchOptions{UID: true, Flags: true})
@@ -98,7 +98,7 @@ func readRow(m *imapclient.FetchMessageData) Row {
 		case imapclient.FetchItemDataFlags:
 			r.Flags = readFlags(item.Flags)
 		default:
-			skip(item)
+			discardItem(item)
 		}
 	}
 	return r
@@ -119,8 +119,8 @@ func readFlags(list []imap.Flag) Flags {
 	return f
 }
 
-// skip discards an item that was not requested.
-func skip(item imapclient.FetchItemData) {
+// discardItem discards an item that was not requested.
+func discardItem(item imapclient.FetchItemData) {
 	if body, ok := item.(imapclient.FetchItemDataBodySection); ok && body.Literal != nil {
 		_, _ = io.Copy(io.Discard, body.Literal) // if the connection fails, the next command returns the error
 	}

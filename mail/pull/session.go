@@ -27,7 +27,7 @@ type Session struct {
 func newSession(w *wire, t Timeouts) *Session {
 	s := &Session{wire: w, timeouts: t, changed: make(chan struct{}, 1)}
 	w.begin(bounds{bytes: smallResponse, time: t.Connect})
-	s.client = imapclient.New(w, s.options())
+	s.client = imapclient.New(w, s.clientOptions())
 	return s
 }
 
@@ -68,7 +68,7 @@ func (s *Session) do(ctx context.Context, b bounds, command func() error) error 
 		return nil
 	}
 	if e := new(imap.Error); errors.As(err, &e) {
-		return refused(e)
+		return refusedError(e)
 	}
 	if errors.Is(err, ErrLogin) || errors.Is(err, ErrProtocol) || errors.Is(err, ErrRefused) {
 		return err

@@ -21,10 +21,10 @@ func HTML(s string) string {
 			return authorText(w.lines)
 		case html.TextToken:
 			if w.hidden == 0 {
-				w.write(string(z.Text()))
+				w.writeText(string(z.Text()))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
-			w.start(z)
+			w.startElement(z)
 		case html.EndTagToken:
 			name, _ := z.TagName()
 			w.end(atom.Lookup(name))
@@ -67,7 +67,7 @@ func (w *lineWriter) currentKind() kind {
 	return w.open[len(w.open)-1].kind
 }
 
-func (w *lineWriter) start(z *html.Tokenizer) {
+func (w *lineWriter) startElement(z *html.Tokenizer) {
 	name, more := z.TagName()
 	tag := atom.Lookup(name)
 	switch tag {
@@ -108,19 +108,19 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 		}
 		w.markSignature(id)
 		if class == "gmail_signature_prefix" {
-			w.markSignature(startOfSignature)
+			w.markSignature(signatureStartID)
 		}
 		w.open = append(w.open, e)
 		w.count[tag]++
 	}
 }
 
-// startOfSignature is the id of the element that Apple's programs write before a signature.
-const startOfSignature = "linebreakatbeginningofsignature"
+// signatureStartID is the id of the element that Apple's programs write before a signature.
+const signatureStartID = "linebreakatbeginningofsignature"
 
-// markSignature adds a line that marks the start of a signature, if id is startOfSignature.
+// markSignature adds a line that marks the start of a signature, if id is signatureStartID.
 func (w *lineWriter) markSignature(id string) {
-	if id == startOfSignature && w.currentKind() == own {
+	if id == signatureStartID && w.currentKind() == own {
 		w.endLine()
 		w.lines = append(w.lines, line{kind: signMark})
 	}
@@ -186,7 +186,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 		return own
 	}
 	for c := range strings.FieldsSeq(class) {
-		if k := classes[c]; k != own {
+		if k := classKinds[c]; k != own {
 			return k
 		}
 		switch { // Yahoo prefixes its classes with random letters
@@ -222,7 +222,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	return own
 }
 
-var classes = map[string]kind{
+var classKinds = map[string]kind{
 	"gmail_attr": quoted, "moz-cite-prefix": quoted, "moz-forward-container": quoted, "moz-email-headers-table": quoted,
 	"yahoo_quoted": quoted, "protonmail_quote": quoted, "tutanota_quote": quoted, "outlookmessageheader": quoted,
 	"ms-outlook-mobile-reference-message": quoted, "zmail_extra": quoted, "front-blockquote": quoted,
@@ -243,8 +243,8 @@ var otherMarks = map[string]kind{
 	"__quoted_text__": quoted, "__sig_post__": signature, "__sig_pre__": signature,
 }
 
-// write adds text to the current line.
-func (w *lineWriter) write(s string) {
+// writeText adds text to the current line.
+func (w *lineWriter) writeText(s string) {
 	kind := w.currentKind()
 	if w.count[atom.Pre] > 0 {
 		for i, text := range strings.Split(s, "\n") {
@@ -268,13 +268,13 @@ func (w *lineWriter) write(s string) {
 	}
 	w.space = w.space || isBlank(s[len(s)-1])
 	if kind == quoted {
-		w.gmailForward(s)
+		w.markGmailForward(s)
 	}
 }
 
-// gmailForward marks all of Gmail's outer element as quoted if s begins a forwarded message. In a
-// reply, that element also contains what the author wrote between the quotes.
-func (w *lineWriter) gmailForward(s string) {
+// markGmailForward marks all of Gmail's outer element as quoted if s begins a forwarded message. In
+// a reply, that element also contains what the author wrote between the quotes.
+func (w *lineWriter) markGmailForward(s string) {
 	n := len(w.open)
 	if n < 2 || !w.open[n-1].gmail || !w.open[n-2].gmail || !strings.HasPrefix(strings.TrimSpace(s), "-----") {
 		return
@@ -286,7 +286,7 @@ func (w *lineWriter) gmailForward(s string) {
 func (w *lineWriter) writeWord(text string, kind kind) {
 	if w.text.Len() == 0 {
 		if w.margin && len(w.lines) > 0 {
-			w.blank(kind)
+			w.addBlankLine(kind)
 		}
 		w.margin, w.kind = false, kind
 	} else if w.space && w.count[atom.Pre] == 0 {
@@ -297,8 +297,8 @@ func (w *lineWriter) writeWord(text string, kind kind) {
 	w.text.WriteString(text)
 }
 
-// blank adds a blank line, unless the last line is a blank line of the same kind.
-func (w *lineWriter) blank(k kind) {
+// addBlankLine adds a blank line, unless the last line is a blank line of the same kind.
+func (w *lineWriter) addBlankLine(k kind) {
 	if n := len(w.lines); n == 0 || w.lines[n-1].text != "" || w.lines[n-1].kind != k {
 		w.lines = append(w.lines, line{kind: k})
 	}
@@ -310,7 +310,7 @@ func (w *lineWriter) endLine() {
 	case text != "":
 		w.lines = append(w.lines, line{text: text, kind: w.kind})
 	case w.visible:
-		w.blank(w.currentKind())
+		w.addBlankLine(w.currentKind())
 	}
 	w.text.Reset()
 	w.space, w.visible = false, false

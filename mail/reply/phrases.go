@@ -5,8 +5,8 @@ import "strings"
 // Phrases of mail programs in English, German, French, Spanish, Portuguese, Italian, Dutch and
 // Polish, and some in other languages. All are in lower case.
 
-// verbs are forms of "wrote".
-var verbs = setOf("wrote", "writes", "schrieb", "schreibt", "geschrieben", "écrit", "escribió", "escribio", "escribe",
+// wroteVerbs are forms of "wrote".
+var wroteVerbs = setOf("wrote", "writes", "schrieb", "schreibt", "geschrieben", "écrit", "escribió", "escribio", "escribe",
 	"escreveu", "scritto", "scrive", "schreef", "geschreven", "schrijft", "napisał", "napisała", "napisał(a)", "pisze", "napisana", "napisano",
 	"skrev", "kirjoitti", "napsal", "napsal(a)", "написал", "написала", "написал(а)", "пишет", "írta", "yazdı", "scris")
 
@@ -52,7 +52,7 @@ const (
 
 const maxLabel = 32 // bytes
 
-var labels = func() map[string]label {
+var labelsByName = func() map[string]label {
 	m := map[string]label{}
 	for field, names := range map[label]map[string]bool{
 		fromField: setOf("from", "von", "de", "da", "van", "od", "från", "fra", "lähettäjä", "от"),
@@ -83,15 +83,15 @@ var phoneStarts = byFirstWord(
 	"baixar o outlook para ", "baixe o outlook para ", "ottieni outlook per ", "scarica outlook per ", "outlook voor ios", "outlook voor android", "download outlook voor ",
 	"pobierz program outlook ", "pobierz aplikację outlook ", "pobierz outlook ", "yahoo mail: search")
 
-// sentWords are the first words of further such lines. One of sentBy must follow, and the line must
-// name a device or program.
+// sentWords are the first words of further such lines. One of sentByWords must follow, and the line
+// must name a device or program.
 var sentWords = setOf("sent", "gesendet", "verschickt", "envoyé", "enviado", "enviada", "inviato", "inviata", "verstuurd", "verzonden",
 	"wysłane", "wysłano", "skickat", "sendt", "von")
 
-var sentBy = setOf("from", "with", "via", "using", "by", "on", "von", "vom", "mit", "aus", "über", "de", "du", "depuis", "à", "avec", "desde", "con",
+var sentByWords = setOf("from", "with", "via", "using", "by", "on", "von", "vom", "mit", "aus", "über", "de", "du", "depuis", "à", "avec", "desde", "con",
 	"do", "da", "dal", "dalla", "a", "através", "com", "vanaf", "met", "van", "uit", "z", "ze", "från", "fra", "med", "meinem", "meiner")
 
-var devices = setOf(
+var deviceWords = setOf(
 	"iphone", "ipad", "ipod", "android", "samsung", "galaxy", "huawei", "xiaomi", "redmi", "oneplus", "pixel", "nokia", "motorola", "sony", "blackberry",
 	"outlook", "yahoo", "proton", "protonmail", "gmx", "aol", "gmail", "fairemail", "thunderbird", "windows", "tutanota", "tuta",
 	"smartphone", "smartphona", "telefon", "telefonu", "téléphone", "teléfono", "telefone", "telefoon", "telefono", "mobile", "mobil", "mobiel",

@@ -185,7 +185,7 @@ func (t *bodyLines) findQuotes() {
 			t.setKind(i, end, own)
 		case maybeQuoted:
 			k := own
-			if end, sure := t.introduction(i); seen || end > i && sure || isQuoteMark(t.lines[i].text) || t.headerBlock(i) > i {
+			if end, sure := t.endOfIntroduction(i); seen || end > i && sure || isQuoteMark(t.lines[i].text) || t.endOfHeaderBlock(i) > i {
 				k = quoted
 			}
 			t.setKind(i, t.endOfKind(i), k)
@@ -199,10 +199,10 @@ func (t *bodyLines) findQuotes() {
 		if marked {
 			block = t.nextText(i + 1)
 		}
-		if end := t.headerBlock(block); end > block || marked {
+		if end := t.endOfHeaderBlock(block); end > block || marked {
 			end = max(end, i+1)
 			next := t.nextText(end)
-			introduced, sure := t.introduction(next)
+			introduced, sure := t.endOfIntroduction(next)
 			sure = sure || introduced > next && t.startsQuote(t.nextText(introduced))
 			t.markSeparator(i)
 			if !t.startsQuote(next) && !sure {
@@ -216,7 +216,7 @@ func (t *bodyLines) findQuotes() {
 			i = end
 			continue
 		}
-		if end, sure := t.introduction(i); end > i {
+		if end, sure := t.endOfIntroduction(i); end > i {
 			next := t.nextText(end)
 			switch {
 			case t.startsQuote(next):
@@ -273,9 +273,9 @@ func isQuoteMark(text string) bool {
 	return dashed && originalMarks[bare] || !dashed && forwardMarks[bare]
 }
 
-// headerBlock returns the index after the header of a quoted message that begins at line i.
+// endOfHeaderBlock returns the index after the header of a quoted message that begins at line i.
 // Outlook, phones and forwarding programs write such headers. It returns i if there is none.
-func (t *bodyLines) headerBlock(i int) int {
+func (t *bodyLines) endOfHeaderBlock(i int) int {
 	if i >= len(t.lines) || t.lines[i].label == 0 {
 		return i
 	}
@@ -333,13 +333,13 @@ func labelOf(text string) label {
 		return 0
 	}
 	name := strings.ToLower(strings.Trim(text[:at], " \t*\u00a0\u202f"))
-	return labels[name]
+	return labelsByName[name]
 }
 
-// introduction returns the index after the lines from i on that introduce a quote, such as "On …
-// wrote:". It returns i if they do not introduce one. sure reports that they do even if no marked
+// endOfIntroduction returns the index after the lines from i on that introduce a quote, such as "On
+// … wrote:". It returns i if they do not introduce one. sure reports that they do even if no marked
 // quote follows.
-func (t *bodyLines) introduction(i int) (end int, sure bool) {
+func (t *bodyLines) endOfIntroduction(i int) (end int, sure bool) {
 	const maxWrapped = 4
 	if i >= len(t.lines) {
 		return i, false
@@ -349,7 +349,7 @@ func (t *bodyLines) introduction(i int) (end int, sure bool) {
 	if bare := strings.TrimRight(head, " -"); more != "" || strings.HasSuffix(bare, " wrote") {
 		// Yahoo's app for Android puts the quote on the same line. Zoho writes dashes and no colon.
 		low := strings.ToLower(strings.Trim(bare, " -"))
-		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasVerb(low) {
+		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasWroteVerb(low) {
 			return i + 1, true
 		}
 	}
@@ -384,7 +384,7 @@ func (t *bodyLines) introduction(i int) (end int, sure bool) {
 	joined = strings.ToLower(joined)
 
 	dated := strings.ContainsAny(first, "0123456789")
-	verb := hasVerb(joined)
+	verb := hasWroteVerb(joined)
 	address := strings.Contains(joined, "@")
 	timed := hasTime(joined)
 	began := dated && beginsIntroduction(joined)
@@ -395,7 +395,7 @@ func (t *bodyLines) introduction(i int) (end int, sure bool) {
 		return end, timed
 	case timed && address && strings.Contains(joined, "<") && (verb || strings.HasSuffix(joined, ">:")) && (end == i+1 || hasTime(first)):
 		return end, true // in any language
-	case verb && (end == i+1 || timed && hasVerb(strings.ToLower(first))), began && (address || timed):
+	case verb && (end == i+1 || timed && hasWroteVerb(strings.ToLower(first))), began && (address || timed):
 		return end, false
 	}
 	return i, false
@@ -446,10 +446,10 @@ func beginsIntroduction(text string) bool {
 	return false
 }
 
-// hasVerb reports whether a text in lower case contains a form of "wrote".
-func hasVerb(text string) bool {
+// hasWroteVerb reports whether a text in lower case contains a form of "wrote".
+func hasWroteVerb(text string) bool {
 	for word := range strings.FieldsSeq(text) {
-		if verbs[strings.Trim(word, ":,;()\u00a0")] || verbs[strings.TrimRight(word, ":")] {
+		if wroteVerbs[strings.Trim(word, ":,;()\u00a0")] || wroteVerbs[strings.TrimRight(word, ":")] {
 			return true
 		}
 	}
@@ -493,13 +493,13 @@ func (t *bodyLines) findSignatures() {
 		for end < len(t.lines) && (t.lines[end].kind == own || t.lines[end].kind == signMark) {
 			end++
 		}
-		t.signatureIn(i, end)
+		t.markSignaturesIn(i, end)
 		i = end
 	}
 }
 
-// signatureIn marks the signatures in the lines from from to end.
-func (t *bodyLines) signatureIn(from, end int) {
+// markSignaturesIn marks the signatures in the lines from from to end.
+func (t *bodyLines) markSignaturesIn(from, end int) {
 	const maxAfter = 12 // maximum lines of a signature after "--" without a space
 	for i := from; i < end; i++ {
 		l := t.lines[i]
@@ -567,7 +567,7 @@ func isPhoneSignature(text string) bool {
 		}
 	}
 	by, rest, _ := strings.Cut(rest, " ")
-	if !sentWords[word] || !sentBy[by] {
+	if !sentWords[word] || !sentByWords[by] {
 		return false
 	}
 	if word == "von" && strings.HasSuffix(strings.TrimRight(rest, ". "), "gesendet") {
@@ -577,7 +577,7 @@ func isPhoneSignature(text string) bool {
 		return true
 	}
 	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if devices[name] {
+		if deviceWords[name] {
 			return true
 		}
 	}

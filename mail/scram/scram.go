@@ -42,7 +42,7 @@ type Keys [2 * keySize]byte
 
 // KeysOf derives the keys of a password and a salt.
 func KeysOf(password string, salt []byte) (k Keys) {
-	salted, err := pbkdf2.Key(sha256.New, prepare(password), salt, Iterations, keySize)
+	salted, err := pbkdf2.Key(sha256.New, preparedPassword(password), salt, Iterations, keySize)
 	if err != nil {
 		panic(err) // cannot happen, since it fails only for invalid lengths
 	}
@@ -53,9 +53,9 @@ func KeysOf(password string, salt []byte) (k Keys) {
 	return k
 }
 
-// prepare brings a password into the form that clients hash (SASLprep, RFC 4013). It does so only
-// as far as the same password can be typed in different ways.
-func prepare(password string) string {
+// preparedPassword brings a password into the form that clients hash (SASLprep, RFC 4013). It does
+// so only as far as the same password can be typed in different ways.
+func preparedPassword(password string) string {
 	if strings.IndexFunc(password, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 || !utf8.ValidString(password) {
 		return password
 	}

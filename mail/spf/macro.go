@@ -9,13 +9,13 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-var macro = lazyregexp.New(macroExpand)
+var macroPattern = lazyregexp.New(macroExpand)
 
 // Expand expands the macros in a well-formed text (RFC 7208 section 7). value returns the value of
 // a macro letter, which is in lower case. Expand then splits, reverses and escapes that value as
 // the macro says.
 func Expand(text string, value func(letter byte) string) string {
-	return macro().ReplaceAllStringFunc(text, func(s string) string {
+	return macroPattern().ReplaceAllStringFunc(text, func(s string) string {
 		switch s {
 		case "%%":
 			return "%"

@@ -35,7 +35,7 @@ func Parse(text string) Record {
 			continue
 		}
 		t, ok := parseTerm(field)
-		if ok && t.Modifier() && (t.Name == "redirect" || t.Name == "exp") { // at most once in a record (RFC 7208 section 6)
+		if ok && t.IsModifier() && (t.Name == "redirect" || t.Name == "exp") { // at most once in a record (RFC 7208 section 6)
 			ok = !seen[t.Name]
 			seen[t.Name] = true
 		}
@@ -55,9 +55,9 @@ func (r Record) Split() (terms []Term, end Term) {
 	var redirect Term
 	for _, t := range r.Terms {
 		switch {
-		case t.Modifier() && t.Name == "redirect":
+		case t.IsModifier() && t.Name == "redirect":
 			redirect = t
-		case t.Modifier():
+		case t.IsModifier():
 			terms = append(terms, t)
 		case end.Name == "all": // mechanisms after all are ignored (RFC 7208 section 5.1)
 		case t.Name == "all":
@@ -81,7 +81,7 @@ func Lookups(text string) int {
 	terms, end := Parse(text).Split()
 	n := 0
 	for _, t := range append(terms, end) {
-		if t.Asks() {
+		if t.NeedsLookup() {
 			n++
 		}
 	}
@@ -124,12 +124,13 @@ type Term struct {
 	Network   netip.Prefix // for ip4 and ip6
 }
 
-// Modifier reports whether the term is a modifier; otherwise it is a mechanism.
-func (t Term) Modifier() bool { return t.Qualifier == 0 }
+// IsModifier reports whether the term is a modifier; otherwise it is a mechanism.
+func (t Term) IsModifier() bool { return t.Qualifier == 0 }
 
-// Asks reports whether receivers need DNS look-ups to evaluate the term (RFC 7208 section 4.6.4).
-func (t Term) Asks() bool {
-	if t.Modifier() {
+// NeedsLookup reports whether receivers need DNS look-ups to evaluate the term (RFC 7208 section
+// 4.6.4).
+func (t Term) NeedsLookup() bool {
+	if t.IsModifier() {
 		return t.Name == "redirect"
 	}
 	switch t.Name {
@@ -142,7 +143,7 @@ func (t Term) Asks() bool {
 // String returns the term in its shortest form.
 func (t Term) String() string {
 	switch {
-	case t.Modifier():
+	case t.IsModifier():
 		return t.Name + "=" + t.Value
 	case t.Value != "":
 		return t.qualifier() + t.Name + ":" + t.Value + t.Lengths
@@ -241,17 +242,17 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 const macroExpand = `%\{[sSlLoOdDiIpPhHcCrRtTvV][0-9]*[rR]?[-.+,/_=]*\}|%%|%_|%-`
 
 var (
-	macroString = lazyregexp.New(`^(?:` + macroExpand + `|[!-$&-~])*$`)
-	domainEnd   = lazyregexp.New(`(?:` + macroExpand + `|\.([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)\.?)$`)
-	forExp      = lazyregexp.New(`%\{[cCrRtT]`)
-	zeroLabels  = lazyregexp.New(`%\{[a-zA-Z]0+[^0-9]`)
+	macroString     = lazyregexp.New(`^(?:` + macroExpand + `|[!-$&-~])*$`)
+	domainEnd       = lazyregexp.New(`(?:` + macroExpand + `|\.([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)\.?)$`)
+	explanationOnly = lazyregexp.New(`%\{[cCrRtT]`)
+	zeroLabels      = lazyregexp.New(`%\{[a-zA-Z]0+[^0-9]`)
 )
 
 // isDomainSpec reports whether s is a valid domain-spec (RFC 7208 section 7.1). That is a name with
 // macros, which ends in a macro or in a valid top label. A top label must not consist of digits
 // only.
 func isDomainSpec(s string) bool {
-	if !macroString().MatchString(s) || zeroLabels().MatchString(s) || forExp().MatchString(s) {
+	if !macroString().MatchString(s) || zeroLabels().MatchString(s) || explanationOnly().MatchString(s) {
 		return false
 	}
 	end := domainEnd().FindStringSubmatch(s)

@@ -79,7 +79,7 @@ func ParseRecord(texts []string) []string {
 		found++
 		for _, f := range fields[1:] {
 			if key, value, _ := strings.Cut(f, "="); strings.TrimSpace(key) == "rua" && out == nil {
-				out = targets(value)
+				out = parseTargets(value)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func ParseRecord(texts []string) []string {
 	return out
 }
 
-func targets(list string) []string {
+func parseTargets(list string) []string {
 	var out []string
 	for text := range strings.SplitSeq(list, ",") {
 		text = strings.TrimSpace(text)

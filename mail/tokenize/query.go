@@ -150,7 +150,7 @@ func (m *Matcher) Matches(texts ...string) bool {
 	}
 	m.words, m.ends, m.texts = m.words[:0], m.ends[:0], m.texts[:0]
 	for _, text := range texts {
-		m.read(text)
+		m.readText(text)
 	}
 	for _, missing := range m.missing {
 		if missing {
@@ -165,8 +165,8 @@ func (m *Matcher) Matches(texts ...string) bool {
 	return true
 }
 
-// read notes which terms the text contains, and its words if the query has phrases.
-func (m *Matcher) read(text string) {
+// readText notes which terms the text contains, and its words if the query has phrases.
+func (m *Matcher) readText(text string) {
 	m.splitter.Split(text, func(word []byte, whole bool) {
 		for i, t := range m.q.Terms {
 			if m.missing[i] && (string(word) == t.Text || t.Prefix && bytes.HasPrefix(word, []byte(t.Text))) {
@@ -193,7 +193,7 @@ func (m *Matcher) hasPhrase(phrase []string) bool {
 	i := 0
 	for _, end := range m.texts {
 		for ; i+len(phrase) <= end; i++ {
-			if m.phraseAt(i, phrase) {
+			if m.hasPhraseAt(i, phrase) {
 				return true
 			}
 		}
@@ -202,9 +202,9 @@ func (m *Matcher) hasPhrase(phrase []string) bool {
 	return false
 }
 
-// phraseAt reports whether the phrase occurs at the word with index i. In a script without spaces,
-// a phrase ends in a single character. That matches a pair that begins with it.
-func (m *Matcher) phraseAt(i int, phrase []string) bool {
+// hasPhraseAt reports whether the phrase occurs at the word with index i. In a script without
+// spaces, a phrase ends in a single character. That matches a pair that begins with it.
+func (m *Matcher) hasPhraseAt(i int, phrase []string) bool {
 	for n, word := range phrase {
 		if has := m.word(i + n); string(has) != word && (!isLoneCharacter(word) || !bytes.HasPrefix(has, []byte(word))) {
 			return false

@@ -39,7 +39,7 @@ func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 			i++
 			continue
 		}
-		n, ascii := wordEnd(text[i:])
+		n, ascii := wordLength(text[i:])
 		switch {
 		case n == 0:
 			_, size := utf8.DecodeRuneInString(text[i:])
@@ -61,9 +61,9 @@ var asciiWord = func() (is [utf8.RuneSelf]bool) {
 	return is
 }()
 
-// wordEnd returns the length of the word at the start of text, 0 if there is none. ascii reports
+// wordLength returns the length of the word at the start of text, 0 if there is none. ascii reports
 // whether the word is ASCII.
-func wordEnd(text string) (n int, ascii bool) {
+func wordLength(text string) (n int, ascii bool) {
 	ascii = true
 	for n < len(text) {
 		if c := text[n]; c < utf8.RuneSelf {
@@ -123,7 +123,7 @@ func (s *Splitter) splitUnicode(run string, each func([]byte, bool)) {
 		r, size := utf8.DecodeRune(rest)
 		if isSpaceless(r) {
 			s.emitWord(each)
-			n := spacelessEnd(rest)
+			n := spacelessLength(rest)
 			emitPairs(rest[:n], each)
 			rest = rest[n:]
 			continue
@@ -203,8 +203,9 @@ func isSpaceless(r rune) bool {
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
-// spacelessEnd returns the length of the longest prefix of text that is in scripts without spaces.
-func spacelessEnd(text []byte) (n int) {
+// spacelessLength returns the length of the longest prefix of text that is in scripts without
+// spaces.
+func spacelessLength(text []byte) (n int) {
 	for n < len(text) {
 		r, size := utf8.DecodeRune(text[n:])
 		if !isSpaceless(r) && !unicode.Is(unicode.M, r) {

@@ -154,7 +154,7 @@ func (q *qpReader) decode(in []byte, last bool) []byte {
 		}
 		q.out = append(q.out, in[i:i+n]...)
 		i += n
-		used := q.escape(in[i:], last)
+		used := q.decodeEscape(in[i:], last)
 		if used == 0 {
 			return in[i:]
 		}
@@ -163,9 +163,9 @@ func (q *qpReader) decode(in []byte, last bool) []byte {
 	return nil
 }
 
-// escape decodes "=" or white space at the start of in (RFC 2045 §6.7). It returns the number of
-// bytes used, 0 if more input is needed. An invalid escape stays as it is.
-func (q *qpReader) escape(in []byte, last bool) int {
+// decodeEscape decodes "=" or white space at the start of in (RFC 2045 §6.7). It returns the number
+// of bytes used, 0 if more input is needed. An invalid escape stays as it is.
+func (q *qpReader) decodeEscape(in []byte, last bool) int {
 	if in[0] == '=' && len(in) >= 3 && IsHex(in[1]) && IsHex(in[2]) {
 		q.out = append(q.out, Unhex(in[1])<<4|Unhex(in[2]))
 		return 3
@@ -187,7 +187,7 @@ func (q *qpReader) escape(in []byte, last bool) int {
 	atEnd := blank == len(in) && last || blank < len(in) && (in[blank] == '\r' || in[blank] == '\n')
 	switch {
 	case atEnd && soft:
-		return q.softBreak(in, blank, last)
+		return q.skipSoftBreak(in, blank, last)
 	case atEnd:
 		return blank
 	case soft:
@@ -198,9 +198,9 @@ func (q *qpReader) escape(in []byte, last bool) int {
 	return blank
 }
 
-// softBreak skips a soft line break. at is the index of its line end. It returns the number of
+// skipSoftBreak skips a soft line break. at is the index of its line end. It returns the number of
 // bytes used, 0 if more input is needed.
-func (q *qpReader) softBreak(in []byte, at int, last bool) int {
+func (q *qpReader) skipSoftBreak(in []byte, at int, last bool) int {
 	switch {
 	case at == len(in):
 		return at
@@ -235,8 +235,8 @@ func (u *UU) Length(line []byte) int {
 	return min(int(line[0]-' ')&63, (len(line)+2)/4*3)
 }
 
-// append decodes a line and appends the result to dst.
-func (u *UU) append(dst, line []byte) []byte {
+// appendLine decodes a line and appends the result to dst.
+func (u *UU) appendLine(dst, line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	n := u.Length(line)
 	for i := 1; n > 0; i += 4 {
@@ -269,12 +269,12 @@ func (u *uuReader) Read(p []byte) (int, error) {
 			u.line = append(u.line, line[:min(len(line), maxUULine-len(u.line))]...)
 			in = rest
 			if ended {
-				u.out = u.state.append(u.out, u.line)
+				u.out = u.state.appendLine(u.out, u.line)
 				u.line = u.line[:0]
 			}
 		}
 		if last {
-			u.out = u.state.append(u.out, u.line)
+			u.out = u.state.appendLine(u.out, u.line)
 			u.line = u.line[:0]
 		}
 	})

@@ -56,9 +56,9 @@ const (
 	emptyNote     = `<p class="note">This message has no text.</p>`
 )
 
-// page returns the document with the given body. A message with colours of its own is shown on
-// white even if o.Dark is set, since some of its text might be invisible on black.
-func page(o Options, body []byte, class string, styles []byte, coloured bool) *Document {
+// newDocument returns the document with the given body. A message with colours of its own is shown
+// on white even if o.Dark is set, since some of its text might be invisible on black.
+func newDocument(o Options, body []byte, class string, styles []byte, coloured bool) *Document {
 	theme := lightStyle
 	if o.Dark && !coloured {
 		theme = darkStyle

@@ -182,7 +182,7 @@ func (c *documentChecker) sheet(n *html.Node) {
 		c.t.Errorf("the style sheet has %q:\n%s", bad, theirs)
 	}
 	for _, m := range sheetCall.FindAllStringSubmatch(unnamed, -1) {
-		if m[1] != "" && !functions[m[0]] {
+		if m[1] != "" && !colourFunctions[m[0]] {
 			c.t.Errorf("the style sheet has %s:\n%s", m[0], theirs)
 		}
 	}

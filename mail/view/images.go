@@ -25,14 +25,14 @@ type image struct {
 
 func readImage(t html.Token) image {
 	m := image{token: t, src: strings.TrimSpace(attributeOf(t, "src")), alt: attributeOf(t, "alt"), width: -1, height: -1}
-	m.styles = styleAttribute(attributeOf(t, "style"))
-	m.width, m.height = pixels(attributeOf(t, "width")), pixels(attributeOf(t, "height"))
+	m.styles = parseStyleAttribute(attributeOf(t, "style"))
+	m.width, m.height = parsePixels(attributeOf(t, "width")), parsePixels(attributeOf(t, "height"))
 	for _, d := range m.styles {
 		switch d.property {
 		case "width", "max-width":
-			m.width = smaller(m.width, pixels(d.value))
+			m.width = smallerKnown(m.width, parsePixels(d.value))
 		case "height", "max-height":
-			m.height = smaller(m.height, pixels(d.value))
+			m.height = smallerKnown(m.height, parsePixels(d.value))
 		case "display":
 			m.hidden = m.hidden || strings.EqualFold(d.value, "none")
 		case "visibility":
@@ -44,16 +44,16 @@ func readImage(t html.Token) image {
 	return m
 }
 
-// smaller returns the smaller of two sizes. A negative size is unknown and does not count.
-func smaller(a, b int) int {
+// smallerKnown returns the smaller of two sizes. A negative size is unknown and does not count.
+func smallerKnown(a, b int) int {
 	if a < 0 || b >= 0 && b < a {
 		return b
 	}
 	return a
 }
 
-// pixels parses a size in pixels. It returns -1 for other text.
-func pixels(s string) int {
+// parsePixels parses a size in pixels. It returns -1 for other text.
+func parsePixels(s string) int {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "px"), 64)
 	if err != nil || !(n >= 0 && n < 100_000) {
 		return -1
@@ -67,8 +67,8 @@ func (m *image) isTracker() bool {
 	return m.hidden || small(m.width) && small(m.height) || m.width == 0 || m.height == 0
 }
 
-// image writes an image, or a placeholder for it.
-func (r *renderer) image(t html.Token) {
+// writeImage writes an image, or a placeholder for it.
+func (r *renderer) writeImage(t html.Token) {
 	if r.images++; r.images > maxImages {
 		return
 	}
@@ -91,25 +91,25 @@ func (r *renderer) image(t html.Token) {
 		if remote {
 			r.held++
 		}
-		r.placeholder(&m)
+		r.writePlaceholder(&m)
 		return
 	}
 	if r.link != nil {
 		r.link.addText(m.alt)
 	}
-	r.output().WriteString(`<img src="` + html.EscapeString(address) + `" alt="` + html.EscapeString(shortened(m.alt)) + `"` + r.attributes(m.token, nil) + ">")
+	r.output().WriteString(`<img src="` + html.EscapeString(address) + `" alt="` + html.EscapeString(shortenedAlt(m.alt)) + `"` + r.attributes(m.token, nil) + ">")
 }
 
 func hasScheme(src, scheme string) bool {
 	return len(src) > len(scheme) && strings.EqualFold(src[:len(scheme)], scheme)
 }
 
-func shortened(alt string) string {
+func shortenedAlt(alt string) string {
 	return withoutDirection.Replace(strings.ToValidUTF8(alt[:min(len(alt), 500)], ""))
 }
 
-// placeholder writes a placeholder with the size and the alternative text of the image.
-func (r *renderer) placeholder(m *image) {
+// writePlaceholder writes a placeholder with the size and the alternative text of the image.
+func (r *renderer) writePlaceholder(m *image) {
 	var styles []declaration
 	if m.width >= 0 {
 		styles = append(styles, declaration{property: "width", value: strconv.Itoa(min(m.width, maxPlaceholder)) + "px"})
@@ -118,12 +118,12 @@ func (r *renderer) placeholder(m *image) {
 		styles = append(styles, declaration{property: "height", value: strconv.Itoa(min(m.height, maxPlaceholder)) + "px"})
 	}
 	class := "held"
-	if name := r.style(styles); name != "" {
+	if name := r.styleClass(styles); name != "" {
 		class += " " + name
 	}
 	if r.link != nil {
 		r.link.addText(m.alt)
 	}
-	alt := html.EscapeString(shortened(m.alt))
+	alt := html.EscapeString(shortenedAlt(m.alt))
 	r.output().WriteString(`<span class="` + class + `">` + alt + "</span>")
 }

@@ -50,7 +50,7 @@ func (r *renderer) endLink() {
 	r.link = nil
 	var class []string
 	target, host := linkTarget(attributeOf(l.token, "href"))
-	if host != "" && misleads(l.seen.String(), target, host) {
+	if host != "" && isDeceptive(l.seen.String(), target, host) {
 		class = []string{"odd"}
 	}
 	name, attributes := "a", targetAttributes(target, host)+r.attributes(l.token, class)
@@ -113,9 +113,9 @@ var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[
 // idnDots replaces the full stops of other scripts by ".", as browsers do in a host (IDNA, UTS 46).
 var idnDots = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
-// misleads reports whether a link is deceptive: its text names a host of another owner than the
+// isDeceptive reports whether a link is deceptive: its text names a host of another owner than the
 // target's host, or the target has a user name, which looks like a host.
-func misleads(text, target, host string) bool {
+func isDeceptive(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
@@ -127,16 +127,16 @@ func misleads(text, target, host string) bool {
 		if _, listed := publicsuffix.PublicSuffix(shown); m[1] == "" && !listed {
 			continue // a name such as "Node.js" is not a host
 		}
-		if ownerOf(shown) != ownerOf(host) {
+		if registrableDomain(shown) != registrableDomain(host) {
 			return true
 		}
 	}
 	return false
 }
 
-// ownerOf returns the registrable domain of a host, which is the public suffix and one more label.
-// It returns host itself if there is none.
-func ownerOf(host string) string {
+// registrableDomain returns the registrable domain of a host, which is the public suffix and one
+// more label. It returns host itself if there is none.
+func registrableDomain(host string) string {
 	if owner, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return owner
 	}

@@ -23,7 +23,7 @@ func HTML(raw string, o Options) *Document {
 	if len(r.sheet.out) > 0 {
 		styles = append(append([]byte("@layer message{\n"), r.sheet.out...), "}\n"...)
 	}
-	d := page(o, r.out.Bytes(), r.body, append(styles, r.styles.Bytes()...), r.coloured || r.sheet.setsColour)
+	d := newDocument(o, r.out.Bytes(), r.body, append(styles, r.styles.Bytes()...), r.coloured || r.sheet.setsColour)
 	d.Remote, d.Held, d.Trackers = r.remote, r.held, r.trackers
 	return d
 }
@@ -87,15 +87,15 @@ func (r *renderer) render(safe string) {
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			r.close(0)
+			r.closeElements(0)
 			return
 		case html.TextToken:
-			r.text(string(z.Text()))
+			r.writeText(string(z.Text()))
 		case html.StartTagToken, html.SelfClosingTagToken:
-			r.start(z.Token())
+			r.startElement(z.Token())
 		case html.EndTagToken:
 			name, _ := z.TagName()
-			r.close(openAfterEnd(r.open, string(name)))
+			r.closeElements(openAfterEnd(r.open, string(name)))
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (r *renderer) output() *bytes.Buffer {
 	return &r.out
 }
 
-func (r *renderer) text(s string) {
+func (r *renderer) writeText(s string) {
 	if r.link != nil {
 		s = withoutDirection.Replace(s)
 		r.link.addText(s)
@@ -119,8 +119,8 @@ func (r *renderer) text(s string) {
 	r.output().WriteString(html.EscapeString(s))
 }
 
-// close closes all open elements but the first kept ones.
-func (r *renderer) close(kept int) {
+// closeElements closes all open elements but the first kept ones.
+func (r *renderer) closeElements(kept int) {
 	for i := len(r.open) - 1; i >= kept; i-- {
 		name := r.open[i]
 		if name == "a" {
@@ -132,7 +132,7 @@ func (r *renderer) close(kept int) {
 	r.open = r.open[:kept]
 }
 
-func (r *renderer) start(t html.Token) {
+func (r *renderer) startElement(t html.Token) {
 	switch {
 	case t.Data == "body":
 		if r.body == "" {
@@ -142,13 +142,13 @@ func (r *renderer) start(t html.Token) {
 	case !elements[t.Data] || len(r.open) >= maxDepth && !voidElements[t.Data]:
 		return
 	}
-	r.close(openAfterStart(r.open, t.Data))
+	r.closeElements(openAfterStart(r.open, t.Data))
 	switch t.Data {
 	case "a":
 		r.startLink(t)
 		return
 	case "img":
-		r.image(t)
+		r.writeImage(t)
 		return
 	}
 	r.output().WriteString("<" + t.Data + r.attributes(t, nil) + ">")
@@ -158,28 +158,28 @@ func (r *renderer) start(t html.Token) {
 }
 
 var (
-	number    = lazyregexp.New(`^[0-9]{1,4}$`)
-	size      = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
-	colour    = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
-	fontFace  = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // without a length limit, which would take megabytes once compiled for these classes
-	fontSize  = lazyregexp.New(`^[+-]?[0-9]$`)
-	alignment = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
-	dir       = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
-	lang      = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
-	anyText   = lazyregexp.New(`^[^\x00]*$`)
+	numberValue = lazyregexp.New(`^[0-9]{1,4}$`)
+	sizeValue   = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
+	colourValue = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
+	fontFace    = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // without a length limit, which would take megabytes once compiled for these classes
+	fontSize    = lazyregexp.New(`^[+-]?[0-9]$`)
+	alignment   = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
+	dirValue    = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
+	langValue   = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
+	anyText     = lazyregexp.New(`^[^\x00]*$`)
 
 	// The attributes that are written, with their valid values: globalAttributes on every element,
 	// plain on certain elements. Links, images and the class attribute are written separately.
-	globalAttributes  = map[string]func() *regexp.Regexp{"align": alignment, "valign": alignment, "dir": dir, "lang": lang, "title": anyText}
-	tableAttributes   = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
-	cellAttributes    = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
+	globalAttributes  = map[string]func() *regexp.Regexp{"align": alignment, "valign": alignment, "dir": dirValue, "lang": langValue, "title": anyText}
+	tableAttributes   = map[string]func() *regexp.Regexp{"width": sizeValue, "height": sizeValue, "bgcolor": colourValue, "border": numberValue, "cellpadding": numberValue, "cellspacing": numberValue, "span": numberValue}
+	cellAttributes    = map[string]func() *regexp.Regexp{"width": sizeValue, "height": sizeValue, "bgcolor": colourValue, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
 	elementAttributes = map[string]map[string]func() *regexp.Regexp{
 		"table": tableAttributes, "tr": tableAttributes, "thead": tableAttributes, "tbody": tableAttributes, "tfoot": tableAttributes, "col": tableAttributes, "colgroup": tableAttributes, "td": cellAttributes, "th": cellAttributes,
-		"hr":   {"width": size},
-		"ol":   {"start": number},
-		"body": {"bgcolor": colour},
-		"font": {"color": colour, "face": fontFace, "size": fontSize},
-		"img":  {"width": size, "height": size, "border": number},
+		"hr":   {"width": sizeValue},
+		"ol":   {"start": numberValue},
+		"body": {"bgcolor": colourValue},
+		"font": {"color": colourValue, "face": fontFace, "size": fontSize},
+		"img":  {"width": sizeValue, "height": sizeValue, "border": numberValue},
 	}
 )
 
@@ -197,11 +197,11 @@ func (r *renderer) attributes(t html.Token, more []string) string {
 		case "id":
 			classes = r.addUsedClass(classes, idOf(strings.TrimSpace(a.Val)))
 		case "style":
-			if name := r.style(styleAttribute(a.Val)); name != "" {
+			if name := r.styleClass(parseStyleAttribute(a.Val)); name != "" {
 				classes = append(classes, name)
 			}
 		default:
-			r.attribute(&out, t.Data, a)
+			r.writeAttribute(&out, t.Data, a)
 		}
 	}
 	if len(classes) > 0 {
@@ -213,8 +213,8 @@ func (r *renderer) attributes(t html.Token, more []string) string {
 // maxAttribute is the maximum length of the value of an attribute, in characters.
 const maxAttribute = 300
 
-// attribute writes an attribute if it is allowed for the element and has a valid value.
-func (r *renderer) attribute(out *strings.Builder, element string, a html.Attribute) {
+// writeAttribute writes an attribute if it is allowed for the element and has a valid value.
+func (r *renderer) writeAttribute(out *strings.Builder, element string, a html.Attribute) {
 	form := elementAttributes[element][a.Key]
 	if form == nil && (a.Key != "title" || element != "a") {
 		form = globalAttributes[a.Key]
@@ -234,9 +234,9 @@ func (r *renderer) addUsedClass(classes []string, name string) []string {
 	return append(classes, name)
 }
 
-// style returns the class for the declarations of a style attribute, and defines the class if it is
-// new. It returns "" if there are no declarations or too many classes.
-func (r *renderer) style(all []declaration) string {
+// styleClass returns the class for the declarations of a style attribute, and defines the class if
+// it is new. It returns "" if there are no declarations or too many classes.
+func (r *renderer) styleClass(all []declaration) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -287,9 +287,9 @@ var (
 	termEnding      = ending{setOf("dt", "dd"), setOf("dl", "td", "th", "caption", "table")}
 	paragraphEnding = ending{setOf("p"), cellElements}
 
-	// implied has, for a start tag, the end tags that it implies and that HTML lets authors omit
-	// (HTML Living Standard, 13.1.2.4).
-	implied = map[string]ending{
+	// impliedEndings has, for a start tag, the end tags that it implies and that HTML lets authors
+	// omit (HTML Living Standard, 13.1.2.4).
+	impliedEndings = map[string]ending{
 		"li": itemEnding, "dt": termEnding, "dd": termEnding, "tr": rowEnding,
 		"td":    {setOf("td", "th"), setOf("tr", "table")},
 		"th":    {setOf("td", "th"), setOf("tr", "table")},
@@ -319,7 +319,7 @@ func setOf(names ...string) map[string]bool {
 // begins.
 func openAfterStart(open []string, name string) int {
 	kept := len(open)
-	e, ok := implied[name]
+	e, ok := impliedEndings[name]
 	if !ok {
 		return kept
 	}

@@ -33,13 +33,13 @@ func readSheets(sources []string) *sheet {
 	for _, source := range sources {
 		source = source[:min(left, len(source))]
 		left -= len(source)
-		s.read(css.NewLexer(parse.NewInputString(source)), false)
+		s.readRules(css.NewLexer(parse.NewInputString(source)), false)
 	}
 	return s
 }
 
-// read reads rules up to the end or, if inside is set, up to the brace that ends the block.
-func (s *sheet) read(lexer *css.Lexer, inside bool) {
+// readRules reads rules up to the end or, if inside is set, up to the brace that ends the block.
+func (s *sheet) readRules(lexer *css.Lexer, inside bool) {
 	for s.rules < maxRules {
 		typ, text := lexer.Next()
 		switch {
@@ -47,20 +47,20 @@ func (s *sheet) read(lexer *css.Lexer, inside bool) {
 			return
 		case typ == css.WhitespaceToken, typ == css.CommentToken, typ == css.CDOToken, typ == css.CDCToken, typ == css.SemicolonToken:
 		case typ == css.AtKeywordToken:
-			s.atRule(lexer, strings.ToLower(string(text)), inside)
+			s.readAtRule(lexer, strings.ToLower(string(text)), inside)
 		default:
-			s.rule(lexer, token{typ, text})
+			s.readRule(lexer, token{typ, text})
 		}
 	}
 }
 
-// prelude reads the tokens before a block. first are tokens that were already read. block is false
-// if no block follows.
-func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
+// readPrelude reads the tokens before a block. first are tokens that were already read. block is
+// false if no block follows.
+func readPrelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 	tokens = first
 	depth := 0
 	for _, t := range first {
-		depth += nesting(t.kind)
+		depth += nestingChange(t.kind)
 	}
 	for {
 		typ, text := lexer.Next()
@@ -72,20 +72,21 @@ func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 		case depth <= 0 && typ == css.SemicolonToken:
 			return tokens, false
 		}
-		depth += nesting(typ)
+		depth += nestingChange(typ)
 		if len(tokens) <= maxPrelude {
 			tokens = append(tokens, token{typ, text})
 		}
 	}
 }
 
-// atRule reads an at-rule. It writes `@media` rules about the screen width and skips the others.
-func (s *sheet) atRule(lexer *css.Lexer, name string, inside bool) {
-	tokens, block := prelude(lexer)
+// readAtRule reads an at-rule. It writes `@media` rules about the screen width and skips the
+// others.
+func (s *sheet) readAtRule(lexer *css.Lexer, name string, inside bool) {
+	tokens, block := readPrelude(lexer)
 	if !block {
 		return
 	}
-	query, ok := mediaQuery(tokens)
+	query, ok := parseMediaQuery(tokens)
 	if name != "@media" || !ok || inside {
 		skipBlock(lexer)
 		return
@@ -93,7 +94,7 @@ func (s *sheet) atRule(lexer *css.Lexer, name string, inside bool) {
 	before := len(s.out)
 	s.out = append(s.out, "@media "+query+"{"...)
 	opened := len(s.out)
-	s.read(lexer, true)
+	s.readRules(lexer, true)
 	if len(s.out) == opened {
 		s.out = s.out[:before]
 		return
@@ -118,9 +119,9 @@ func skipBlock(lexer *css.Lexer) {
 
 var mediaForm = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
 
-// mediaQuery returns a media query in normalized form, false if the query is about anything else
-// than the screen width.
-func mediaQuery(tokens []token) (string, bool) {
+// parseMediaQuery returns a media query in normalized form, false if the query is about anything
+// else than the screen width.
+func parseMediaQuery(tokens []token) (string, bool) {
 	var out strings.Builder
 	for _, t := range tokens {
 		switch t.kind {
@@ -140,18 +141,18 @@ func mediaQuery(tokens []token) (string, bool) {
 	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm().MatchString(text)
 }
 
-// rule reads one rule. It writes the selectors and declarations in it that are allowed.
-func (s *sheet) rule(lexer *css.Lexer, first token) {
+// readRule reads one rule. It writes the selectors and declarations in it that are allowed.
+func (s *sheet) readRule(lexer *css.Lexer, first token) {
 	var tokens []token
 	block := first.kind == css.LeftBraceToken
 	if !block {
-		tokens, block = prelude(lexer, first)
+		tokens, block = readPrelude(lexer, first)
 	}
 	if !block {
 		return
 	}
-	body := declarations(lexer)
-	selectors, names := selectorList(tokens)
+	body := parseDeclarations(lexer)
+	selectors, names := parseSelectorList(tokens)
 	if len(body) == 0 || len(selectors) == 0 {
 		return
 	}
@@ -167,8 +168,8 @@ func (s *sheet) rule(lexer *css.Lexer, first token) {
 	s.out = append(s.out, "}\n"...)
 }
 
-// selectorList parses selectors separated by commas. It skips those that are not simple.
-func selectorList(tokens []token) (selectors, names []string) {
+// parseSelectorList parses selectors separated by commas. It skips those that are not simple.
+func parseSelectorList(tokens []token) (selectors, names []string) {
 	if len(tokens) > maxPrelude {
 		return nil, nil
 	}
@@ -215,15 +216,15 @@ func (r *selectorReader) read(tokens []token) (string, bool) {
 		case t.is(">"):
 			r.end(">")
 		case t.is("."), t.kind == css.ColonToken:
-			if i++; i == len(tokens) || tokens[i].kind != css.IdentToken || !r.qualify(string(t.text), string(tokens[i].text)) {
+			if i++; i == len(tokens) || tokens[i].kind != css.IdentToken || !r.writeQualifier(string(t.text), string(tokens[i].text)) {
 				return "", false
 			}
 		case t.kind == css.HashToken:
-			if !r.qualify("#", string(t.text[1:])) {
+			if !r.writeQualifier("#", string(t.text[1:])) {
 				return "", false
 			}
 		case t.is("*"), t.kind == css.IdentToken:
-			if !r.element(strings.ToLower(string(t.text))) {
+			if !r.writeElement(strings.ToLower(string(t.text))) {
 				return "", false
 			}
 		default:
@@ -255,8 +256,8 @@ func (r *selectorReader) start() {
 	r.compounds++
 }
 
-// element writes an element name. It returns false if the name is not allowed there.
-func (r *selectorReader) element(name string) bool {
+// writeElement writes an element name. It returns false if the name is not allowed there.
+func (r *selectorReader) writeElement(name string) bool {
 	if r.started || name != "*" && name != "body" && !elements[name] {
 		return false
 	}
@@ -265,9 +266,9 @@ func (r *selectorReader) element(name string) bool {
 	return true
 }
 
-// qualify writes a class, an id, or one of the pseudo-classes :link and :hover. mark is ".", "#" or
-// ":". It returns false if the name is not allowed.
-func (r *selectorReader) qualify(mark, name string) bool {
+// writeQualifier writes a class, an id, or one of the pseudo-classes :link and :hover. mark is ".",
+// "#" or ":". It returns false if the name is not allowed.
+func (r *selectorReader) writeQualifier(mark, name string) bool {
 	if !nameForm().MatchString(name) {
 		return false
 	}

@@ -19,9 +19,9 @@ const (
 func Text(text string, o Options) *Document {
 	w := textWriter{}
 	for line := range strings.Lines(withoutOverrides.Replace(text)) {
-		w.line(strings.TrimSuffix(line, "\n"))
+		w.writeLine(strings.TrimSuffix(line, "\n"))
 	}
-	w.level(0)
+	w.setDepth(0)
 	if w.signature {
 		w.out.WriteString("</div>")
 	}
@@ -29,12 +29,12 @@ func Text(text string, o Options) *Document {
 	if strings.TrimSpace(text) == "" {
 		w.out.Reset()
 	}
-	return page(o, w.out.Bytes(), class, nil, false)
+	return newDocument(o, w.out.Bytes(), class, nil, false)
 }
 
 // Source returns a document that shows a text as it is.
 func Source(text string, o Options) *Document {
-	return page(o, []byte(html.EscapeString(text)), ` class="plain"`, nil, false)
+	return newDocument(o, []byte(html.EscapeString(text)), ` class="plain"`, nil, false)
 }
 
 // A textWriter writes plain text as HTML, line by line.
@@ -44,20 +44,20 @@ type textWriter struct {
 	signature bool
 }
 
-func (w *textWriter) line(line string) {
-	depth, rest := quotation(line)
+func (w *textWriter) writeLine(line string) {
+	depth, rest := cutQuoteMarks(line)
 	if depth == 0 && !w.signature && (line == "-- " || line == "--") {
-		w.level(0)
+		w.setDepth(0)
 		w.out.WriteString(`<div class="signature">`)
 		w.signature = true
 	}
-	w.level(depth)
-	w.linked(rest)
+	w.setDepth(depth)
+	w.writeLinked(rest)
 	w.out.WriteByte('\n')
 }
 
-// level opens or closes blocks until the quotation depth is depth.
-func (w *textWriter) level(depth int) {
+// setDepth opens or closes blocks until the quotation depth is depth.
+func (w *textWriter) setDepth(depth int) {
 	for ; w.depth < depth; w.depth++ {
 		w.out.WriteString(`<div class="quote">`)
 	}
@@ -66,9 +66,9 @@ func (w *textWriter) level(depth int) {
 	}
 }
 
-// quotation returns the number of > marks at the start of a line, at most maxQuote, and the rest of
-// the line.
-func quotation(line string) (depth int, rest string) {
+// cutQuoteMarks returns the number of > marks at the start of a line, at most maxQuote, and the
+// rest of the line.
+func cutQuoteMarks(line string) (depth int, rest string) {
 	rest = line
 	for depth < maxQuote && strings.HasPrefix(rest, ">") {
 		rest = rest[1:]
@@ -85,8 +85,8 @@ func quotation(line string) (depth int, rest string) {
 
 var textLink = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
 
-// linked writes a line. It makes links of the URLs and email addresses in it.
-func (w *textWriter) linked(line string) {
+// writeLinked writes a line. It makes links of the URLs and email addresses in it.
+func (w *textWriter) writeLinked(line string) {
 	at := 0
 	for _, m := range textLink().FindAllStringIndex(line, -1) {
 		if m[1]-m[0] > maxTextLink {
@@ -99,7 +99,7 @@ func (w *textWriter) linked(line string) {
 		}
 		w.out.WriteString(html.EscapeString(line[at:m[0]]))
 		attributes := targetAttributes(target, host)
-		if host != "" && misleads(shown, target, host) {
+		if host != "" && isDeceptive(shown, target, host) {
 			attributes += ` class="odd"`
 		}
 		w.out.WriteString("<a" + attributes + ">" + html.EscapeString(withoutDirection.Replace(shown)) + "</a>")

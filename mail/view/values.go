@@ -51,11 +51,11 @@ var properties = map[string]kind{
 }
 
 var (
-	wordForm   = lazyregexp.New(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
-	colourForm = lazyregexp.New(`^#[0-9a-fA-F]{3,8}$`)
-	stringForm = lazyregexp.New(`^[\p{L}\p{N} _.-]+$`)
-	functions  = map[string]bool{"rgb(": true, "rgba(": true, "hsl(": true, "hsla(": true}
-	units      = map[string]float64{"px": maxLength, "pt": maxLength, "em": maxEms, "rem": maxEms, "ex": maxEms, "ch": maxEms,
+	wordForm        = lazyregexp.New(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
+	colourForm      = lazyregexp.New(`^#[0-9a-fA-F]{3,8}$`)
+	stringForm      = lazyregexp.New(`^[\p{L}\p{N} _.-]+$`)
+	colourFunctions = map[string]bool{"rgb(": true, "rgba(": true, "hsl(": true, "hsla(": true}
+	units           = map[string]float64{"px": maxLength, "pt": maxLength, "em": maxEms, "rem": maxEms, "ex": maxEms, "ch": maxEms,
 		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
 )
 
@@ -80,19 +80,19 @@ func (d declaration) String() string {
 
 // setsColour reports whether the declaration sets a colour.
 func (d declaration) setsColour() bool {
-	return (d.property == "color" || d.property == "background-color") && !plainColour[strings.ToLower(d.value)]
+	return (d.property == "color" || d.property == "background-color") && !neutralColours[strings.ToLower(d.value)]
 }
 
-// plainColour are values of colour properties that do not set a colour of the message's own.
-var plainColour = map[string]bool{"inherit": true, "initial": true, "unset": true, "transparent": true, "currentcolor": true}
+// neutralColours are values of colour properties that do not set a colour of the message's own.
+var neutralColours = map[string]bool{"inherit": true, "initial": true, "unset": true, "transparent": true, "currentcolor": true}
 
-// styleAttribute parses the value of a style attribute.
-func styleAttribute(s string) []declaration {
-	return declarations(css.NewLexer(parse.NewInputString(s)))
+// parseStyleAttribute parses the value of a style attribute.
+func parseStyleAttribute(s string) []declaration {
+	return parseDeclarations(css.NewLexer(parse.NewInputString(s)))
 }
 
-// declarations parses declarations up to the brace that ends the rule, or up to the end.
-func declarations(lexer *css.Lexer) []declaration {
+// parseDeclarations parses declarations up to the brace that ends the rule, or up to the end.
+func parseDeclarations(lexer *css.Lexer) []declaration {
 	var out []declaration
 	var one []token
 	depth := 0
@@ -109,16 +109,16 @@ func declarations(lexer *css.Lexer) []declaration {
 			}
 			continue
 		}
-		depth += nesting(typ)
+		depth += nestingChange(typ)
 		if len(one) <= maxValueTokens { // keep one token too many, so that the declaration is invalid
 			one = append(one, token{typ, text})
 		}
 	}
 }
 
-// nesting returns 1 for a token that opens a bracket, -1 for one that closes a bracket, and 0 for
-// others.
-func nesting(typ css.TokenType) int {
+// nestingChange returns 1 for a token that opens a bracket, -1 for one that closes a bracket, and 0
+// for others.
+func nestingChange(typ css.TokenType) int {
 	switch typ {
 	case css.LeftBraceToken, css.LeftParenthesisToken, css.LeftBracketToken, css.FunctionToken:
 		return 1
@@ -173,7 +173,7 @@ func backgroundColour(value []token) []token {
 		if t.kind == css.HashToken {
 			return value[i : i+1]
 		}
-		if t.kind == css.FunctionToken && functions[strings.ToLower(string(t.text))] {
+		if t.kind == css.FunctionToken && colourFunctions[strings.ToLower(string(t.text))] {
 			for j := i; j < len(value); j++ {
 				if value[j].kind == css.RightParenthesisToken {
 					return value[i : j+1]
@@ -195,7 +195,7 @@ type valueWriter struct {
 
 func (w *valueWriter) write() string {
 	for _, t := range w.tokens {
-		piece, ok := w.piece(t)
+		piece, ok := w.checkedToken(t)
 		if !ok {
 			return ""
 		}
@@ -210,8 +210,8 @@ func (w *valueWriter) write() string {
 	return w.out.String()
 }
 
-// piece returns a token as it is written, false if it is not allowed.
-func (w *valueWriter) piece(t token) (string, bool) {
+// checkedToken returns a token as it is written, false if it is not allowed.
+func (w *valueWriter) checkedToken(t token) (string, bool) {
 	text := string(t.text)
 	switch t.kind {
 	case css.IdentToken:
@@ -219,10 +219,10 @@ func (w *valueWriter) piece(t token) (string, bool) {
 	case css.HashToken:
 		return text, w.allowed&colours != 0 && colourForm().MatchString(text) && !w.inside
 	case css.StringToken:
-		return quoted(text, w.allowed)
+		return quotedFontName(text, w.allowed)
 	case css.FunctionToken:
 		text = strings.ToLower(text)
-		ok := w.allowed&colours != 0 && functions[text] && !w.inside
+		ok := w.allowed&colours != 0 && colourFunctions[text] && !w.inside
 		w.inside = true
 		return text, ok
 	case css.RightParenthesisToken:
@@ -230,15 +230,15 @@ func (w *valueWriter) piece(t token) (string, bool) {
 		w.inside = false
 		return ")", ok
 	case css.NumberToken, css.PercentageToken, css.DimensionToken:
-		return length(text)
+		return parseLength(text)
 	case css.CommaToken:
 		return ",", true
 	}
 	return "/", t.is("/")
 }
 
-// quoted returns the name of a font in quotes, false if it is not allowed.
-func quoted(text string, allowed kind) (string, bool) {
+// quotedFontName returns the name of a font in quotes, false if it is not allowed.
+func quotedFontName(text string, allowed kind) (string, bool) {
 	if allowed&fontNames == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
 		return "", false
 	}
@@ -246,9 +246,9 @@ func quoted(text string, allowed kind) (string, bool) {
 	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm().MatchString(name)
 }
 
-// length returns a number with its unit, false if the number is negative or too large, or the unit
-// unknown.
-func length(text string) (string, bool) {
+// parseLength returns a number with its unit, false if the number is negative or too large, or the
+// unit unknown.
+func parseLength(text string) (string, bool) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
 	unit := strings.ToLower(text[len(digits):])
 	most, known := units[unit]

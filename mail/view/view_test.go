@@ -33,7 +33,7 @@ func TestStyleAttribute(t *testing.T) {
 		"font-family:Arial" + strings.Repeat(",x", 99):  "",
 	} {
 		got := ""
-		for _, d := range styleAttribute(in) {
+		for _, d := range parseStyleAttribute(in) {
 			got += d.String() + ";"
 		}
 		if got != want {

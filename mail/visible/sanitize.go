@@ -112,23 +112,23 @@ func HTMLWords(s string, limit int) string {
 			return strings.TrimSpace(w.out.String())
 		case html.TextToken:
 			if hidden == "" {
-				w.text(string(z.Text()))
+				w.writeText(string(z.Text()))
 			}
 		case html.StartTagToken:
 			name, _ := z.TagName()
 			if tag := string(name); hidden == "" && hiddenTags[tag] {
 				hidden = tag
 			}
-			w.block(blockTags[string(name)])
+			w.startBlock(blockTags[string(name)])
 		case html.EndTagToken:
 			name, _ := z.TagName()
 			if string(name) == hidden || string(name) == "head" {
 				hidden = ""
 			}
-			w.block(blockTags[string(name)])
+			w.startBlock(blockTags[string(name)])
 		case html.SelfClosingTagToken:
 			name, _ := z.TagName()
-			w.block(blockTags[string(name)])
+			w.startBlock(blockTags[string(name)])
 		}
 	}
 	return strings.TrimSpace(w.out.String())
@@ -147,7 +147,7 @@ type textWriter struct {
 	space bool
 }
 
-func (w *textWriter) text(s string) {
+func (w *textWriter) writeText(s string) {
 	if s == "" {
 		return
 	}
@@ -166,7 +166,7 @@ func (w *textWriter) text(s string) {
 	w.space = isBlank(s[len(s)-1])
 }
 
-func (w *textWriter) block(lines int) {
+func (w *textWriter) startBlock(lines int) {
 	if lines < 0 {
 		w.space = true
 		return

@@ -76,7 +76,7 @@ func Text(s string) string {
 	var out strings.Builder
 	empty := maxEmptyLines // so that there are no empty lines at the start
 	for line := range strings.SplitSeq(lineEnds.Replace(s), "\n") {
-		line = visibleBlanks(line)
+		line = cleanBlanks(line)
 		if line != "-- " { // keep the start of a signature (RFC 3676 section 4.3)
 			line = strings.TrimRight(line, " \t")
 		}
@@ -97,9 +97,9 @@ func Text(s string) string {
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// visibleBlanks removes invisible and control characters, and shortens runs of blanks. It keeps
+// cleanBlanks removes invisible and control characters, and shortens runs of blanks. It keeps
 // line ends and tabs.
-func visibleBlanks(s string) string {
+func cleanBlanks(s string) string {
 	run := 0
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -214,7 +214,7 @@ func visibleMarkup(s string) string {
 				unseen = ""
 			}
 		case kind == html.TextToken:
-			text := visibleBlanks(lineEnds.Replace(t.Data))
+			text := cleanBlanks(lineEnds.Replace(t.Data))
 			if strings.TrimSpace(text) != "" {
 				breaks = 0
 			}

@@ -103,7 +103,7 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 		switch {
 		case !found:
 			kept[uid] = core.NotFound("message")
-		case !m.Satisfied(row.Flags):
+		case !m.IsSatisfiedBy(row.Flags):
 			kept[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("change flags of message %d: %w: the server did not change them", uid, pull.ErrRefused))
 		default:
 			marked[uid], _ = remoteFlags(row.Flags)

@@ -80,7 +80,7 @@ func (v *syncRun) adoptUIDValidity(ctx context.Context) error {
 	if top > 0 {
 		top--
 	} else if n := v.remote.Messages; n > 0 {
-		rows, _, err := v.session.Window(ctx, n, n)
+		rows, _, err := v.session.FetchWindow(ctx, n, n)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err e
 	whole = true
 	for hi, more := v.remote.Messages, true; more && hi > 0; {
 		lo := hi - min(hi-1, windowRows-1)
-		rows, all, err := v.session.Window(ctx, lo, hi)
+		rows, all, err := v.session.FetchWindow(ctx, lo, hi)
 		if err != nil {
 			return nil, false, err
 		}
@@ -313,7 +313,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 	if err != nil {
 		return 0, err
 	}
-	rows, whole, err := v.session.Window(ctx, lo, hi)
+	rows, whole, err := v.session.FetchWindow(ctx, lo, hi)
 	if err != nil {
 		done()
 		return 0, err

@@ -175,7 +175,7 @@ func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.D
 // reportedFailure returns the failure in a report; nil if it reports none. It applies to the row's
 // recipient, even if the address was rewritten on the way.
 func reportedFailure(report *msg.Report, recipient string) *outbound.Failure {
-	r := report.About(recipient)
+	r := report.ForRecipient(recipient)
 	if r.Action != msg.ActionFailed {
 		return nil
 	}

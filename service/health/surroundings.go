@@ -191,7 +191,7 @@ func mayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 		case t.Name == "a" && t.Value == "" && t.Lengths == "":
 			return slices.Contains(leadsTo, ip)
 		}
-		return t.Asks() || t.Name == "all"
+		return t.NeedsLookup() || t.Name == "all"
 	})
 }
 

@@ -155,7 +155,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	}
 	stored.Facts = store.Facts{
 		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.Judged(v.Policy, string(v.Former.Result), v.Former.Policy),
-		Genuine: v.GenuinePath(in.From), Junk: result.Junk, Authentic: v.Authentic(), Proven: proof.Domain, Signed: proof.Signed, Lacks: proof.Lacks, Origin: origin,
+		Genuine: v.ProvesReturnPath(in.From), Junk: result.Junk, Authentic: v.IsAuthentic(), Proven: proof.Domain, Signed: proof.Signed, Lacks: proof.Missing, Origin: origin,
 	}
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},

@@ -268,7 +268,7 @@ func greyKey(ip netip.Addr, from, to string) string {
 // knowsSender reports whether all accounts that get a message have had authentic mail from its
 // author's domain before. For a message that is not authentic it returns false.
 func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
-	if !v.Authentic() {
+	if !v.IsAuthentic() {
 		return false, nil
 	}
 	known := true

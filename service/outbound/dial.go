@@ -143,7 +143,7 @@ func (s *Service) sendEncoded(ctx context.Context, d *delivery, refused *attempt
 	if err != nil {
 		return nil, fmt.Errorf("encode header: parse message: %w", err)
 	}
-	if c.HeaderFault() != nil || !c.Changes() {
+	if c.HeaderFault() != nil || !c.HasChanges() {
 		return refused, nil
 	}
 	spool := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader + c.Growth())
@@ -156,7 +156,7 @@ func (s *Service) sendEncoded(ctx context.Context, d *delivery, refused *attempt
 	if err != nil {
 		return nil, err
 	}
-	d.sub.EightBit = !c.Clean()
+	d.sub.EightBit = !c.IsClean()
 	r := s.sendToHost(ctx, d, head, content, false)
 	if lacksUTF8(r.result) {
 		return refused, nil

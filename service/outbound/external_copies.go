@@ -144,7 +144,7 @@ func (s *Service) appendRemote(ctx context.Context, mb *store.Mailbox, c *store.
 	defer session.Close()
 	folder := inbox.InboxName
 	if c.Sent {
-		if session.KeepsSent() {
+		if session.StoresSentMail() {
 			return nil
 		}
 		folder, err = session.SentFolder(ctx)

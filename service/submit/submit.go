@@ -426,7 +426,7 @@ func (s *Service) recode(l *checkedSubmission) error {
 		text := strings.TrimPrefix(err.Error(), msg.ErrHeader.Error()+": ")
 		return core.OverSMTP(550, "5.6.7", core.Invalid("headers", "invalid", "without SMTPUTF8 this message cannot be sent: %s", text))
 	}
-	if !c.Changes() || l.body.Size()+c.Growth() > core.MaxMessage {
+	if !c.HasChanges() || l.body.Size()+c.Growth() > core.MaxMessage {
 		return nil
 	}
 	body := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)

@@ -290,7 +290,7 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		}
 		seen := uint32(0) // the highest UID that was listed
 		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
-			rows, _, err := session.Window(ctx, lo, min(lo+imapWindow-1, box.Messages))
+			rows, _, err := session.FetchWindow(ctx, lo, min(lo+imapWindow-1, box.Messages))
 			if err == nil {
 				err = im.checkStop(ctx)
 			}

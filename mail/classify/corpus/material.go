@@ -21,7 +21,7 @@ type template struct {
 	kind, language string
 	subject, body  string
 	attachment     string
-	held           bool // only for measuring, not used for the start set
+	forMeasuring   bool // only for measuring, not used for the start set
 }
 
 // templates reads all templates. Every third template of a class and language is held, so only used
@@ -51,7 +51,7 @@ func templates() []*template {
 						t.body += line
 					}
 				}
-				t.held = counts[t.language]%3 == 2
+				t.forMeasuring = counts[t.language]%3 == 2
 				counts[t.language]++
 				all = append(all, t)
 			}
@@ -64,8 +64,8 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// weighted returns a random word from a list such as "word:percent word:percent …".
-func weighted(r *rand.Rand, list string) string {
+// weightedChoice returns a random word from a list such as "word:percent word:percent …".
+func weightedChoice(r *rand.Rand, list string) string {
 	n := r.IntN(100)
 	for part := range strings.FieldsSeq(list) {
 		word, percent, _ := strings.Cut(part, ":")
@@ -106,9 +106,9 @@ var (
 		"nl": "januari maart mei juni oktober december", "pl": "styczeń marzec maj lipiec wrzesień grudzień"}
 )
 
-// fill replaces the choices and values in the text of a template. values keeps the values by name,
-// so that a name has the same value throughout a message.
-func fill(r *rand.Rand, text, language string, values map[string]string) string {
+// fillTemplate replaces the choices and values in the text of a template. values keeps the values
+// by name, so that a name has the same value throughout a message.
+func fillTemplate(r *rand.Rand, text, language string, values map[string]string) string {
 	var out strings.Builder
 	for {
 		at := strings.IndexAny(text, "[{")
@@ -138,7 +138,7 @@ func fill(r *rand.Rand, text, language string, values map[string]string) string 
 	}
 }
 
-func words(table map[string]string, language string) []string {
+func wordsFor(table map[string]string, language string) []string {
 	if text := table[language]; text != "" {
 		return strings.Fields(text)
 	}
@@ -163,14 +163,14 @@ func makeValue(r *rand.Rand, name, language string) string {
 	case "city":
 		return pick(r, cities...)
 	case "weekday":
-		return pick(r, words(weekdays, language)...)
+		return pick(r, wordsFor(weekdays, language)...)
 	case "month":
-		return pick(r, words(months, language)...)
+		return pick(r, wordsFor(months, language)...)
 	case "date":
 		if chance(r, 40) {
 			return fmt.Sprintf("%d.%d.2026", 1+r.IntN(28), 1+r.IntN(12))
 		}
-		return fmt.Sprintf("%d %s", 1+r.IntN(28), pick(r, words(months, language)...))
+		return fmt.Sprintf("%d %s", 1+r.IntN(28), pick(r, wordsFor(months, language)...))
 	case "hour":
 		return fmt.Sprint(8 + r.IntN(12))
 	case "digit":
@@ -215,7 +215,7 @@ func makeValue(r *rand.Rand, name, language string) string {
 		return "info@" + strings.ToLower(pick(r, lastNames[:10]...)) + ".com"
 	case "link", "link2":
 		return fmt.Sprintf("https://%s%s.%s/%s/%d", pick(r, "www.", "", "click.", "mail."), strings.ToLower(pick(r, companies...)),
-			weighted(r, "com:50 org:12 de:14 fr:8 es:5 net:5 io:4 shop:1 xyz:1"), pick(r, "a", "view", "account", "news"), r.IntN(1e6))
+			weightedChoice(r, "com:50 org:12 de:14 fr:8 es:5 net:5 io:4 shop:1 xyz:1"), pick(r, "a", "view", "account", "news"), r.IntN(1e6))
 	case "badlink", "badlink2":
 		return fmt.Sprintf("http%s://%s/%s?%x", pick(r, "", "s"), badHost(r), pick(r, "go", "l", "index.php", "verify", "c"), r.Uint32())
 	}
@@ -231,5 +231,5 @@ func badHost(r *rand.Rand) string {
 		return pick(r, "bit.ly", "tinyurl.com", "is.gd")
 	}
 	return fmt.Sprintf("%s%s%s.%s", pick(r, oddWords...), pick(r, "", "-"), pick(r, oddWords...),
-		weighted(r, "com:40 net:8 info:9 top:9 xyz:8 click:5 ru:5 shop:4 online:4 biz:4 site:4"))
+		weightedChoice(r, "com:40 net:8 info:9 top:9 xyz:8 click:5 ru:5 shop:4 online:4 biz:4 site:4"))
 }

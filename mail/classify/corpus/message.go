@@ -34,7 +34,7 @@ func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 		var classes [2][]int
 		all := templates()
 		for i, t := range all {
-			if t.held == held {
+			if t.forMeasuring == held {
 				class := 0
 				if t.spam {
 					class = 1
@@ -44,7 +44,7 @@ func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 		}
 		for i := range n {
 			number := pick(r, classes[i%2]...)
-			m := write(r, all, all[number])
+			m := makeMessage(r, all, all[number])
 			m.Template = number
 			if !yield(m) {
 				return
@@ -63,34 +63,34 @@ type draft struct {
 	messageID, reply string
 }
 
-func write(r *rand.Rand, all []*template, t *template) Message {
+func makeMessage(r *rand.Rand, all []*template, t *template) Message {
 	values := map[string]string{}
-	d := draft{template: t, subject: fill(r, t.subject, t.language, values), body: strings.TrimSpace(fill(r, t.body, t.language, values))}
-	d.attachment = fill(r, t.attachment, t.language, values)
+	d := draft{template: t, subject: fillTemplate(r, t.subject, t.language, values), body: strings.TrimSpace(fillTemplate(r, t.body, t.language, values))}
+	d.attachment = fillTemplate(r, t.attachment, t.language, values)
 	m := Message{Spam: t.spam, Kind: t.kind, Language: t.language}
 	if t.spam {
-		spamHead(r, &d)
+		makeSpamHeader(r, &d)
 		m.Evidence = classify.Evidence{
-			SPF:  weighted(r, "pass:60 none:18 softfail:12 fail:7 neutral:2 permerror:1"),
-			DKIM: weighted(r, "pass:48 none:46 fail:6"), DMARC: weighted(r, "pass:42 none:44 fail:14"),
+			SPF:  weightedChoice(r, "pass:60 none:18 softfail:12 fail:7 neutral:2 permerror:1"),
+			DKIM: weightedChoice(r, "pass:48 none:46 fail:6"), DMARC: weightedChoice(r, "pass:42 none:44 fail:14"),
 			WrittenTo: r.IntN(1000) == 0,
 		}
 	} else {
-		hamHead(r, &d)
+		makeHamHeader(r, &d)
 		m.Evidence = classify.Evidence{
-			SPF:  weighted(r, "pass:88 none:5 softfail:3 fail:1 neutral:2 temperror:1"),
-			DKIM: weighted(r, "pass:84 none:13 fail:3"), DMARC: weighted(r, "pass:78 none:18 fail:4"),
+			SPF:  weightedChoice(r, "pass:88 none:5 softfail:3 fail:1 neutral:2 temperror:1"),
+			DKIM: weightedChoice(r, "pass:84 none:13 fail:3"), DMARC: weightedChoice(r, "pass:78 none:18 fail:4"),
 		}
 		m.Evidence.WrittenTo = m.Evidence.DMARC == "pass" && chance(r, map[string]int{"person": 50, "list": 5, "service": 3}[d.sender])
 	}
-	m.Raw = d.mime(r, all)
+	m.Raw = d.encodeMIME(r, all)
 	return m
 }
 
-func hamHead(r *rand.Rand, d *draft) {
+func makeHamHeader(r *rand.Rand, d *draft) {
 	first, last := pick(r, firstNames...), pick(r, lastNames...)
 	company := pick(r, companies...)
-	domain := plain(company) + "." + weighted(r, "com:45 org:13 de:14 fr:8 es:6 net:5 it:3 nl:2 pl:2 io:1 info:1")
+	domain := plainName(company) + "." + weightedChoice(r, "com:45 org:13 de:14 fr:8 es:6 net:5 it:3 nl:2 pl:2 io:1 info:1")
 	switch d.kind {
 	case "personal", "club":
 		d.sender = "person"
@@ -103,7 +103,7 @@ func hamHead(r *rand.Rand, d *draft) {
 	default:
 		d.sender = "service"
 	}
-	d.from, d.address = first+" "+last, plain(first)+"."+plain(last)+"@"+domain
+	d.from, d.address = first+" "+last, plainName(first)+"."+plainName(last)+"@"+domain
 	switch {
 	case d.sender == "service":
 		d.from, d.address = company, pick(r, "no-reply", "info", "service", "news", "hello")+"@"+domain
@@ -138,7 +138,7 @@ func hamHead(r *rand.Rand, d *draft) {
 		d.address = strings.Replace(d.address, "@", fmt.Sprint(1000+r.IntN(9000), "@"), 1)
 	}
 	if chance(r, 8) {
-		d.header = append(d.header, "Reply-To: "+plain(pick(r, companies...))+"@"+pick(r, "tickets.example.net", "lists.example.org", "helpdesk.example"))
+		d.header = append(d.header, "Reply-To: "+plainName(pick(r, companies...))+"@"+pick(r, "tickets.example.net", "lists.example.org", "helpdesk.example"))
 	}
 	if chance(r, 4) {
 		d.header = append(d.header, "X-Priority: "+pick(r, "1", "3"))
@@ -153,14 +153,14 @@ func hamHead(r *rand.Rand, d *draft) {
 	}
 }
 
-func spamHead(r *rand.Rand, d *draft) {
+func makeSpamHeader(r *rand.Rand, d *draft) {
 	first, last := pick(r, firstNames...), pick(r, lastNames...)
 	domain := badHost(r)
 	if strings.Contains("advance loans seo dating ceo invoice extortion", d.kind) && chance(r, 65) {
 		domain = pick(r, freeMail...)
 	}
 	d.from = first + " " + last
-	d.address = plain(first) + pick(r, "", ".", "_") + plain(last) + pick(r, "", fmt.Sprint(r.IntN(10000))) + "@" + domain
+	d.address = plainName(first) + pick(r, "", ".", "_") + plainName(last) + pick(r, "", fmt.Sprint(r.IntN(10000))) + "@" + domain
 	switch {
 	case d.kind == "phishing":
 		d.from = pick(r, banks...) + pick(r, "", " Security", " Support", " Service")
@@ -173,7 +173,7 @@ func spamHead(r *rand.Rand, d *draft) {
 		d.from = ""
 	}
 	if strings.Contains("advance lottery loans", d.kind) && chance(r, 60) {
-		d.header = append(d.header, "Reply-To: "+plain(first)+fmt.Sprint(r.IntN(1000))+"@"+pick(r, freeMail...))
+		d.header = append(d.header, "Reply-To: "+plainName(first)+fmt.Sprint(r.IntN(1000))+"@"+pick(r, freeMail...))
 	}
 	if chance(r, 15) {
 		d.header = append(d.header, "X-Priority: 1")
@@ -195,13 +195,13 @@ func spamHead(r *rand.Rand, d *draft) {
 	}
 }
 
-// plain returns a name as it is used in addresses: in lower case, without accents.
-func plain(name string) string {
+// plainName returns a name as it is used in addresses: in lower case, without accents.
+func plainName(name string) string {
 	return strings.NewReplacer("é", "e", "ü", "u", "ä", "a", "á", "a", "ó", "o", "ñ", "n", "ö", "o", "í", "i", "É", "e").Replace(strings.ToLower(name))
 }
 
-// mime encodes the message as a random common mail program would.
-func (d *draft) mime(r *rand.Rand, all []*template) []byte {
+// encodeMIME encodes the message as a random common mail program would.
+func (d *draft) encodeMIME(r *rand.Rand, all []*template) []byte {
 	var b bytes.Buffer
 	for n := range 1 + r.IntN(4) {
 		fmt.Fprintf(&b, "Received: from %s.example.net (%d.%d.2.1) by mx%d.example.com with ESMTPS; Mon, 2 Nov 2026 10:%02d:00 +0000\r\n",
@@ -246,7 +246,7 @@ func (d *draft) mime(r *rand.Rand, all []*template) []byte {
 	case d.sender == "list":
 		forms = "plain:97 both:3"
 	}
-	form := weighted(r, forms)
+	form := weightedChoice(r, forms)
 	charset := "utf-8"
 	if chance(r, 30) {
 		charset = map[string]string{"pl": "iso-8859-2"}[d.language]
@@ -255,7 +255,7 @@ func (d *draft) mime(r *rand.Rand, all []*template) []byte {
 		}
 	}
 	plainPart := part{"text/plain", charset, d.body}
-	htmlPart := part{"text/html", charset, d.html(r, all)}
+	htmlPart := part{"text/html", charset, d.htmlText(r, all)}
 	attach := d.attachment != "" || !d.spam && strings.Contains(d.body, "ttach") && chance(r, 80)
 	if attach {
 		b.WriteString("Content-Type: multipart/mixed; boundary=outer\r\n\r\n--outer\r\n")
@@ -302,9 +302,9 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	if ascii && p.charset != "utf-8" {
 		p.charset = "us-ascii"
 	}
-	encoding := weighted(r, "quoted-printable:60 8bit:20 base64:20")
+	encoding := weightedChoice(r, "quoted-printable:60 8bit:20 base64:20")
 	if ascii {
-		encoding = weighted(r, "7bit:50 quoted-printable:35 base64:15")
+		encoding = weightedChoice(r, "7bit:50 quoted-printable:35 base64:15")
 	}
 	fmt.Fprintf(b, "Content-Type: %s; charset=%s\r\nContent-Transfer-Encoding: %s\r\n\r\n", p.mediaType, p.charset, encoding)
 	switch encoding {
@@ -324,9 +324,9 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	b.WriteString("\r\n")
 }
 
-// html returns the text with markup as people, services or spammers write it, including the tricks
-// of spammers.
-func (d *draft) html(r *rand.Rand, all []*template) string {
+// htmlText returns the text with markup as people, services or spammers write it, including the
+// tricks of spammers.
+func (d *draft) htmlText(r *rand.Rand, all []*template) string {
 	var b strings.Builder
 	hide := d.spam && chance(r, 15)
 	for word := range strings.FieldsSeq(d.body) {

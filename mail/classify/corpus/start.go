@@ -51,7 +51,7 @@ func StartSet() ([]byte, error) {
 		if m.Spam {
 			classOf[m.Template] = 1
 		}
-		said, sent := reading.Common()
+		said, sent := reading.CommonTokens()
 		for _, t := range sent {
 			neutral[t] = true
 		}
