@@ -104,8 +104,8 @@ func (v *Verdict) IsAuthentic() bool {
 	return false
 }
 
-// ProvesReturnPath reports whether the sender of the message may use the reverse-path mailFrom, so
-// that a report to that address does not reach an uninvolved person. Either SPF passes for the
+// ProvesReturnPath reports whether the sender of the message may use the reverse-path mailFrom. If
+// so, a report to that address does not reach an uninvolved person. Either SPF passes for the
 // domain of mailFrom, or DMARC passes for an author domain that is aligned with it. A DKIM
 // signature of another domain proves nothing, since anyone can send a signed message again with
 // another reverse-path.

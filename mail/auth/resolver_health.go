@@ -13,10 +13,10 @@ const (
 )
 
 // ResolverHealth knows whether the resolver answers at all, so that mail need not wait for a dead
-// one. Failed look-ups of names in mail do not make the resolver count as dead: a sender controls
-// those names, and could leave them unanswered so that checks that would expose a forgery are
-// skipped. The resolver counts as dead once Probe has failed as well, and as alive as soon as any
-// look-up is answered. A ResolverHealth is shared by all messages and safe for concurrent use.
+// one. Failed look-ups of names in mail do not make the resolver count as dead. A sender controls
+// those names: by leaving them unanswered, a forger could have the checks skipped. The resolver
+// counts as dead once Probe has failed as well, and as alive as soon as any look-up is answered. A
+// ResolverHealth is shared by all messages and safe for concurrent use.
 type ResolverHealth struct {
 	// Probe queries the resolver for a name that no sender controls. Any answer counts, even one
 	// that reports a failure of other servers. It returns an error only if ctx ends or if the

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsealable is returned by Seal for a message whose ARC chain did not pass or has the maximum
-// length, that lacks our Authentication-Results field, or whose header is beyond 1 MiB or 4096
-// fields.
+// ErrUnsealable is returned by Seal for a message in any of these cases: its ARC chain did not pass
+// or has the maximum length, our Authentication-Results field is missing, or the header is beyond 1
+// MiB or 4096 fields.
 var ErrUnsealable = errors.New("message cannot be sealed for ARC")
 
 // SealOptions are the options of Seal.

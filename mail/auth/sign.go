@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsignable is returned by Sign for a message that has not exactly one From field, that begins
-// with a continuation line, that has so many repeated fields that h= would be too long, or whose
-// header is beyond 1 MiB or 4096 fields.
+// ErrUnsignable is returned by Sign for a message in any of these cases: it has not exactly one
+// From field, it begins with a continuation line, it has so many repeated fields that h= would be
+// too long, or its header is beyond 1 MiB or 4096 fields.
 var ErrUnsignable = errors.New("message cannot be signed")
 
 // maxNamesLength is the maximum length of h= in bytes. The names of all signed fields take about

@@ -126,8 +126,8 @@ func organisation(domain string, found []treeStep) string {
 	return domain
 }
 
-// oneLabelBelow returns the name that has one label more than above and is domain or an ancestor of
-// domain.
+// oneLabelBelow returns the last labels of domain, one more than above has. It may return domain
+// itself.
 func oneLabelBelow(above, domain string) string {
 	rest := strings.TrimSuffix(domain, "."+above)
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + above

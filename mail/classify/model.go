@@ -97,8 +97,8 @@ func (m *Model) Set(t Token, c Count) {
 	m.slots[at] = slot{t, c}
 }
 
-// remove removes a token. It moves later slots, so that no free slot is between a token and its
-// home slot.
+// remove removes a token. It fills the freed slot from later ones, so that no free slot is between
+// a token and its home slot.
 func (m *Model) remove(t Token) {
 	if m.used == 0 {
 		return

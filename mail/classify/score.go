@@ -45,19 +45,19 @@ const maxReasons = 10
 // training.
 func (r *Reading) Score(own *Model) Verdict {
 	start := startSetOnce()
-	// In the beginning, most corrections by the user are of one class, and all these messages may
-	// have come by the same path. So tokens about the transport count as if there were equally many
-	// corrections of both classes. For other tokens, spam counts as at most as many messages as
-	// wanted mail. Otherwise everything that an account's mail has in common would look like a sign
-	// of spam while there is little training in wanted mail.
+	// In the beginning, a user may correct mostly one class (spam or wanted mail), and all these
+	// messages may have come by the same path. So tokens about the transport count as if there were
+	// equally many corrections of both classes. For other tokens, spam counts as at most as many
+	// messages as wanted mail. Otherwise everything that an account's mail has in common would look
+	// like a sign of spam while there is little training in wanted mail.
 	var spamTrained, hamTrained, evenly float64
 	if own != nil {
 		spamTrained, hamTrained = float64(own.Spam), float64(own.Ham)
 		evenly = min(spamTrained, hamTrained)
 	}
 
-	// p is the probability that a message with the token is spam (Graham, Robinson). Adding chance
-	// keeps p near 0.5 for rare tokens, and while one class has little training.
+	// p is the probability that a message with the token is spam (Graham, Robinson). The term
+	// chance keeps p near 0.5 for rare tokens, and while one class has little training.
 	probabilities := make([]float64, len(r.tokens))
 	var strengths [51]int // number of tokens by the distance of their probability from 0.5, in hundredths
 	for i, t := range r.tokens {

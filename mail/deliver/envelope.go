@@ -33,9 +33,9 @@ type Envelope struct {
 	// (RFC 8460 section 3).
 	TLSOptional bool
 	// RequireTLS allows only hosts that offer REQUIRETLS and have a valid certificate and a proven
-	// name (RFC 8689). A name is proven by DNSSEC or STS, if it is the recipient's domain itself,
-	// or if it is a relay that the operator configured. If no host qualifies, the result is
-	// Permanent with 5.7.30.
+	// name (RFC 8689). DNSSEC or STS proves a name. The recipient's domain itself and a relay that
+	// the operator configured need no proof. If no host qualifies, the result is Permanent with
+	// 5.7.30.
 	RequireTLS bool
 	// VerifyTLS allows only hosts with a valid certificate for their name. If there is none, the
 	// result is Temporary.

@@ -246,8 +246,8 @@ func (s *session) checkReply(at stage, class int, r reply, err error) *failure {
 	return &failure{stage: at, err: fmt.Errorf("%s: unexpected reply: %s", s.hop.host, r), enhanced: "4.5.0"}
 }
 
-// end closes a session. It sends QUIT if the session is intact, but does not wait for the reply,
-// which does not matter.
+// end closes a session. If the session is intact, end sends QUIT first, but does not wait for the
+// reply.
 func (c *Client) end(s *session) {
 	if s.unbind() && !s.broken {
 		s.quit()

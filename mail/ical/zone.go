@@ -183,8 +183,8 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	return offset, tries > 0
 }
 
-// lastOnset returns the last onset of an observance that is not after a time. Both are in the local
-// time before the onset. It subtracts from *tries the number of days that it examines.
+// lastOnset returns the last onset of an observance that is not after at. Both times are in the
+// local time before the onset. It subtracts from *tries the number of days that it examines.
 func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok bool) {
 	for _, begins := range o.onsets {
 		if !begins.After(at) && !begins.Before(last) {
@@ -306,7 +306,7 @@ func (r *yearlyRule) readWeekdays(text string) bool {
 }
 
 // isAfterEnd reports whether an onset is after the end of the rule. begins is the onset in the
-// local time before it, from the UTC offset then.
+// local time before it; from is the UTC offset before the onset.
 func (r *yearlyRule) isAfterEnd(begins time.Time, from time.Duration) bool {
 	if r.untilUTC {
 		begins = begins.Add(-from)

@@ -197,8 +197,9 @@ func (c *conversation) negotiate() error {
 	return nil
 }
 
-// sendStep sends a step, unless c.options has a bit of without, and handles the response, unless
-// c.options has a bit of silent.
+// sendStep sends a step and handles the response. If c.options has a bit of without, the filter
+// does not want the step, and nothing is sent. If it has a bit of silent, the filter does not
+// respond.
 func (c *conversation) sendStep(kind byte, body []byte, without, silent uint32) error {
 	if c.decided || c.options&without != 0 {
 		return nil
@@ -213,8 +214,8 @@ func (c *conversation) sendStep(kind byte, body []byte, without, silent uint32) 
 	return c.handleResponse(answer, text, kind)
 }
 
-// handleResponse handles the response to a step. If the filter refuses a single recipient, decide
-// ignores that, since the client has already received the reply to its RCPT.
+// handleResponse handles the response to a step. If the filter refuses a single recipient,
+// handleResponse ignores that, since the client has already received the reply to its RCPT.
 func (c *conversation) handleResponse(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
 		c.addIgnored("a recipient refused")

@@ -97,7 +97,7 @@ type filenameSearch[P any] struct {
 	begun      bool // a part was examined
 }
 
-// examinePart examines the next part of a branch.
+// examinePart records in s what part, the next part of a branch, means for the search.
 func examinePart[P any, S string | []byte](s *filenameSearch[P], part P, kind partKind[S], parent *partKind[S]) {
 	switch {
 	case isBodyText(kind, parent):
@@ -108,7 +108,7 @@ func examinePart[P any, S string | []byte](s *filenameSearch[P], part P, kind pa
 	s.begun = true
 }
 
-// result returns the result of the search, the zero value if there is none.
+// result returns the part that was found, the zero value if there is none.
 func (s *filenameSearch[P]) result() P {
 	if s.hasUnnamed && !s.leads {
 		var none P

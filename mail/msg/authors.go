@@ -545,7 +545,8 @@ func decodeAnyWords(s string) string {
 			text = strings.ToValidUTF8(string(raw), " ")
 		}
 		out.WriteString("\x00" + text + "\x00") // the NULs keep skipCFWS from joining the words
-		// Some programs ignore padding within base64, so the result without it is added.
+		// Some programs ignore padding within base64. If the text without the padding decodes to
+		// something else, write that as well.
 		if raw, err := base64.RawStdEncoding.DecodeString(strings.ReplaceAll(encoded, "=", "")); err == nil && strings.EqualFold(parts[1], "b") && string(raw) != text {
 			out.WriteString(strings.ToValidUTF8(string(raw), " ") + "\x00")
 		}

@@ -225,10 +225,10 @@ func (d *fieldReader[S]) readLength() int64 {
 }
 
 // readCount reads the number of items that follow. It fails if the rest is too short for that many
-// items of at least size bytes.
-func (d *fieldReader[S]) readCount(size int) int {
+// items of at least itemSize bytes.
+func (d *fieldReader[S]) readCount(itemSize int) int {
 	n := d.uvarint()
-	if n > uint64(len(d.s)/size) {
+	if n > uint64(len(d.s)/itemSize) {
 		d.fail()
 		return 0
 	}

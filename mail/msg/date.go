@@ -35,7 +35,7 @@ func parseDate(s string) time.Time {
 	return d.time()
 }
 
-// timeFixes removes the blanks around colons, which RFC 5322 §4.3 permits in a time. A caller
+// timeFixes removes the blanks around colons, which RFC 5322 §4.3 permits in a time. parseDate
 // applies it twice, since one pass leaves the second of two blanks. It also replaces the
 // typographic minus sign (U+2212) by "-".
 var timeFixes = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")

@@ -93,7 +93,8 @@ func underscoreQuotedSpaces(s string) string {
 }
 
 // foldPoint returns the index of the space at which to fold: the last space within room bytes,
-// otherwise the first one after them, 0 if there is none. It does not fold before the first word.
+// otherwise the first one after them, 0 if there is none. The space before the first word does not
+// count.
 func foldPoint(s string, room int) int {
 	first := len(s) - len(strings.TrimLeft(s, " \t"))
 	if room > first {

@@ -11,9 +11,9 @@ import (
 )
 
 // EncodeHeader converts a header block to ASCII: text to RFC 2047 encoded words, parameters to RFC
-// 2231, domains to A-labels. Fields that are ASCII stay byte for byte. If a value needs SMTPUTF8
-// (RFC 6532), as a non-ASCII local part does, it returns an error that wraps ErrHeader and names
-// the field.
+// 2231, domains to A-labels. Fields that are ASCII stay byte for byte. A value that needs SMTPUTF8
+// (RFC 6532), such as an address with a non-ASCII local part, is an error. The error wraps
+// ErrHeader and names the field.
 func EncodeHeader(block []byte) ([]byte, error) {
 	var out []byte
 	for rest := block; len(rest) > 0; {

@@ -259,8 +259,8 @@ var (
 )
 
 // readHeader fills p, and env unless it is nil, from a header block. If a field is repeated, the
-// last one counts, since DKIM signs that one (RFC 6376 section 5.4.2). Anybody can add another one
-// above it.
+// last one counts: DKIM signs that one (RFC 6376 section 5.4.2), while anybody can add another
+// field above it. digest says that the default type is message/rfc822.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
@@ -572,8 +572,8 @@ func lowerByte(c byte) byte {
 }
 
 // BaseSubject removes the prefixes that mail programs and mailing lists add to a subject (RFC 5256
-// section 2.1), in many languages. It also converts it to lower case and joins white space. answer
-// reports whether one of the prefixes was that of a reply, such as "Re:".
+// section 2.1), in many languages. It returns the rest in lower case, with one space for each run
+// of white space. answer reports whether one of the prefixes was that of a reply, such as "Re:".
 func BaseSubject(subject string) (base string, answer bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {

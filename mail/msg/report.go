@@ -267,9 +267,8 @@ func (rcpt *ReportRecipient) correctStatus() {
 const statusNoSuchMailbox = "5.1.1"
 
 // correctMailboxStatus returns the right status for a reply that was reported as
-// statusNoSuchMailbox. statusNoSuchMailbox is right if the reply itself contains a status or is
-// about the mailbox. Otherwise correctMailboxStatus returns the permanent status that the words of
-// the reply mean.
+// statusNoSuchMailbox. That status is right if the reply itself contains a status or is about the
+// mailbox. Otherwise the result is the permanent status that the words of the reply mean.
 func correctMailboxStatus(reply string) string {
 	told := StatusIn(reply)
 	_, about, _ := strings.Cut(told, ".")

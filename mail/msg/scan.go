@@ -113,7 +113,7 @@ type scanner struct {
 	leafBody leafBody
 }
 
-// frame is a part that is open, so its end was not yet found.
+// frame is an open part: one whose end was not yet found.
 type frame struct {
 	part     *Part
 	envelope *Envelope // envelope to fill from the header of the part, nil if it is not a message
@@ -235,9 +235,10 @@ func (s *scanner) openPart(p *Part, digest bool) *Part {
 }
 
 // addHeaderLine adds a piece of a line to the header. It returns false if the piece belongs to the
-// body. A line that is not a field ends the header, unless a field follows later, or the header
-// declares a base64 body and that body begins after an empty line. The returned piece equals the
-// argument, but stays valid after the look-ahead.
+// body. A line that is not a field ends the header, with two exceptions. One is that a known field
+// follows later. The other is that the header declares a base64 body, the line is not base64, and
+// an empty line follows later. The returned piece equals the argument, but stays valid after the
+// look-ahead.
 func (s *scanner) addHeaderLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
@@ -411,8 +412,8 @@ func (l *leafBody) add(piece []byte, eol int) {
 	}
 }
 
-// size returns the decoded size. raw is the size of the encoded body; toEnd says that it ends with
-// the message.
+// size returns the decoded size. raw is the size of the encoded body; toEnd says that the body ends
+// with the message.
 func (l *leafBody) size(raw int64, toEnd bool) int64 {
 	switch l.encoding {
 	case "base64":

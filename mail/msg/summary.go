@@ -303,8 +303,8 @@ func HeadTexts(root *Part) (out []string) {
 	return out
 }
 
-// pieceTexts returns the plain text of a section. If that has at most stubText characters, it adds
-// the text of the HTML.
+// pieceTexts returns the plain texts of a section, one for each part. If they have at most stubText
+// characters together, the texts of the HTML follow.
 func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error) {
 	add := func(part *Part) error {
 		most := limit

@@ -12,8 +12,8 @@ import (
 
 const fetchTimeout = 30 * time.Second
 
-// ErrFetch is wrapped if the policy of a domain cannot be fetched. If the reason is the certificate
-// of the policy host, ErrCertificate is wrapped as well.
+// ErrFetch is wrapped if the policy of a domain cannot be fetched. If the certificate of the policy
+// host is the reason, the error wraps ErrCertificate as well.
 var (
 	ErrFetch       = errors.New("the MTA-STS policy could not be fetched")
 	ErrCertificate = errors.New("the certificate of the MTA-STS policy host is not valid")

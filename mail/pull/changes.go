@@ -72,7 +72,8 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 }
 
 // expungeWithoutUID deletes messages on a server without UID EXPUNGE (RFC 4315), where EXPUNGE
-// deletes all messages with the \Deleted flag. Meanwhile it removes that flag from other messages.
+// deletes all messages with the \Deleted flag. While EXPUNGE runs, other messages do not have that
+// flag: expungeWithoutUID removes it before and sets it again afterwards.
 func (s *Session) expungeWithoutUID(ctx context.Context, uids []uint32) error {
 	var others []uint32
 	err := s.runShort(ctx, func() error {

@@ -27,8 +27,8 @@ type Row struct {
 }
 
 // FetchWindow returns the rows of the messages with the sequence numbers lo to hi, both inclusive,
-// in ascending order. whole reports that the server returned all of them. Then a UID between those
-// of the rows that is missing does not exist any more.
+// in ascending order. whole reports that the server returned all of them. Then a UID that is
+// missing between two rows does not exist any more.
 //
 // The sequence number of a message only decreases, when an earlier message is deleted. So a caller
 // misses no message, but may see some twice, if it reads windows from the newest downwards, each

@@ -47,7 +47,8 @@ func (w *wire) begin(b bounds) {
 	w.setDeadline()
 }
 
-// end ends the time limit of a command. Unsolicited data still counts towards its limit of bytes.
+// end ends the time limit of a command. Data that the server sends afterwards still counts towards
+// the limit of bytes of that command.
 func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

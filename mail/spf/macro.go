@@ -34,8 +34,9 @@ func Expand(text string, value func(letter byte) string) string {
 	})
 }
 
-// transform applies the transformers of a macro to a value. It splits the value at the delimiters,
-// reverses the parts if there is an r, and keeps as many of the last parts as the number says.
+// transform applies the transformers of a macro to a value. It splits the value at the delimiters.
+// If there is an r, it reverses the parts. Of the parts it keeps the last ones, as many as the
+// number says.
 func transform(value, transformers string) string {
 	digits := strings.TrimLeft(transformers, "0123456789")
 	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])

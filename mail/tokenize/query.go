@@ -165,7 +165,8 @@ func (m *Matcher) Matches(texts ...string) bool {
 	return true
 }
 
-// readText notes which terms the text contains, and its words if the query has phrases.
+// readText records which terms the text contains. If the query has phrases, it also records the
+// words.
 func (m *Matcher) readText(text string) {
 	m.splitter.Split(text, func(word []byte, whole bool) {
 		for i, t := range m.q.Terms {

@@ -143,8 +143,8 @@ func (q *qpReader) Read(p []byte) (int, error) {
 	})
 }
 
-// decode appends decoded bytes to q.out. It returns the rest of the input, if more bytes are needed
-// to decode that.
+// decode appends decoded bytes to q.out. It returns the end of the input if that can be decoded
+// only together with the bytes after it.
 func (q *qpReader) decode(in []byte, last bool) []byte {
 	for i := 0; i < len(in); {
 		n := bytes.IndexAny(in[i:], "= \t")

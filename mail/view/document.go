@@ -36,8 +36,8 @@ type Document struct {
 	Trackers  int    // number of invisible external images, which are removed
 }
 
-// The style sheets of the document. The page around the document sets the height of its frame to
-// the height of the document, so that height must not depend on the frame. Therefore base.css makes
+// The style sheets of the document. The page around the document makes its frame as high as the
+// document, so the height of the document must not depend on the frame. Therefore base.css makes
 // the height of html and body follow their content. No style of the message can override that,
 // since the first layer wins among important rules. Heights in per cent then refer to nothing, and
 // units of the window's height are not allowed.

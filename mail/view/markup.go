@@ -119,7 +119,7 @@ func (r *renderer) writeText(s string) {
 	r.output().WriteString(html.EscapeString(s))
 }
 
-// closeElements closes all open elements but the first kept ones.
+// closeElements closes open elements until only the first kept ones are open.
 func (r *renderer) closeElements(kept int) {
 	for i := len(r.open) - 1; i >= kept; i-- {
 		name := r.open[i]
@@ -301,8 +301,8 @@ var (
 		"figcaption": paragraphEnding, "table": paragraphEnding,
 	}
 
-	// scopeElements are elements that an end tag inside them cannot close past, unless it is in
-	// tableElements.
+	// scopeElements confine end tags: an end tag inside such an element closes nothing outside of
+	// it, unless the tag is in tableElements. A table confines those too.
 	scopeElements = setOf("td", "th", "caption", "table")
 	tableElements = setOf("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup")
 )
