@@ -399,7 +399,7 @@ func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *con
 // open the firewall.
 func (d *setupResult) addRecords(s *config.Settings) {
 	service := s.Service()
-	elsewhere := service.Elsewhere()
+	elsewhere := service.OtherNameservers()
 	d.Records, d.Glue, d.PTR = []setupRecord{}, []setupRecord{}, []setupPTR{}
 	kind := func(ip netip.Addr) string {
 		if ip.Is4() {

@@ -36,7 +36,7 @@ func (s *Server) answerOnce(c *call, path func(name string) string, key string, 
 		return
 	}
 	client, answer := c.w, newBufferedResponse(c.w.Header())
-	answer.limit, answer.overflow = once.MostKept, func() http.ResponseWriter {
+	answer.limit, answer.overflow = once.MaxStoredBody, func() http.ResponseWriter {
 		s.storeAnswer(c, req, answer, true)
 		client.WriteHeader(answer.status)
 		return client
@@ -63,7 +63,7 @@ func (s *Server) storeAnswer(c *call, req *once.Request, answer *bufferedRespons
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
-	err := once.Keep(s.svc.Core, req, once.Answer{
+	err := once.KeepUnstored(s.svc.Core, req, once.Answer{
 		Status: answer.status, Body: answer.body.Bytes(), Omitted: tooLarge,
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})

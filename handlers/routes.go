@@ -222,7 +222,7 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 // health serves /healthz: it tells a monitor whether the store accepts writes.
 func (s *Server) health(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err := s.svc.Core.Healthy(); err != nil {
+	if err := s.svc.Core.StoreFailure(); err != nil {
 		c.w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(c.w, "failed: the store takes no writes\n")
 		return

@@ -25,9 +25,9 @@ type claimedJob struct {
 	lane *lane
 }
 
-// fill claims one job for each slot in turn, round after round, until the budget is used up or no
-// slot can take another job.
-func (b *batch) fill() error {
+// fillSlots claims one job for each slot in turn, round after round, until the budget is used up or
+// no slot can take another job.
+func (b *batch) fillSlots() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
 		for i := range b.slots {
@@ -46,14 +46,14 @@ func (b *batch) fill() error {
 	}
 	for i := range b.slots {
 		t := &b.slots[i]
-		t.more = b.firstDue(t.lane.name) != ""
+		t.more = b.firstDueID(t.lane.name) != ""
 	}
 	return nil
 }
 
-// firstDue returns the id of the first job of the lane with a readable row. It returns "" if that
+// firstDueID returns the id of the first job of the lane with a readable row. It returns "" if that
 // job is not due, or if there is no such job.
-func (b *batch) firstDue(lane string) string {
+func (b *batch) firstDueID(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
 		if key[len(prefix):len(prefix)+8] > store.TimeKey(b.now) {
@@ -69,7 +69,7 @@ func (b *batch) firstDue(lane string) string {
 // claimNext claims the first job of the slot's lane, or sets exhausted if the slot can take no
 // more.
 func (b *batch) claimNext(t *slot) error {
-	id := b.firstDue(t.lane.name)
+	id := b.firstDueID(t.lane.name)
 	if id == "" {
 		t.exhausted = true
 		return nil
@@ -77,7 +77,7 @@ func (b *batch) claimNext(t *slot) error {
 	j, err := store.Jobs.Get(b.tx, id)
 	if err != nil {
 		if isUnread(err) {
-			b.q.recordUnread(id, err) // firstDue skips it from now on
+			b.q.recordUnread(id, err) // firstDueID skips it from now on
 			return nil
 		}
 		return err
@@ -89,7 +89,7 @@ func (b *batch) claimNext(t *slot) error {
 		j.Due = b.now.Add(unhandledWait)
 		return b.q.put(b.tx, j)
 	}
-	t.limit = k.Lanes
+	t.limit = k.PerLane
 	if j.Lane == "" {
 		t.limit = b.q.Workers
 	}
@@ -125,7 +125,7 @@ func (d *dispatcher) launch(b *batch) {
 	for i, t := range b.jobs {
 		claims[i] = d.newClaim(t.job, t.lane)
 	}
-	d.scheduler.start(b.slots, claims)
+	d.scheduler.recordClaims(b.slots, claims)
 	d.running.Add(len(claims))
 	for _, c := range claims {
 		if c.job.Crashes > 0 {
@@ -146,7 +146,7 @@ func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 // stays the same. chain calls begun with the new claim after the commit.
 func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
-	id := b.firstDue(c.lane.name)
+	id := b.firstDueID(c.lane.name)
 	if id == "" {
 		return nil
 	}

@@ -27,8 +27,8 @@ const (
 
 // A parkedError is the error of a parked job.
 type parkedError struct {
-	times int
-	until time.Time
+	crashes int
+	until   time.Time
 }
 
 // ErrorCode returns the error's code for the API.
@@ -36,7 +36,7 @@ func (parkedError) ErrorCode() string { return "job_parked" }
 
 func (e parkedError) Error() string {
 	return fmt.Sprintf("The server ended %d times in a row while this job ran. It is parked, and is tried again at %s; the operator of this installation can let it go on before.",
-		e.times, e.until.Format(time.RFC3339))
+		e.crashes, e.until.Format(time.RFC3339))
 }
 
 // park parks a job after repeated crashes.
@@ -45,11 +45,11 @@ func park(j *store.Job, now time.Time) {
 	recordError(j, parkedError{j.Crashes, j.Due.UTC()})
 }
 
-// Parked returns the parked jobs, at most `most` of them, and the number of all parked jobs. The
-// list omits unreadable rows.
-func Parked(tx *store.Tx, most int) (list []*store.Job, all int, err error) {
+// Parked returns up to `most` parked jobs, and the number of all parked jobs. The list omits
+// unreadable rows.
+func Parked(tx *store.Tx, most int) (list []*store.Job, total int, err error) {
 	for _, id := range store.JobsByLane.Keys(tx, store.ParkedLane+"\x00", "") {
-		if all++; len(list) == most {
+		if total++; len(list) == most {
 			continue
 		}
 		j, err := store.Jobs.Get(tx, id)
@@ -61,7 +61,7 @@ func Parked(tx *store.Tx, most int) (list []*store.Job, all int, err error) {
 		}
 		list = append(list, j)
 	}
-	return list, all, nil
+	return list, total, nil
 }
 
 // ErrNotParked is returned by Resume for a job that is not parked.
@@ -116,5 +116,5 @@ func (s *scheduler) freeSuspect(c *claim) {
 	}
 	s.quotas[suspects].busy--
 	c.suspectFreed = true
-	s.resume()
+	s.resumeLanes()
 }

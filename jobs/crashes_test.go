@@ -206,7 +206,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var suspect, other gauge
 		kinds := []Kind{
-			{Name: "k", Lanes: 2, Most: 100, MostEach: 50, Visible: true, Work: suspect.work(5 * time.Second)},
+			{Name: "k", PerLane: 2, Most: 100, MostEach: 50, Visible: true, Work: suspect.work(5 * time.Second)},
 			{Name: "slow", Visible: true, Work: suspect.work(time.Minute)},
 			{Name: "other", Visible: true, Work: other.work(0)},
 		}
@@ -327,7 +327,7 @@ func TestATurnEndsWhereOthersWait(t *testing.T) {
 				if time.Sleep(time.Second); j.AccountID == "late" {
 					return nil, nil
 				}
-				if Wanted(ctx) {
+				if PlaceWanted(ctx) {
 					return nil, Snooze(time.Now())
 				}
 			}
@@ -344,7 +344,7 @@ func TestATurnEndsWhereOthersWait(t *testing.T) {
 		if n := turns.Load(); n < 60 {
 			t.Errorf("there were %d turns", n)
 		}
-		if Wanted(context.Background()) {
+		if PlaceWanted(context.Background()) {
 			t.Error("something is wanted outside of work")
 		}
 	})

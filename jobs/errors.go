@@ -80,7 +80,7 @@ func recordError(j *store.Job, err error) {
 	}
 }
 
-// truncate shortens text to maxText bytes, at the boundary of a character.
+// truncate shortens text to at most maxText bytes. It cuts between two characters.
 func truncate(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -107,8 +107,9 @@ func Jitter(d time.Duration, r float64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r))
 }
 
-// Awaiting returns how long to wait before the next check of something that has been pending for
-// the time waited: a fourth of waited, at least a minute and at most an hour, with jitter.
-func Awaiting(waited time.Duration, r float64) time.Duration {
+// PollDelay returns how long to wait before the next check of something that has been pending for
+// the duration waited. The delay is a fourth of waited, at least a minute and at most an hour, with
+// jitter.
+func PollDelay(waited time.Duration, r float64) time.Duration {
 	return Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }

@@ -14,8 +14,8 @@ type cleanup struct {
 type cleanupKey struct{}
 
 // Finally registers fn to run when the attempt of ctx is over: after its Writes were committed or
-// failed, or if they are never called. fn releases what Work holds for its Writes, and must be
-// short. Outside of Work, Finally returns false and fn never runs.
+// failed, or after Work if its Writes are never called. fn releases what Work holds for its Writes,
+// and must be short. Outside of Work, Finally returns false and fn never runs.
 func Finally(ctx context.Context, fn func()) bool {
 	l, _ := ctx.Value(cleanupKey{}).(*cleanup)
 	if l == nil {

@@ -42,7 +42,7 @@ func TestEveryJobIsDoneOnceUnderFire(t *testing.T) {
 			q.Workers = 16
 			q.Grace = 5 * time.Second
 			q.Rand = rand.Float64
-			q.Handle(Kind{Name: "k", Visible: true, Lanes: 2, Timeout: 20 * time.Second, Work: l.misbehave})
+			q.Handle(Kind{Name: "k", Visible: true, PerLane: 2, Timeout: 20 * time.Second, Work: l.misbehave})
 			stop := start(t, q)
 			for i := range jobs / restarts {
 				n := New{Kind: "k", Lane: fmt.Sprint(dice.IntN(8)), Args: dice.IntN(100)}

@@ -100,12 +100,12 @@ func (q *Queue) beginProgress(c *claim, j *store.Job) {
 	n.completed, n.total, n.detail = j.Completed, j.Total, j.Detail
 	n.steps = append(n.steps, j.Steps...)
 	if j.Visible {
-		n.flush = func() { q.flush(c) }
+		n.flush = func() { q.flushProgress(c) }
 	}
 }
 
-// flush writes the progress of a claim to the store, unless the claim was lost.
-func (q *Queue) flush(c *claim) {
+// flushProgress writes the progress of a claim to the store, unless the claim was lost.
+func (q *Queue) flushProgress(c *claim) {
 	n := &c.progress
 	n.writing.Lock()
 	defer n.writing.Unlock()

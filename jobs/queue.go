@@ -65,7 +65,7 @@ type Kind struct {
 	// not make a later wait shorter than an earlier one. If Backoff is nil, the package's Backoff
 	// applies (5 s to an hour).
 	Backoff func(attempt int, r float64) time.Duration
-	Lanes   int // maximum number of running jobs per lane; 0 = 1
+	PerLane int // maximum number of running jobs per lane; 0 = 1
 	// Most is the maximum number of running jobs of the kind in all lanes together, MostEach the
 	// maximum for one account; 0 = no limit. A kind that waits for foreign servers sets both, so
 	// that slow servers cannot occupy all workers. Its jobs must not share lanes with other kinds,
@@ -153,7 +153,7 @@ func (q *Queue) Handle(k Kind) {
 	if k.Backoff == nil {
 		k.Backoff = Backoff
 	}
-	k.Lanes = max(k.Lanes, 1)
+	k.PerLane = max(k.PerLane, 1)
 	q.kinds[k.Name] = &k
 }
 

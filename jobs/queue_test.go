@@ -242,7 +242,7 @@ func TestRunningJobIsNotFoldedInto(t *testing.T) {
 
 func TestFailedJobMakesWayForItsDuplicate(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		q.Handle(Kind{Name: "k", Visible: true, Lanes: 1, Work: func(_ context.Context, j *store.Job) (Writes, error) {
+		q.Handle(Kind{Name: "k", Visible: true, PerLane: 1, Work: func(_ context.Context, j *store.Job) (Writes, error) {
 			if string(j.Args) == "2" {
 				return nil, nil
 			}

@@ -7,8 +7,8 @@ import (
 )
 
 // maxParked is the maximum number of lanes that are parked in memory at one quota, not counting
-// those that parkFirst adds. Further lanes are forgotten, and found again by a scan when the quota
-// has room.
+// those that parkLanesFirst adds. Further lanes are forgotten, and found again by a scan when the
+// quota has room.
 const maxParked = 4096
 
 // A quota limits the workers that one kind, or one account's jobs of that kind, may use at a time,
@@ -24,7 +24,7 @@ type quota struct {
 type turns struct {
 	accounts []string           // accounts that have lanes, in order of their turns
 	lanes    map[string][]*lane // by the account of their next job
-	n        int                // lanes
+	n        int                // number of lanes
 }
 
 func (t *turns) push(l *lane, account string) {
@@ -38,8 +38,8 @@ func (t *turns) push(l *lane, account string) {
 	t.n++
 }
 
-// pushFirst adds a lane at the front: its account has the next turn, and the lane is the account's
-// first.
+// pushFirst adds a lane at the front: the next turn is that of its account, and the account uses it
+// for this lane.
 func (t *turns) pushFirst(l *lane, account string) {
 	t.push(l, account)
 	of := t.lanes[account]
@@ -92,8 +92,8 @@ func (k *Kind) quotaLimit(key quotaKey) int {
 	return k.Most
 }
 
-// used returns the number of running attempts by quota.
-func (s *scheduler) used() map[quotaKey]int {
+// quotaUse returns the number of running attempts by quota.
+func (s *scheduler) quotaUse() map[quotaKey]int {
 	out := make(map[quotaKey]int, len(s.quotas))
 	for key, q := range s.quotas {
 		out[key] = q.busy
@@ -110,17 +110,17 @@ func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
 	return q
 }
 
-// count adds n to the quotas of a claim: 1 when its attempt begins, -1 when it ends.
-func (s *scheduler) count(c *claim, n int) {
+// countInQuotas adds change to the quotas of a claim: 1 when its attempt begins, -1 when it ends.
+func (s *scheduler) countInQuotas(c *claim, change int) {
 	for _, key := range c.kind.quotas(c.job) {
 		if key != suspects || !c.suspectFreed {
-			s.quota(key, c.kind).busy += n
+			s.quota(key, c.kind).busy += change
 		}
 	}
 }
 
-// park parks a lane until the quota of its next job has room.
-func (s *scheduler) park(l *lane, full *fullQuota) {
+// parkLane parks a lane until the quota of its next job has room.
+func (s *scheduler) parkLane(l *lane, full *fullQuota) {
 	q := s.quota(full.key, full.kind)
 	if q.parked.n < maxParked {
 		l.listed = true
@@ -132,19 +132,19 @@ func (s *scheduler) park(l *lane, full *fullQuota) {
 	s.reschedule(l)
 }
 
-// parkFirst parks lanes that had their turn but lost the free place to another lane. These lanes
-// will be first again, in the same order.
-func (s *scheduler) parkFirst(lost []slot) {
+// parkLanesFirst parks lanes that had their turn but lost the free place to another lane. These
+// lanes will be first again, in the same order.
+func (s *scheduler) parkLanesFirst(lost []slot) {
 	for _, t := range slices.Backward(lost) {
 		t.lane.listed = true
 		s.quota(t.full.key, t.full.kind).parked.pushFirst(t.lane, t.full.account)
 	}
 }
 
-// resume makes parked lanes ready, as many as their quotas have room for. Lanes that wait for a
-// kind's quota come before lanes that wait for an account's. Otherwise the account that freed a
+// resumeLanes makes parked lanes ready, as many as their quotas have room for. Lanes that wait for
+// a kind's quota come before lanes that wait for an account's. Otherwise the account that freed a
 // place in the kind's quota could take it again.
-func (s *scheduler) resume() {
+func (s *scheduler) resumeLanes() {
 	for _, ofAccounts := range []bool{false, true} {
 		for key, q := range s.quotas {
 			if (key.account != "") == ofAccounts {
@@ -157,7 +157,7 @@ func (s *scheduler) resume() {
 func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 	for range min(q.most-q.busy, q.parked.n) {
 		l := q.parked.pop()
-		l.listed, l.turn = false, key
+		l.listed, l.wokenBy = false, key
 		s.reschedule(l)
 	}
 	if q.parked.n > 0 {
@@ -165,15 +165,15 @@ func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 	}
 	q.parked = turns{}
 	if q.overflowed && q.busy < q.most {
-		q.overflowed, s.earliest = false, beforeAll
+		q.overflowed, s.earliest = false, lowestDueKey
 	}
 	if q.busy == 0 && !q.overflowed {
 		delete(s.quotas, key)
 	}
 }
 
-// beforeAll sorts before every key of JobsDue.
-const beforeAll = "\x00"
+// lowestDueKey sorts before every key of JobsDue.
+const lowestDueKey = "\x00"
 
 // quotaWanted reports whether a lane waits for a quota that the claim's job uses.
 func (s *scheduler) quotaWanted(c *claim) bool {

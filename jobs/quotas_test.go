@@ -40,7 +40,7 @@ func TestSlowKindLeavesWorkersForOthers(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var slow gauge
 		q.Workers = 20
-		q.Handle(Kind{Name: "slow", Lanes: 3, Most: 10, Work: slow.work(time.Minute)})
+		q.Handle(Kind{Name: "slow", PerLane: 3, Most: 10, Work: slow.work(time.Minute)})
 		q.Handle(Kind{Name: "quick", Visible: true, Work: done})
 		addMany(t, q, 1000, func(i int) New { return New{Kind: "slow", Lane: fmt.Sprint("host ", i%200)} })
 		start(t, q)
@@ -65,7 +65,7 @@ func TestAccountLeavesItsKindToOthers(t *testing.T) {
 		var mine gauge
 		others := make(chan time.Time, 100)
 		began := time.Now()
-		q.Handle(Kind{Name: "k", Lanes: 5, Most: 10, MostEach: 8, Work: func(ctx context.Context, j *store.Job) (Writes, error) {
+		q.Handle(Kind{Name: "k", PerLane: 5, Most: 10, MostEach: 8, Work: func(ctx context.Context, j *store.Job) (Writes, error) {
 			if j.AccountID == "other" {
 				others <- time.Now()
 				return nil, nil
@@ -140,7 +140,7 @@ func TestALostPlaceKeepsItsTurn(t *testing.T) {
 			}
 			for again := true; again; {
 				var err error
-				again, err = d.pass()
+				again, err = d.findAndClaim()
 				if err != nil {
 					t.Fatal(err)
 				}

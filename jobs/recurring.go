@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	everyKey      = "every" // key of the single job of a recurring kind
+	recurringKey  = "every" // key of the single job of a recurring kind
 	pruneKind     = "prune_jobs"
 	pruneInterval = 6 * time.Hour
 	pruneChunk    = 256                 // maximum number of jobs deleted in one transaction
@@ -29,7 +29,7 @@ func (q *Queue) seedRecurring() error {
 		wait := time.Duration(q.Rand() * float64(interval))
 		err := q.Store.Update(func(tx *store.Tx) error {
 			tx.MayUseReserve()
-			_, err := q.Add(tx, New{Kind: kind, Key: everyKey, Due: tx.Now().Add(wait)})
+			_, err := q.Add(tx, New{Kind: kind, Key: recurringKey, Due: tx.Now().Add(wait)})
 			return err
 		})
 		if err != nil && !isUnread(err) { // an unreadable row stops only that job
@@ -42,10 +42,10 @@ func (q *Queue) seedRecurring() error {
 // scheduleNext adds the next job of a recurring kind after one has ended.
 func (q *Queue) scheduleNext(tx *store.Tx, ended *store.Job) error {
 	interval := q.every[ended.Kind]
-	if interval == 0 || ended.Key != everyKey {
+	if interval == 0 || ended.Key != recurringKey {
 		return nil
 	}
-	_, err := q.Add(tx, New{Kind: ended.Kind, Key: everyKey, Due: tx.Now().Add(Jitter(interval, q.Rand()))})
+	_, err := q.Add(tx, New{Kind: ended.Kind, Key: recurringKey, Due: tx.Now().Add(Jitter(interval, q.Rand()))})
 	return err
 }
 

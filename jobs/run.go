@@ -53,7 +53,7 @@ type dispatcher struct {
 	stopping context.Context // ends when no more jobs may be claimed
 	base     context.Context // parent of every Work's ctx; ends after Grace
 	begun    bool
-	cursor   string    // key in JobsDue: the scheduler knows every lane with a due job up to it
+	cursor   string    // key in JobsDue: the scheduler knows every lane that has a due job up to this key
 	rescan   bool      // there may be due jobs after cursor
 	next     time.Time // the first due time after cursor; zero if there is none
 	lastPass time.Time // the time of the last pass
@@ -62,7 +62,7 @@ type dispatcher struct {
 func (d *dispatcher) run(ctx context.Context) error {
 	pause := time.Second
 	for ctx.Err() == nil {
-		again, err := d.pass()
+		again, err := d.findAndClaim()
 		switch {
 		case errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoKind):
 			return err
@@ -82,8 +82,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the first of: the time until (if not zero), a wake-up, the end of ctx, or a fatal
-// error of the store, which it returns.
+// sleep waits until a wake-up, the end of ctx or, if `until` is not zero, that time. A fatal error
+// of the store also ends the wait; sleep returns that error.
 func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	var due <-chan struct{}
 	if !until.IsZero() {
@@ -101,9 +101,9 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan str
 	return nil
 }
 
-// pass finds due jobs and claims as many as may run. again reports that another pass is needed at
-// once.
-func (d *dispatcher) pass() (again bool, err error) {
+// findAndClaim finds due jobs and claims as many as may run. again reports that another pass is
+// needed at once.
+func (d *dispatcher) findAndClaim() (again bool, err error) {
 	if !d.begun {
 		if err := d.begin(); err != nil {
 			return false, err
@@ -131,7 +131,7 @@ func (d *dispatcher) pass() (again bool, err error) {
 	if err := d.claim(); err != nil {
 		return false, err
 	}
-	return s.more || d.scheduler.ready(d.Workers), nil
+	return s.more || d.scheduler.canClaim(d.Workers), nil
 }
 
 // findDue scans for due jobs and marks their lanes as due. The returned scan has the running jobs
@@ -242,8 +242,8 @@ func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 		if j == nil || j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
 			continue
 		}
-		if left := d.scheduler.remaining(id, j.Attempt); cause == errLapsed && left > 0 {
-			if err := d.extend(j, left); err != nil {
+		if left := d.scheduler.timeLeft(id, j.Attempt); cause == errLapsed && left > 0 {
+			if err := d.extendClaim(j, left); err != nil {
 				return err
 			}
 			continue
@@ -251,7 +251,7 @@ func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 		err = d.Queue.commitOutcome(j, outcome{err: cause})
 		switch {
 		case err == nil:
-			d.scheduler.abandon(id, j.Attempt)
+			d.scheduler.abandonClaim(id, j.Attempt)
 		case !errors.Is(err, errLost):
 			return err
 		}
@@ -259,13 +259,13 @@ func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 	return nil
 }
 
-// extend moves the Due of a running job whose claim has time left. That happens if the system clock
-// was set forward. Otherwise the job would run twice at the same time.
-func (d *dispatcher) extend(claimed *store.Job, left time.Duration) error {
+// extendClaim moves the Due of a running job whose claim has time left. That happens if the system
+// clock was set forward. Otherwise the job would run twice at the same time.
+func (d *dispatcher) extendClaim(claimed *store.Job, timeLeft time.Duration) error {
 	var due time.Time
 	err := d.Store.Update(func(tx *store.Tx) error {
 		tx.MayUseReserve()
-		due = tx.Now().Add(left + time.Millisecond).Truncate(time.Millisecond)
+		due = tx.Now().Add(timeLeft + time.Millisecond).Truncate(time.Millisecond)
 		j, err := store.Jobs.Find(tx, claimed.ID)
 		if err != nil || j == nil || j.State != store.JobRunning || j.Attempt != claimed.Attempt {
 			return err
@@ -292,7 +292,7 @@ func (d *dispatcher) claim() error {
 	err := d.Store.Update(func(tx *store.Tx) error {
 		tx.MayUseReserve() // otherwise jobs that delete data could not run when the disk is full
 		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), slots: append([]slot(nil), slots...)}
-		if err := b.fill(); err != nil {
+		if err := b.fillSlots(); err != nil {
 			return err
 		}
 		if b.budget == free {
@@ -304,7 +304,7 @@ func (d *dispatcher) claim() error {
 	})
 	switch {
 	case errors.Is(err, errNothing):
-		d.scheduler.start(b.slots, nil)
+		d.scheduler.recordClaims(b.slots, nil)
 	case err != nil:
 		d.scheduler.giveBackSlots(slots)
 		return fmt.Errorf("claim jobs: %w", err)

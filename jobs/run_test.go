@@ -122,7 +122,7 @@ func TestLaneIsBounded(t *testing.T) {
 				return nil, nil
 			}
 		}
-		q.Handle(Kind{Name: "three", Lanes: 3, Work: work(0)})
+		q.Handle(Kind{Name: "three", PerLane: 3, Work: work(0)})
 		q.Handle(Kind{Name: "free", Work: work(1)})
 		q.Workers = 20
 		start(t, q)
@@ -188,7 +188,7 @@ func addMany(t testing.TB, q *Queue, n int, job func(i int) New) {
 
 func TestLongLaneHoldsNobodyUp(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		q.Handle(Kind{Name: "slow", Lanes: 2, Work: func(context.Context, *store.Job) (Writes, error) {
+		q.Handle(Kind{Name: "slow", PerLane: 2, Work: func(context.Context, *store.Job) (Writes, error) {
 			time.Sleep(time.Minute)
 			return nil, nil
 		}})

@@ -16,12 +16,12 @@ type lane struct {
 	limit   int      // maximum number of running jobs, by the kind that was claimed last
 	due     bool     // it may have due jobs besides the running ones
 	listed  bool     // it is ready, parked, or has a slot
-	turn    quotaKey // the quota that made the lane ready, as long as the lane has not taken a place in it; zero: none
+	wokenBy quotaKey // the quota that made the lane ready, until the lane takes a place in that quota; zero: none
 	next    *lane
 }
 
-// open reports whether the lane may run another job.
-func (l *lane) open() bool { return l.running == 0 || l.running < l.limit }
+// mayRunMore reports whether the lane may run another job.
+func (l *lane) mayRunMore() bool { return l.running == 0 || l.running < l.limit }
 
 // A scheduler holds the queue's state in memory: the ready lanes and the running claims.
 type scheduler struct {
@@ -83,7 +83,7 @@ func (s *scheduler) markDue(names []string) {
 func (s *scheduler) reschedule(l *lane) {
 	switch {
 	case l.listed:
-	case l.due && l.open():
+	case l.due && l.mayRunMore():
 		s.push(l)
 	case !l.due && l.running == 0:
 		delete(s.lanes, l.name)
@@ -117,11 +117,11 @@ func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[q
 		s.readyLanes--
 		slots = append(slots, slot{lane: l, running: l.running, limit: l.limit})
 	}
-	return slots, free, s.used()
+	return slots, free, s.quotaUse()
 }
 
-// ready reports whether there are a ready lane and a free worker.
-func (s *scheduler) ready(workers int) bool {
+// canClaim reports whether there are a ready lane and a free worker.
+func (s *scheduler) canClaim(workers int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.first != nil && s.busy < workers
@@ -137,8 +137,8 @@ func (s *scheduler) giveBackSlots(slots []slot) {
 	}
 }
 
-// start ends slots and records the claims that were made in them.
-func (s *scheduler) start(slots []slot, claims []*claim) {
+// recordClaims ends the slots of a transaction and records the claims that it has made.
+func (s *scheduler) recordClaims(slots []slot, claims []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lost []slot
@@ -148,28 +148,28 @@ func (s *scheduler) start(slots []slot, claims []*claim) {
 		t.lane.limit = t.limit
 		t.lane.due = t.more
 		if t.taken > 0 {
-			t.lane.turn = quotaKey{}
+			t.lane.wokenBy = quotaKey{}
 		}
-		switch parks := t.full != nil && t.lane.due && t.lane.open(); {
-		case parks && t.lane.turn == t.full.key:
+		switch parks := t.full != nil && t.lane.due && t.lane.mayRunMore(); {
+		case parks && t.lane.wokenBy == t.full.key:
 			lost = append(lost, t)
 		case parks:
-			s.park(t.lane, t.full)
+			s.parkLane(t.lane, t.full)
 		default:
 			s.reschedule(t.lane)
 		}
 	}
-	s.parkFirst(lost)
+	s.parkLanesFirst(lost)
 	s.busy += len(claims)
 	for _, c := range claims {
 		s.claims[c.job.ID] = c
-		s.count(c, 1)
+		s.countInQuotas(c, 1)
 	}
-	s.resume() // wake lanes that were parked here although attempts have ended since slots was called
+	s.resumeLanes() // wake lanes that were parked here although attempts have ended since slots was called
 }
 
-// abandon frees the lane of a claim that has lapsed while its Work is still running.
-func (s *scheduler) abandon(id string, attempt int) {
+// abandonClaim frees the lane of a claim that has lapsed while its Work is still running.
+func (s *scheduler) abandonClaim(id string, attempt int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.claims[id]; c != nil && c.job.Attempt == attempt {
@@ -177,8 +177,8 @@ func (s *scheduler) abandon(id string, attempt int) {
 	}
 }
 
-// remaining returns the remaining time of a claim; 0 or less if it has lapsed or is unknown.
-func (s *scheduler) remaining(id string, attempt int) time.Duration {
+// timeLeft returns the remaining time of a claim; 0 or less if it has lapsed or is unknown.
+func (s *scheduler) timeLeft(id string, attempt int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.claims[id]; c != nil && c.job.Attempt == attempt {
@@ -192,9 +192,9 @@ func (s *scheduler) finish(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
-	s.count(c, -1)
+	s.countInQuotas(c, -1)
 	c.ended = true
-	defer s.resume()
+	defer s.resumeLanes()
 	if s.claims[c.job.ID] == c {
 		s.release(c)
 	}
@@ -215,9 +215,9 @@ func (s *scheduler) chain(ended, next *claim) {
 	defer s.mu.Unlock()
 	delete(s.claims, ended.job.ID)
 	s.claims[next.job.ID] = next
-	s.count(ended, -1)
+	s.countInQuotas(ended, -1)
 	ended.ended = true
-	s.count(next, 1)
+	s.countInQuotas(next, 1)
 }
 
 func (s *scheduler) release(c *claim) {

@@ -4,15 +4,15 @@ import "context"
 
 type wantedKey struct{}
 
-// Wanted reports, within Work, whether another job waits for this job's place in a quota. A long
-// job that can continue later should then return Snooze, to let the other job begin. Outside of
-// Work it returns false.
-func Wanted(ctx context.Context) bool {
+// PlaceWanted reports, within Work, whether another job waits for this job's place in a quota. A
+// long job that can continue later should then return Snooze, to let the other job begin. Outside
+// of Work it returns false.
+func PlaceWanted(ctx context.Context) bool {
 	wanted, _ := ctx.Value(wantedKey{}).(func() bool)
 	return wanted != nil && wanted()
 }
 
-func (s *scheduler) wanted(c *claim) bool {
+func (s *scheduler) isPlaceWanted(c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.quotaWanted(c)

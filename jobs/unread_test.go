@@ -48,7 +48,7 @@ func TestUnknownJobsStopAlone(t *testing.T) {
 	add("args", New{Kind: "k", Lane: "lane", Args: "a text"})
 	add("kind", New{Kind: "unknown", Lane: "lane"})
 	add("cut", New{Kind: "k", Lane: "lane"})
-	add("recurring", New{Kind: "again", Key: everyKey, Due: s.Now().Add(time.Hour)})
+	add("recurring", New{Kind: "again", Key: recurringKey, Due: s.Now().Add(time.Hour)})
 	for i := range 5 {
 		add(fmt.Sprint("good", i), New{Kind: "k", Lane: "lane", Args: i})
 	}

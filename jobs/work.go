@@ -93,12 +93,12 @@ func (q *Queue) callWork(ctx context.Context, c *claim) (w Writes, err error) {
 	j := *c.job
 	q.beginProgress(c, &j)
 	ctx = context.WithValue(ctx, cleanupKey{}, &c.cleanup)
-	ctx = context.WithValue(ctx, wantedKey{}, func() bool { return q.scheduler.wanted(c) })
+	ctx = context.WithValue(ctx, wantedKey{}, func() bool { return q.scheduler.isPlaceWanted(c) })
 	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
 }
 
-// persist commits the outcome of a claim. While the disk is full it retries until the claim ends,
-// since without the outcome the job would be done twice.
+// persist commits the outcome of a claim. While the disk is full it retries until the claim ends:
+// if the outcome were lost, the job would be done twice.
 func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {

@@ -269,9 +269,9 @@ func (f *Feed) visible(changes []FeedChange) (left []FeedChange) {
 				j, err := store.Jobs.Find(tx, c.ID)
 				seen = err == nil && j != nil && maySeeJob(f.who, j)
 			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
-				seen = f.who.MailboxID == "" && !f.who.TokenOf && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
+				seen = f.who.MailboxID == "" && !f.who.MailboxToken && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
 			case "token", "export":
-				seen = !f.who.TokenOf // sees has already removed those of others
+				seen = !f.who.MailboxToken // sees has already removed those of others
 			}
 			if seen {
 				left = append(left, c)

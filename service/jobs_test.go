@@ -34,7 +34,7 @@ func jobsService(t *testing.T) *service.Service {
 	q := jobs.NewQueue(st)
 	q.Log = log
 	s := service.New(st, q, keys, core.Config{Log: log})
-	q.Handle(jobs.Kind{Name: "seen", Visible: true, Lanes: 9, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	q.Handle(jobs.Kind{Name: "seen", Visible: true, PerLane: 9, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		time.Sleep(10 * time.Second)
 		switch string(j.Args) {
 		case `"coded"`:

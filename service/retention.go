@@ -106,17 +106,17 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 	now := s.Core.Now()
 	for _, step := range []func() error{
 		func() error {
-			return pruneByID(ctx, s, store.Events, events.LogKept, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > events.LogKept })
+			return pruneByID(ctx, s, store.Events, events.DeliveryLogTTL, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > events.DeliveryLogTTL })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Deliveries, events.LogKept, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > events.LogKept })
+			return pruneByID(ctx, s, store.Deliveries, events.DeliveryLogTTL, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > events.DeliveryLogTTL })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Mappings, core.MappingKept, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > core.MappingKept })
+			return pruneByID(ctx, s, store.Mappings, core.SendingLogTTL, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > core.SendingLogTTL })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Outgoings, core.MappingKept, func(o *store.Outgoing) (string, bool) {
-				return o.ID, now.Sub(o.QueuedAt) > core.MappingKept && !o.Waits()
+			return pruneByID(ctx, s, store.Outgoings, core.SendingLogTTL, func(o *store.Outgoing) (string, bool) {
+				return o.ID, now.Sub(o.QueuedAt) > core.SendingLogTTL && !o.Waits()
 			})
 		},
 		func() error {
@@ -294,7 +294,7 @@ func (s *Service) pruneDays(ctx context.Context) error {
 func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.IdempotencyByTime.Keys(tx, "", "") {
-		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < once.KeptFor {
+		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < once.AnswerTTL {
 			break
 		}
 		ids = append(ids, id)

@@ -56,7 +56,7 @@ func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	for range 3 {
 		put(store.OutgoingDelivered)
 	}
-	now = now.Add(core.MappingKept + time.Hour)
+	now = now.Add(core.SendingLogTTL + time.Hour)
 	put(store.OutgoingDelivered)
 	if _, err := s.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestPruningPassesManyRowsThatAreKept(t *testing.T) {
 		})
 	}
 	before := countOf(t, s, store.Outgoings)
-	now = now.Add(core.MappingKept + time.Hour)
+	now = now.Add(core.SendingLogTTL + time.Hour)
 	if _, err := s.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

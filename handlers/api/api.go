@@ -124,7 +124,7 @@ func (o *Operation) Permit(who core.Actor) error {
 	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {
 		return wrongRole()
 	}
-	if who.TokenOf && !o.Limited && !slices.Contains(o.Roles, core.RoleMailbox) {
+	if who.MailboxToken && !o.Limited && !slices.Contains(o.Roles, core.RoleMailbox) {
 		return core.Errorf("forbidden_role", "This token is limited to some mailboxes, and may do only what the people of those may. %s is not among it.", o.Name)
 	}
 	if who.Bound && !o.OpenToBound() {

@@ -157,7 +157,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if s.conn.release.invalid != "" {
 		return reply(501, "5.5.4", s.conn.release.invalid)
 	}
-	if err := s.service.Core.Healthy(); err != nil {
+	if err := s.service.Core.StoreFailure(); err != nil {
 		return s.closeIf421(s.smtpError(err))
 	}
 	if s.mode != MX {

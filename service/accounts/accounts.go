@@ -113,7 +113,7 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	out := &Account{
 		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
 		DomainsLimit: l.Domains, DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
-		EmailUsersLimit: core.Bounded(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
+		EmailUsersLimit: core.LimitOrNil(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
 		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
 		WebhooksLimit: core.WebhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
@@ -262,10 +262,10 @@ func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
 		return nil, err
 	}
 	out := &Usage{
-		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.Domains)},
-		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.Mailboxes)},
-		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.Bounded(l.TeamUsers)},
-		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), core.Bounded(core.WebhookLimit)},
+		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Domains)},
+		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Mailboxes)},
+		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.TeamUsers)},
+		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(core.WebhookLimit)},
 		Storage:    StorageUsage{UsedBytes: stored.Bytes, Messages: stored.Messages},
 		RateLimit:  who.Rate,
 		AsOf:       core.Time{Time: tx.Now()},
@@ -538,7 +538,7 @@ func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, erro
 				if err != nil {
 					continue // the queue logs that the job cannot be read
 				}
-				if waiting.AccountID == args.AccountID && waiting.State == store.JobQueued && waiting.Due.After(tx.Now()) && waiting.Due.Sub(tx.Now()) <= core.SuspendedFor {
+				if waiting.AccountID == args.AccountID && waiting.State == store.JobQueued && waiting.Due.After(tx.Now()) && waiting.Due.Sub(tx.Now()) <= core.SuspendedRecheck {
 					ids = append(ids, waiting.ID)
 				}
 			}

@@ -119,7 +119,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	if len(t.Mailboxes) > 0 {
 		// A limited token sees only those of its mailboxes that its user can see now.
 		may := core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}
-		who.TokenOf, who.Limited, who.Mailboxes = true, true, nil
+		who.MailboxToken, who.Limited, who.Mailboxes = true, true, nil
 		for _, id := range t.Mailboxes {
 			if may.Sees(id) {
 				who.Mailboxes = append(who.Mailboxes, id)

@@ -43,7 +43,7 @@ func (d *PasswordLogin) Refresh() error {
 		return err
 	})
 	if err == nil {
-		d.User, d.Identity = u, core.Identity{Name: userKey(d.email), Known: core.IsKnown(u.Seen, core.Network(d.ip), d.service.Now())}
+		d.User, d.Identity = u, core.Identity{Name: userKey(d.email), Known: core.IsKnownNetwork(u.Seen, core.Network(d.ip), d.service.Now())}
 	}
 	return err
 }

@@ -175,7 +175,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 		}
 	}
 	if in.Policy != nil {
-		t.Policy, err = in.Policy.Record("policy")
+		t.Policy, err = in.Policy.StoredForm("policy")
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +288,7 @@ func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn)
 		if err != nil {
 			return err
 		}
-		if err := (agents.Holder{TokenID: t.ID}).Clear(tx); err != nil {
+		if err := (agents.Holder{TokenID: t.ID}).ClearReading(tx); err != nil {
 			return err
 		}
 		t, err = store.Tokens.Get(tx, t.ID)

@@ -68,10 +68,10 @@ func TaintedOut(t *store.Taint) *Tainted {
 	return &Tainted{core.Time{Time: t.Since}, core.OrNull(t.MailboxID), core.OrNull(t.ThreadID)}
 }
 
-// Record validates the policy in a request and returns it in the form in which it is stored. field
-// is the name of the policy in error texts.
-func (p *Policy) Record(field string) (out store.Policy, err error) {
-	out, err = p.SendPolicy.Record(field)
+// StoredForm validates the policy in a request and returns it in the form in which it is stored.
+// field is the name of the policy in error texts.
+func (p *Policy) StoredForm(field string) (out store.Policy, err error) {
+	out, err = p.SendPolicy.StoredForm(field)
 	if err != nil {
 		return out, err
 	}
@@ -92,9 +92,9 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 	return out, nil
 }
 
-// Record validates the policy in a request and returns it in the form in which it is stored. field
-// is the name of the policy in error texts.
-func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
+// StoredForm validates the policy in a request and returns it in the form in which it is stored.
+// field is the name of the policy in error texts.
+func (p *SendPolicy) StoredForm(field string) (out store.Policy, err error) {
 	switch p.Send {
 	case "", store.SendAllow:
 	case store.SendReplyOnly, store.SendApproval, store.SendDeny:

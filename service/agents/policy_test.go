@@ -16,7 +16,7 @@ func FuzzPolicy(f *testing.F) {
 	f.Add("", "@", "a@[192.0.2.1]", 1)
 	f.Fuzz(func(t *testing.T, send, one, two string, seconds int) {
 		in := Policy{SendPolicy: SendPolicy{send, []string{one, two, one}}, TrustedSenders: []string{two}, Taint: true, TaintSeconds: &seconds}
-		kept, err := in.Record("policy")
+		kept, err := in.StoredForm("policy")
 		if err != nil {
 			return
 		}
@@ -32,7 +32,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 		}
 		out := PolicyOut(&kept)
-		again, err := out.Record("policy")
+		again, err := out.StoredForm("policy")
 		if err != nil || !reflect.DeepEqual(kept, again) {
 			t.Errorf("%+v comes out as %+v, %v", kept, again, err)
 		}

@@ -73,13 +73,13 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 // verified. It is the only function that does this. Other holders with a tainting policy count as
 // readers, too, if they may act for the mailbox of the message. If p.Taint is false, Read does
 // nothing. A Source without a mailbox stands for a text that anybody may have written.
-func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Source) error {
-	if !p.Taint || len(words) == 0 {
+func (s *Service) Read(accountID string, h Holder, p *store.Policy, sources ...Source) error {
+	if !p.Taint || len(sources) == 0 {
 		return nil
 	}
 	var concerned []*reading
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
-		concerned, err = s.changedReadings(tx, accountID, h, words)
+		concerned, err = s.changedReadings(tx, accountID, h, sources)
 		return err
 	}); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Sou
 const readingsPerWrite = 50
 
 // changedReadings returns the readings that change if a holder reads messages.
-func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, words []Source) (changed []*reading, err error) {
+func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, sources []Source) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, word
 	first := newReading(of, now)
 	others := map[string][]*reading{} // readings of other holders, by mailbox ID
 	all := map[string]*reading{of.id(): first}
-	for i := range words {
-		w := &words[i]
+	for i := range sources {
+		w := &sources[i]
 		if w.MailboxID == "" && of.token != nil && len(of.token.Mailboxes) == 1 {
 			w.MailboxID = of.token.Mailboxes[0]
 		}
@@ -161,7 +161,7 @@ func writeReadings(tx *store.Tx, list []*reading) error {
 		if !now.differs() {
 			continue
 		}
-		if err := of.put(tx, now.Reading); err != nil {
+		if err := of.putReading(tx, now.Reading); err != nil {
 			return err
 		}
 	}
@@ -374,8 +374,8 @@ func (r *reading) differs() bool {
 		r.of.policy.TaintDuration() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
 }
 
-// put stores a reading in the token or credential.
-func (of *holderRecord) put(tx *store.Tx, r store.Reading) error {
+// putReading stores a reading in the token or credential.
+func (of *holderRecord) putReading(tx *store.Tx, r store.Reading) error {
 	if of.token != nil {
 		t, err := store.Tokens.Get(tx, of.token.ID)
 		if err != nil {
@@ -392,8 +392,8 @@ func (of *holderRecord) put(tx *store.Tx, r store.Reading) error {
 	return store.Credentials.Put(tx, c)
 }
 
-// Clear deletes the reading of a holder, so that the holder is not tainted any more.
-func (h Holder) Clear(tx *store.Tx) error {
+// ClearReading deletes the reading of a holder, so that the holder is not tainted any more.
+func (h Holder) ClearReading(tx *store.Tx) error {
 	if h.TokenID != "" {
 		t, err := store.Tokens.Get(tx, h.TokenID)
 		if err != nil {
@@ -410,7 +410,7 @@ func (h Holder) Clear(tx *store.Tx) error {
 	if err := store.Credentials.Put(tx, c); err != nil || c.TokenID == "" {
 		return err
 	}
-	return Holder{TokenID: c.TokenID}.Clear(tx)
+	return Holder{TokenID: c.TokenID}.ClearReading(tx)
 }
 
 // RequireUntainted returns an error if the actor's token is tainted.

@@ -21,7 +21,7 @@ const (
 type Message struct {
 	Mailbox *store.Mailbox // the mailbox that sends it; nil: it is sent with the credential of a domain
 	Senders []string       // the addresses of its return path and its authors
-	To      []string       // the recipients in its envelope, in To and Cc, and in fields for which [Answering] returns true
+	To      []string       // the recipients in its envelope, in To and Cc, and in fields for which [IsReplyField] returns true
 	// Answers is true if it answers a message that has arrived in the mailbox. Then People are the
 	// addresses in the From, Reply-To, To and Cc of the answered message.
 	Answers  bool
@@ -58,7 +58,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	seen := map[string]bool{}
 	from := map[string]string{} // the address in To through which a place is reached
 	add := func(email, place string) {
-		if !own.Allow(email) && !slices.Contains(m.reached, email) {
+		if !own.Allows(email) && !slices.Contains(m.reached, email) {
 			m.reached = append(m.reached, email)
 			if by := from[place]; by != "" {
 				m.via[email] = by
@@ -101,10 +101,9 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 }
 
 // applyPolicy checks a message against a policy. reading is what the sender has read; nil if
-// nothing. elsewhere means that m is sent from another mailbox than that of the message that has
-// tainted the sender. held says why a person must approve m; "" if nobody must. The error is an
-// SMTPError 550 5.7.1, which wraps the API's error 403 sending_not_allowed, recipient_not_allowed
-// or tainted.
+// nothing. elsewhere means that another mailbox sends m than the one whose message has tainted the
+// sender. held says why a person must approve m; "" if nobody must. The error is an SMTPError 550
+// 5.7.1, which wraps the API's error 403 sending_not_allowed, recipient_not_allowed or tainted.
 func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Message) (held string, err error) {
 	outside := func(people []string) (out []string) { // reached addresses that are not among the people and that the policy does not allow
 		for _, email := range m.reached {
@@ -119,7 +118,7 @@ func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Mes
 		taint = reading.Taint
 	}
 	if p.Send == store.SendDeny {
-		return "", Denied()
+		return "", DeniedError()
 	}
 	if p.Send == store.SendReplyOnly {
 		strangers := m.reached
@@ -130,7 +129,7 @@ func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Mes
 			if taint != nil {
 				strangers = nil // the error must not repeat texts of the request
 			}
-			return "", notAllowed(m.Answers, m.namedAddresses(strangers))
+			return "", notAllowedError(m.Answers, m.namedAddresses(strangers))
 		}
 	}
 	if taint != nil && (elsewhere || len(outside(reading.People)) > 0) {
@@ -159,13 +158,13 @@ func (m *Message) namedAddresses(reached []string) (out []string) {
 	return out
 }
 
-// Denied returns the error for a policy that allows no sending at all.
-func Denied() error {
+// DeniedError returns the error for a policy that allows no sending at all.
+func DeniedError() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed", "The sending policy lets nothing be sent. An owner or admin of the account can change it."))
 }
 
-// notAllowed returns the error for recipients that the policy does not allow.
-func notAllowed(answers bool, emails []string) error {
+// notAllowedError returns the error for recipients that the policy does not allow.
+func notAllowedError(answers bool, emails []string) error {
 	text := "The sending policy allows only answers, to the people of the message that is answered."
 	if !answers {
 		text = "The sending policy allows only answers, and this message answers none that has arrived in the mailbox."
@@ -240,7 +239,7 @@ func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error)
 		return true, err
 	}
 	senders, err := core.SendersOf(tx, mb)
-	return slices.ContainsFunc(m.Senders, func(email string) bool { return !senders.Allow(email) }), err
+	return slices.ContainsFunc(m.Senders, func(email string) bool { return !senders.Allows(email) }), err
 }
 
 // HasPolicy reports whether there is a policy for what a holder sends from a mailbox. If not, Reach
@@ -253,22 +252,22 @@ func (s *Service) HasPolicy(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, er
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// answeringFields are header fields to whose addresses programs send answers. To and Cc, and fields
+// replyFields are header fields to whose addresses programs send answers. To and Cc, and fields
 // that begin with "resent-", are not in this list.
-var answeringFields = []string{
+var replyFields = []string{
 	"reply-to", "sender", "disposition-notification-to", "return-receipt-to", "errors-to", "mail-followup-to", "mail-reply-to", "x-confirm-reading-to",
 }
 
-// Answering reports whether programs send answers to the addresses in a header field. These
-// addresses then count as recipients. It need not be called for To and Cc.
-func Answering(field string) bool {
+// IsReplyField reports whether programs send answers to the addresses in a header field. If so,
+// these addresses count as recipients. Answering need not be called for To and Cc.
+func IsReplyField(field string) bool {
 	field = strings.ToLower(field)
-	return slices.Contains(answeringFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
+	return slices.Contains(replyFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
 }
 
 // DroppedWhileTainted reports whether a header field is removed from messages that a tainted holder
 // sends.
 func DroppedWhileTainted(field string) bool {
 	field = strings.ToLower(field)
-	return Answering(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")
+	return IsReplyField(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// authority returns the ACME client of the certificate authority. If there is no account at the
-// authority yet, it registers one.
-func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
+// authorityClient returns the ACME client of the certificate authority. If there is no account at
+// the authority yet, it registers one.
+func (s *Service) authorityClient(ctx context.Context) (*ca.Client, error) {
 	select {
 	case <-s.certs.clientLock:
 		defer func() { s.certs.clientLock <- struct{}{} }()
@@ -228,7 +228,7 @@ func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallen
 		wg.Go(func() {
 			addrs, _ := s.addressesOf(ctx, name) // if the lookup fails, do not wait for this nameserver
 			for _, ip := range addrs {
-				if !s.ownAddress(ip) {
+				if !s.isOwnAddress(ip) {
 					s.awaitSecondary(ctx, ip, texts)
 				}
 			}

@@ -212,11 +212,11 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == s.Config.Hostname })
 }
 
-// candidates returns the hosted names of a domain that may get a certificate. If we serve the
+// candidateNames returns the hosted names of a domain that may get a certificate. If we serve the
 // domain's zone, these are the names that the zone points to this host. Otherwise it returns all
-// hosted names, and domainSet looks them up. Names that are connected as domains of their own are
-// left out.
-func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
+// hosted names, and domainNameSet looks them up. Names that are connected as domains of their own
+// are left out.
+func (s *Service) candidateNames(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
 	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && isOwnDomain(tx, d.AccountID, name) })
 	if len(names) == 0 || d.DNSProvider != dnsprov.Builtin {
@@ -229,8 +229,8 @@ func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.pointsHere(zone, name) }), nil
 }
 
-// pointsHere reports whether a zone points a name to this host, and does not redirect the name's
-// dns-01 challenge elsewhere.
+// pointsHere reports whether a zone points a name to this host, and does not redirect the dns-01
+// challenge for the name to another zone.
 func (s *Service) pointsHere(zone []dnsprov.Record, name string) bool {
 	here := false
 	for _, r := range zone {
@@ -242,7 +242,7 @@ func (s *Service) pointsHere(zone []dnsprov.Record, name string) bool {
 			return r.Value == s.Config.Hostname
 		case r.Type == "A" || r.Type == "AAAA":
 			ip, err := netip.ParseAddr(r.Value)
-			if err != nil || !s.ownAddress(ip) {
+			if err != nil || !s.isOwnAddress(ip) {
 				return false
 			}
 			here = true
@@ -251,14 +251,14 @@ func (s *Service) pointsHere(zone []dnsprov.Record, name string) bool {
 	return here
 }
 
-// ownAddress reports whether an IP address is one of this host's.
-func (s *Service) ownAddress(ip netip.Addr) bool {
+// isOwnAddress reports whether an IP address is one of this host's.
+func (s *Service) isOwnAddress(ip netip.Addr) bool {
 	return slices.ContainsFunc(s.Config.PublicIPs, func(own netip.Addr) bool { return own.Unmap() == ip.Unmap() })
 }
 
-// domainSet returns the names of a domain that point to this host now. If we do not serve the
+// domainNameSet returns the names of a domain that point to this host now. If we do not serve the
 // domain's zone, it looks them up.
-func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
+func (s *Service) domainNameSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
 	set := &nameSet{id: d.ID, kind: ca.DNS01, names: candidates}
 	if d.DNSProvider == dnsprov.Builtin {
 		return set, nil
@@ -270,7 +270,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 			switch {
 			case err != nil:
 				set.unknown = append(set.unknown, name)
-			case len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !s.ownAddress(ip) }):
+			case len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !s.isOwnAddress(ip) }):
 				set.names = append(set.names, name)
 			}
 		}
@@ -291,9 +291,9 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 	return addrs, err
 }
 
-// hostSetOf returns the nameSet of this host. It contains the host's name only if the DNS has an IP
-// address for it, because otherwise the authority could not reach this host.
-func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
+// hostNameSet returns the nameSet of this host. It contains the host's name only if the DNS has an
+// IP address for it, because otherwise the authority could not reach this host.
+func (s *Service) hostNameSet(ctx context.Context) (*nameSet, error) {
 	set := &nameSet{id: store.HostCertificate, kind: ca.HTTP01}
 	addrs, err := s.addressesOf(ctx, s.Config.Hostname)
 	switch {

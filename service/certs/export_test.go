@@ -26,7 +26,7 @@ var (
 	NewCertificates = newCertificates
 )
 
-func (s *Service) Authority(ctx context.Context) (*ca.Client, error) { return s.authority(ctx) }
+func (s *Service) Authority(ctx context.Context) (*ca.Client, error) { return s.authorityClient(ctx) }
 
 func (s *Service) Certify(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	return s.certify(ctx, j)

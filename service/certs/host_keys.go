@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keyPublishTime is how long after its publication a key is known to all DNS caches that have
-// records of the host's keys (RFC 7671 section 8.1).
+// keyPublishTime is how long it takes until a newly published key is in every DNS cache that has
+// keys of the host (RFC 7671 section 8.1).
 const keyPublishTime = 2 * dnsprov.ManagedTTL * time.Second
 
 // orderKey returns the key for a new order. For the host's own certificate, other servers must

@@ -44,7 +44,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 		return nil, nil
 	}
 	c := &certRun{s: s, ctx: ctx}
-	if err := c.find(args.Set); err != nil {
+	if err := c.loadRow(args.Set); err != nil {
 		return nil, err
 	}
 	now := s.Now()
@@ -52,24 +52,24 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 		return nil, jobs.Snooze(c.row.NextTry)
 	}
 	c.due = !c.row.RenewAt.After(now)
-	names := c.wanted(now)
+	names := c.wantedNames(now)
 	switch {
 	case len(c.set.names) == 0 && len(names) == 0:
-		return c.noNames(j, now)
+		return c.resultWithoutNames(j, now)
 	case len(names) == 0, !c.due && c.covers(names):
-		return c.wait()
+		return c.waitResult()
 	}
 	if wait := s.certs.Orders.Take(); wait > 0 {
 		return nil, jobs.Snooze(now.Add(wait + time.Duration(s.Rand()*float64(ordersSpread))))
 	}
-	if err := c.obtain(names); err != nil {
-		return c.failed(err)
+	if err := c.obtainCertificate(names); err != nil {
+		return c.failureResult(err)
 	}
-	return c.done()
+	return c.successResult()
 }
 
-// find reads the row of a nameSet and finds out which of its names point to this host.
-func (c *certRun) find(id string) error {
+// loadRow reads the row of a nameSet and finds out which of its names point to this host.
+func (c *certRun) loadRow(id string) error {
 	var d *store.Domain
 	var candidates []string
 	err := c.s.Store.View(func(tx *store.Tx) (err error) {
@@ -85,7 +85,7 @@ func (c *certRun) find(id string) error {
 			return nil
 		}
 		if err == nil {
-			candidates, err = c.s.candidates(tx, d)
+			candidates, err = c.s.candidateNames(tx, d)
 		}
 		return err
 	})
@@ -98,19 +98,19 @@ func (c *certRun) find(id string) error {
 	}
 	switch {
 	case id == store.HostCertificate:
-		c.set, err = c.s.hostSetOf(c.ctx)
+		c.set, err = c.s.hostNameSet(c.ctx)
 	case d == nil:
 		c.set = &nameSet{id: id}
 	default:
-		c.set, err = c.s.domainSet(c.ctx, d, candidates)
+		c.set, err = c.s.domainNameSet(c.ctx, d, candidates)
 	}
 	return err
 }
 
-// wanted returns the names for the certificate: those that point to this host, and those whose
+// wantedNames returns the names for the certificate: those that point to this host, and those whose
 // lookup failed if the present certificate has them. It leaves out names that the authority has
 // refused recently.
-func (c *certRun) wanted(now time.Time) []string {
+func (c *certRun) wantedNames(now time.Time) []string {
 	out := slices.Clone(c.set.names)
 	for _, name := range c.set.unknown {
 		if slices.Contains(c.row.Names, name) {
@@ -126,13 +126,13 @@ func (c *certRun) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
 
-// noNames returns the job's result if no name of the set points to this host. The job of the host's
-// own name waits until it does. The job of a domain ends, but not before the certificate has
-// expired, because clients may still use it.
-func (c *certRun) noNames(j *store.Job, now time.Time) (jobs.Writes, error) {
+// resultWithoutNames returns the job's result if no name of the set points to this host. The job of
+// the host's own name waits until it does. The job of a domain ends, but not before the certificate
+// has expired, because clients may still use it.
+func (c *certRun) resultWithoutNames(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
 	case c.set.id == store.HostCertificate:
-		return nil, jobs.Snooze(now.Add(jobs.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
+		return nil, jobs.Snooze(now.Add(jobs.PollDelay(now.Sub(j.CreatedAt), c.s.Rand())))
 	case c.row.RenewAt.After(now):
 		return nil, jobs.Snooze(c.row.RenewAt)
 	case c.row.NotAfter.After(now):
@@ -141,21 +141,21 @@ func (c *certRun) noNames(j *store.Job, now time.Time) (jobs.Writes, error) {
 	return func(tx *store.Tx, _ *store.Job) error { return c.s.DropCertificate(tx, c.set.id) }, nil
 }
 
-// wait returns the job's result if there is nothing to do now. If the host's certificate has no
-// next key, because an older release got it, wait generates one.
-func (c *certRun) wait() (jobs.Writes, error) {
+// waitResult returns the job's result if there is nothing to do now. If the host's certificate has
+// no next key, because an older release got it, wait generates one.
+func (c *certRun) waitResult() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
 	}
 	if !c.hasNewKey {
-		return nil, jobs.Snooze(c.next())
+		return nil, jobs.Snooze(c.nextAttempt())
 	}
-	return c.write, jobs.Snooze(c.next())
+	return c.write, jobs.Snooze(c.nextAttempt())
 }
 
-// next returns the time of the next attempt: when the certificate must be renewed, or when a
+// nextAttempt returns the time of the next attempt: when the certificate must be renewed, or when a
 // refused name may be ordered again.
-func (c *certRun) next() time.Time {
+func (c *certRun) nextAttempt() time.Time {
 	now := c.s.Now()
 	var at time.Time
 	sooner := func(t time.Time) {
@@ -175,14 +175,14 @@ func (c *certRun) next() time.Time {
 	return at
 }
 
-// obtain gets a certificate for the names, except those that the authority refuses.
-func (c *certRun) obtain(names []string) error {
-	client, err := c.s.authority(c.ctx)
+// obtainCertificate gets a certificate for the names, except those that the authority refuses.
+func (c *certRun) obtainCertificate(names []string) error {
+	client, err := c.s.authorityClient(c.ctx)
 	if err != nil {
 		return err
 	}
 	for {
-		err := c.order(client, names)
+		err := c.orderCertificate(client, names)
 		var refusal *ca.Refusal
 		if !errors.As(err, &refusal) {
 			return err
@@ -216,9 +216,9 @@ func (c *certRun) recordRefusal(r *ca.Refusal) {
 	c.row.Order = store.CertificateOrder{}
 }
 
-// order gets a certificate for exactly these names.
-func (c *certRun) order(client *ca.Client, names []string) error {
-	key, err := c.startOrder(names)
+// orderCertificate gets a certificate for exactly these names.
+func (c *certRun) orderCertificate(client *ca.Client, names []string) error {
+	key, err := c.keyForOrder(names)
 	if err != nil {
 		return err
 	}
@@ -240,9 +240,9 @@ func (c *certRun) order(client *ca.Client, names []string) error {
 	return c.setChain(chain)
 }
 
-// startOrder returns the key of the unfinished order for the names or, if there is none, that of a
-// new order.
-func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
+// keyForOrder returns the key of the unfinished order for the names or, if there is none, that of a
+// new order, which it records in the row.
+func (c *certRun) keyForOrder(names []string) (*ecdsa.PrivateKey, error) {
 	o, binding := &c.row.Order, store.CertificateBinding(c.set.id)
 	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderResumable {
 		if key, err := c.s.openKey(binding, o.Key); err == nil {
@@ -257,11 +257,11 @@ func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
 // storeOrder stores the URL of a new order, so that it can be continued after a crash.
 func (c *certRun) storeOrder(url string) error {
 	c.row.Order.URL, c.row.Order.BegunAt = url, c.s.Now()
-	return c.s.Store.Update(c.put)
+	return c.s.Store.Update(c.putRow)
 }
 
-// put writes the row. If its domain no longer exists, the error wraps store.ErrNotFound.
-func (c *certRun) put(tx *store.Tx) error {
+// putRow writes the row. If its domain no longer exists, the error wraps store.ErrNotFound.
+func (c *certRun) putRow(tx *store.Tx) error {
 	if c.set.id != store.HostCertificate {
 		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
 			return fmt.Errorf("store the certificate of %s: %w", c.set.id, err)
@@ -291,16 +291,17 @@ func (c *certRun) setChain(chain [][]byte) error {
 	return c.prepareKey()
 }
 
-// done returns the job's result after success: it writes the row and waits until the next attempt.
-func (c *certRun) done() (jobs.Writes, error) {
+// successResult returns the job's result after success: it writes the row and waits until the next
+// attempt.
+func (c *certRun) successResult() (jobs.Writes, error) {
 	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
-	return c.write, jobs.Snooze(c.next())
+	return c.write, jobs.Snooze(c.nextAttempt())
 }
 
 // write writes the row in the transaction that ends the attempt, and serves a new certificate after
 // it.
 func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
-	err := c.put(tx)
+	err := c.putRow(tx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -313,9 +314,9 @@ func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
 	return err
 }
 
-// failed returns the job's result after an error: it writes the error and the time of the next
-// attempt.
-func (c *certRun) failed(cause error) (jobs.Writes, error) {
+// failureResult returns the job's result after an error: it writes the error and the time of the
+// next attempt.
+func (c *certRun) failureResult(cause error) (jobs.Writes, error) {
 	if errors.Is(c.ctx.Err(), context.Canceled) { // the job queue is stopping
 		return nil, cause
 	}
@@ -389,11 +390,11 @@ func (s *Service) PlanCertificate(tx *store.Tx, d *store.Domain) error {
 	if err != nil || !lacks {
 		return err
 	}
-	return s.addCertificate(tx, d.ID, d.AccountID, time.Time{})
+	return s.queueCertificateJob(tx, d.ID, d.AccountID, time.Time{})
 }
 
-// addCertificate queues the certificate job of a nameSet.
-func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Time) error {
+// queueCertificateJob queues the certificate job of a nameSet.
+func (s *Service) queueCertificateJob(tx *store.Tx, set, account string, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: account, Kind: "certificate", Key: set, Lane: "certificate " + set, Args: certificateArgs{set}, Due: due,
 	})
@@ -404,7 +405,7 @@ func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Tim
 // whether a name that may point to this host is not in it, or its renewal is due. It returns false
 // while the job waits after a failure.
 func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) {
-	names, err := s.candidates(tx, d)
+	names, err := s.candidateNames(tx, d)
 	if err != nil || len(names) == 0 {
 		return false, err
 	}
@@ -451,7 +452,7 @@ func (s *Service) planHostCertificate() error {
 		if row != nil && row.Directory == s.Config.ACME.Directory {
 			due = row.NextTry
 		}
-		return s.addCertificate(tx, store.HostCertificate, "", due)
+		return s.queueCertificateJob(tx, store.HostCertificate, "", due)
 	})
 }
 
@@ -499,8 +500,8 @@ func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Wri
 	return nil, s.planHostCertificate()
 }
 
-// lackingCertificates returns the IDs of domains on one page of domains whose certificate jobs must
-// be queued. last is the key after which the next page begins; "" after the last page.
+// lackingCertificates reads one page of domains. It returns the IDs of those whose certificate job
+// must be queued. last is the key after which the next page begins; "" after the last page.
 func (s *Service) lackingCertificates(after string) (ids []string, last string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		n := 0

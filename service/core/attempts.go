@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// SuspendedFor is how long a job of a suspended account waits before it checks the account again.
-// Resuming the account wakes it earlier.
-const SuspendedFor = time.Hour
+// SuspendedRecheck is how long a job of a suspended account waits before it checks the account
+// again. Resuming the account wakes it earlier.
+const SuspendedRecheck = time.Hour
 
 // stopWait is how long StopAttempts waits for messages that are being handed over.
 const stopWait = 10 * time.Second
@@ -131,7 +131,7 @@ func (s *Core) StopAttempts(accountID string) {
 // account wait, and the attempt is not counted, even if the suspension has cancelled it. Jobs of a
 // deleted account end.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
-	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedFor)) })
+	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedRecheck)) })
 }
 
 // EndIfInactive wraps a job kind so that jobs of a suspended account end without doing anything.

@@ -28,8 +28,9 @@ func (c *Clients) Record(ip netip.Addr) {
 	}
 }
 
-// Only returns the private address that all n connections came from. ok is false if there is none.
-func (c *Clients) Only() (ip netip.Addr, n int, ok bool) {
+// OnlyAddress returns the private address that all n connections came from. ok is false if there is
+// none.
+func (c *Clients) OnlyAddress() (ip netip.Addr, n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.only, c.n, c.only.IsValid()
@@ -42,13 +43,15 @@ type MailServer struct {
 	Security string // tls, starttls, none
 }
 
-func MailServers(host string, port, beside int, security string) []MailServer {
+// MailServers returns the servers at port, with the given security, and at starttlsPort. A port of
+// 0 means that there is none.
+func MailServers(host string, port, starttlsPort int, security string) []MailServer {
 	var out []MailServer
 	if port != 0 {
 		out = append(out, MailServer{host, port, security})
 	}
-	if beside != 0 {
-		out = append(out, MailServer{host, beside, "starttls"})
+	if starttlsPort != 0 {
+		out = append(out, MailServer{host, starttlsPort, "starttls"})
 	}
 	return out
 }

@@ -17,7 +17,7 @@ func TestClientsOfOneAddress(t *testing.T) {
 		for _, ip := range c.from {
 			clients.Record(netip.MustParseAddr(ip))
 		}
-		ip, n, ok := clients.Only()
+		ip, n, ok := clients.OnlyAddress()
 		if got := ip.String(); ok != (c.want != "") || ok && (got != c.want || n != len(c.from)) {
 			t.Errorf("%v: %s %d %v", c.from, got, n, ok)
 		}

@@ -56,8 +56,9 @@ func (s *Core) CheckRelay(name string) error {
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
 
-// Elsewhere returns the addresses of nameservers other than this host, by name of the nameserver.
-func (c Config) Elsewhere() map[string][]netip.Addr {
+// OtherNameservers returns the addresses of nameservers other than this host, by name of the
+// nameserver.
+func (c Config) OtherNameservers() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for _, one := range c.Secondaries {
 		if one.Nameserver != "" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ConfirmFor is how long a confirmation token is valid.
-const ConfirmFor = 10 * time.Minute
+// ConfirmationTTL is how long a confirmation token is valid.
+const ConfirmationTTL = 10 * time.Minute
 
 const (
 	confirmNonceSize  = 16 // random bytes of a confirmation token
@@ -55,7 +55,7 @@ func (c *confirmations) use(nonce [confirmNonceSize]byte, ends, now time.Time) b
 // Confirmation returns a token that confirms one operation with these arguments, and the time at
 // which the token expires. The token is valid once, for this actor's API token only.
 func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, Time) {
-	until := s.Now().Add(ConfirmFor).Truncate(time.Second)
+	until := s.Now().Add(ConfirmationTTL).Truncate(time.Second)
 	text := make([]byte, confirmNonceSize, confirmHeaderSize)
 	rand.Read(text)
 	text = binary.BigEndian.AppendUint64(text, uint64(until.Unix()))

@@ -131,8 +131,8 @@ func (s *Core) LoginsEnded(mailbox uint32) {
 // Now returns the time by the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 
-// Healthy returns the error that stopped all writes to the store; nil if it takes writes.
-func (s *Core) Healthy() error { return s.Store.Failed() }
+// StoreFailure returns the error that stopped all writes to the store; nil if it takes writes.
+func (s *Core) StoreFailure() error { return s.Store.Failed() }
 
 // NewRequestID returns a new request id.
 func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
@@ -260,8 +260,8 @@ const (
 )
 
 const (
-	MappingKept  = 90 * 24 * time.Hour
-	PruneAtATime = 500
+	SendingLogTTL = 90 * 24 * time.Hour // how long rows of the sending log are kept, and the Message-IDs that relays gave to sent messages
+	PruneAtATime  = 500
 )
 
 // DeleteExpired deletes records whose time in the index byTime has passed, at most PruneAtATime of

@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ObsoleteDMARC returns the tags without effect, such as pct=, in a domain's DMARC record: the one
-// that the owner has set, or else the one in the DNS.
+// ObsoleteDMARC returns the tags without effect, such as pct=, in a domain's DMARC record. It reads
+// the record that the owner has set or, if there is none, the record in the DNS.
 func ObsoleteDMARC(d *store.Domain) []string {
 	record := d.DMARC
 	for _, c := range d.Checks {

@@ -152,15 +152,15 @@ func OverSMTP(code int, enhanced string, e *Error) *SMTPError {
 // than MaxMessage. Any other error is 451 4.3.0, without details.
 func AsSMTPError(err error) *SMTPError {
 	var e *SMTPError
-	if errors.As(OverStore(err), &e) {
+	if errors.As(StoreErrorOverSMTP(err), &e) {
 		return e
 	}
 	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Internal error, try again later", cause: err}
 }
 
-// OverStore turns errors of the store and of a stopping server into SMTP replies. Other errors are
-// returned as they are.
-func OverStore(err error) error {
+// StoreErrorOverSMTP turns errors of the store and of a stopping server into SMTP replies. Other
+// errors are returned as they are.
+func StoreErrorOverSMTP(err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Limits on wrong passwords. The counters forget a wrong password after half of AttemptWindow at
-// the earliest, so that an identity has at most MaxIdentityFailures in any quarter of an hour.
+// Limits on wrong passwords. The counters forget a wrong password after at least half of
+// AttemptWindow. So an identity has at most MaxIdentityFailures in any quarter of an hour.
 const (
 	AttemptWindow       = 30 * time.Minute
 	MaxIdentityFailures = 30  // wrong passwords for one identity, over all protocols and networks
@@ -66,21 +66,21 @@ type counterKey struct {
 	key     string
 }
 
-// delayKey is the key of wrong passwords since the last right one, and pairKey that of all wrong
-// passwords. If delayKey were the only one, a device that logs in would reset the count of
-// attackers in its network.
-func delayKey(of, network string) string { return "slow " + network + " " + of }
-func pairKey(of, network string) string  { return "pair " + network + " " + of }
+// delayKey is the counter key for the wrong passwords since the last right one. pairKey is that for
+// all wrong passwords. If delayKey were the only one, a device that logs in would reset the count
+// identity attackers in its network.
+func delayKey(identity, network string) string { return "slow " + network + " " + identity }
+func pairKey(identity, network string) string  { return "pair " + network + " " + identity }
 
-// ofIdentity returns the counter keys of an identity: two for this network, and one for all
+// identityKeys returns the counter keys of an identity: two for this network, and one for all
 // networks.
-func (a *loginAttempts) ofIdentity(name, network string) []counterKey {
+func (a *loginAttempts) identityKeys(name, network string) []counterKey {
 	return []counterKey{{a.failures, delayKey(name, network)}, {a.failures, pairKey(name, network)}, {a.wideFailures, "of " + name}}
 }
 
-// ofNetwork returns the counter keys of a network and of the wider networks around it, over all
+// networkKeys returns the counter keys of a network and of the wider networks around it, over all
 // identities. The limit of the first is MaxNetworkFailures, and doubles with each wider network.
-func (a *loginAttempts) ofNetwork(network string) []counterKey {
+func (a *loginAttempts) networkKeys(network string) []counterKey {
 	out := []counterKey{{a.failures, "net " + network}}
 	for _, wider := range widerNetworks(network) {
 		out = append(out, counterKey{a.wideFailures, "net " + wider})
@@ -88,11 +88,11 @@ func (a *loginAttempts) ofNetwork(network string) []counterKey {
 	return out
 }
 
-// delay returns how long an attempt at an identity must wait. If shut is not "", the attempt is
-// refused, and shut names the count that is too high: identity, pair or network. One network may
-// add at most twice as many wrong passwords as are left for the identity, so that a few networks
-// cannot lock out users elsewhere. The caller holds a.mu.
-func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, shut string) {
+// delay returns how long an attempt at an identity must wait. If refusedBy is not "", the attempt
+// is refused, and refusedBy names the count that is too high: identity, pair or network. One
+// network may add at most twice as many wrong passwords as are left for the identity, so that a few
+// networks cannot lock out users elsewhere. The caller holds a.mu.
+func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, refusedBy string) {
 	left := MaxIdentityFailures - a.wideFailures.Count("of "+id.Name, now)
 	if !id.Known {
 		left -= reservedForKnown
@@ -103,7 +103,7 @@ func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait 
 	if a.failures.Count(pairKey(id.Name, network), now) >= 2*left {
 		return 0, "pair"
 	}
-	for i, c := range a.ofNetwork(network) {
+	for i, c := range a.networkKeys(network) {
 		if !id.Known && c.counter.Count(c.key, now) >= MaxNetworkFailures<<i {
 			return 0, "network"
 		}
@@ -165,15 +165,15 @@ func (s *Core) BeginGuess(ctx context.Context, network string, of ...Identity) (
 		}
 		g.unlocks = append(g.unlocks, unlock)
 	}
-	if err := g.count(ctx); err != nil {
+	if err := g.countGuess(ctx); err != nil {
 		g.unlock()
 		return nil, err
 	}
 	return g, nil
 }
 
-// count waits for the delay, and counts the guess unless it is refused.
-func (g *Guess) count(ctx context.Context) error {
+// countGuess waits for the delay, and counts the guess unless it is refused.
+func (g *Guess) countGuess(ctx context.Context) error {
 	a := g.core.LoginAttempts
 	a.mu.Lock()
 	wait, err := a.admit(g.identities, g.network, g.core.Now())
@@ -195,7 +195,7 @@ func (g *Guess) count(ctx context.Context) error {
 	}
 	for i, id := range g.identities {
 		g.counted[i] = true
-		for _, b := range a.ofIdentity(id.Name, g.network) {
+		for _, b := range a.identityKeys(id.Name, g.network) {
 			b.counter.Add(b.key, now)
 		}
 	}
@@ -238,7 +238,7 @@ func (g *Guess) Right(name string) {
 	g.right = true
 	if g.countedOnNet {
 		g.countedOnNet = false
-		for _, c := range a.ofNetwork(g.network) {
+		for _, c := range a.networkKeys(g.network) {
 			c.counter.Remove(c.key)
 		}
 	}
@@ -251,7 +251,7 @@ func (g *Guess) uncount(i int) {
 		return
 	}
 	g.counted[i] = false
-	for _, b := range g.core.LoginAttempts.ofIdentity(g.identities[i].Name, g.network) {
+	for _, b := range g.core.LoginAttempts.identityKeys(g.identities[i].Name, g.network) {
 		b.counter.Remove(b.key)
 	}
 }
@@ -269,7 +269,7 @@ func (g *Guess) End() {
 	}
 	if slices.Contains(g.wrong, true) && !g.right { // the network counts guesses only when they end: those that wait would otherwise lock a busy network
 		g.countedOnNet = true
-		for _, c := range a.ofNetwork(g.network) {
+		for _, c := range a.networkKeys(g.network) {
 			c.counter.Add(c.key, g.core.Now())
 		}
 	}

@@ -59,6 +59,7 @@ type JobFailure struct {
 	Message string `json:"message" words:"theirs" example:"The registrar did not answer. Mailstead will try again."` // For people; the text may change.
 }
 
+// JobOut returns a job in the form of the API.
 func JobOut(j *store.Job) JobResponse {
 	out := JobResponse{
 		ID: j.ID, JobID: j.ID, Type: j.Kind, Status: j.State, StatusDetail: OrNull(j.Detail), Steps: []JobStep{},

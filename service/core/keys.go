@@ -95,8 +95,8 @@ func (k *Keys) Open(binding string, sealed []byte) ([]byte, error) {
 	return secret, err
 }
 
-// open decrypts a secret. now reports whether it is sealed under the present master key.
-func (r *keyring) open(binding string, sealed []byte) (secret []byte, now bool, err error) {
+// open decrypts a secret. current reports whether it is sealed under the present master key.
+func (r *keyring) open(binding string, sealed []byte) (secret []byte, current bool, err error) {
 	n := r.seal.NonceSize()
 	if len(sealed) < n {
 		return nil, false, fmt.Errorf("open the secret of %s: the sealed text is too short", binding)
@@ -124,8 +124,8 @@ func (r *keyring) reseal(binding string, sealed []byte) []byte {
 }
 
 // Mac returns the MAC of the parts for one purpose. The MAC is different after a change of the
-// master key, so values that were compared with it become invalid. Use MadeMac for values that must
-// stay valid.
+// master key, so values that were compared with it become invalid. Use MatchesMac for values that
+// must stay valid.
 func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	return macUnder(k.ring.Load().roots[0], purpose, parts)
 }
@@ -137,9 +137,9 @@ func (k *Keys) StableMac(purpose string, parts ...string) []byte {
 	return macUnder(roots[len(roots)-1], purpose, parts)
 }
 
-// MadeMac reports whether same returns true for the MAC of the parts, either under the present
+// MatchesMac reports whether same returns true for the MAC of the parts, either under the present
 // master key or under an earlier one. same must compare in constant time.
-func (k *Keys) MadeMac(same func(mac []byte) bool, purpose string, parts ...string) bool {
+func (k *Keys) MatchesMac(same func(mac []byte) bool, purpose string, parts ...string) bool {
 	made := false
 	for _, root := range k.ring.Load().roots {
 		made = same(macUnder(root, purpose, parts)) || made
@@ -218,11 +218,11 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 	})
 }
 
-func orUnknown(print string) string {
-	if print == "" {
+func orUnknown(fingerprint string) string {
+	if fingerprint == "" {
 		return "not known"
 	}
-	return print
+	return fingerprint
 }
 
 // secretsTried is how many secrets of each kind OpenKeys tries to open if it knows no fingerprint.
@@ -295,4 +295,4 @@ func nextKey(dir string, known store.MasterKeyRecord) ([]byte, error) {
 }
 
 // macRootBinding is the binding under which the MAC key of an earlier master key is sealed.
-func macRootBinding(print string) string { return "mac root " + print }
+func macRootBinding(fingerprint string) string { return "mac root " + fingerprint }

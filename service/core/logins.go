@@ -62,7 +62,7 @@ func (l *logins) Hash(password string) string {
 // Verify reports whether the password matches the hash. For an empty hash it returns false after
 // the same time. An attempt from a known origin does not wait for attempts from unknown ones. The
 // error is busy, or the error of ctx.
-func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
+func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (right bool, err error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()
 	until, ok := l.verifiedUntil[cacheKey]
@@ -89,9 +89,9 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 
 // Check hashes the password with the parameters of the hash and compares the result with the hash.
 // The caller holds a slot of the limiter.
-func (l *logins) Check(hash, text string) bool {
+func (l *logins) Check(hash, plaintext string) bool {
 	if password.IsForeign(hash) {
-		return password.Matches(hash, text)
+		return password.Matches(hash, plaintext)
 	}
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
@@ -106,7 +106,7 @@ func (l *logins) Check(hash, text string) bool {
 		key, errK = base64.RawStdEncoding.DecodeString(fields[5])
 		known = errV == nil && errP == nil && errS == nil && errK == nil && version == argon2.Version
 	}
-	got := l.derive([]byte(text), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
+	got := l.derive([]byte(plaintext), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 
@@ -139,8 +139,8 @@ func RandomText(n int, alphabet string) string {
 const (
 	hashSlots         = 3
 	strangerSlots     = 2
-	waitersPerNetwork = 64               // waiters of one network among strangers, and as many among others
-	waitersTotal      = 4096             // waiters of all networks among strangers, and as many among others
+	waitersPerNetwork = 64               // strangers of one network that wait; as many others of it may wait too
+	waitersTotal      = 4096             // strangers of all networks that wait; as many others may wait too
 	loginWait         = 10 * time.Second // longest wait of an attempt
 	busyRetry         = 10 * time.Second // Retry-After of the error busy
 	ownWork           = "here"           // stands for the network of passwords that are hashed only to be stored
@@ -151,7 +151,7 @@ const (
 type hashLimiter struct {
 	mu               sync.Mutex
 	running          int
-	runningStrangers int // how many of the running attempts are of strangers
+	runningStrangers int // how many of the running attempts come from strangers
 	knownQueue       fairQueue
 	strangerQueue    fairQueue
 }
@@ -188,7 +188,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 	}
 	w := &hashWaiter{make(chan struct{}), network}
 	q.add(w)
-	g.grant()
+	g.grantSlots()
 	g.mu.Unlock()
 	release = func() { g.release(known) }
 	var over <-chan time.Time
@@ -226,12 +226,12 @@ func (g *hashLimiter) release(known bool) {
 	if !known {
 		g.runningStrangers--
 	}
-	g.grant()
+	g.grantSlots()
 }
 
-// grant assigns free slots to waiters. Strangers cannot have the last slot, and known networks
+// grantSlots assigns free slots to waiters. Strangers cannot have the last slot, and known networks
 // cannot have all slots while a stranger waits.
-func (g *hashLimiter) grant() {
+func (g *hashLimiter) grantSlots() {
 	for g.running < hashSlots {
 		strange := g.strangerQueue.size > 0 && g.runningStrangers < strangerSlots
 		switch {
@@ -329,14 +329,14 @@ func fairNetwork(network string) string {
 
 // Limits on the list of networks from which a mailbox or team user has logged in.
 const (
-	knownFor         = 30 * 24 * time.Hour
+	networkKnownFor  = 30 * 24 * time.Hour
 	maxKnownNetworks = 8
 	knownUpdateAfter = 24 * time.Hour // age from which the time of a known network is updated
 )
 
-// IsKnown reports whether seen has a recent login from the network.
-func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
-	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
+// IsKnownNetwork reports whether seen has a recent login from the network.
+func IsKnownNetwork(seen []store.SeenNetwork, network string, now time.Time) bool {
+	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < networkKnownFor })
 }
 
 // RecordNetwork adds a login from the network to seen, newest first. changed is false if seen is
@@ -349,7 +349,7 @@ func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out
 	}
 	out = []store.SeenNetwork{{Network: network, At: now}}
 	for _, s := range seen {
-		if s.Network != network && now.Sub(s.At) < knownFor && len(out) < maxKnownNetworks {
+		if s.Network != network && now.Sub(s.At) < networkKnownFor && len(out) < maxKnownNetworks {
 			out = append(out, s)
 		}
 	}

@@ -101,9 +101,9 @@ func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	return d, err
 }
 
-// GetByEmail returns the account's mailbox with an address, which it normalizes, or
+// MailboxByEmail returns the account's mailbox with an address, which it normalizes, or
 // store.ErrNotFound.
-func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
+func MailboxByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := NormalizeEmail("email", email)
 	if err != nil {
 		return nil, store.ErrNotFound
@@ -204,9 +204,9 @@ func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 	return max(*mb.QuotaBytes-used.Bytes, 0), err
 }
 
-// Lift removes the suppression of an address, if there is one. It is called when a mailbox gets the
-// address.
-func Lift(tx *store.Tx, accountID, email string) error {
+// LiftSuppression removes the suppression of an address, if there is one. It is called when a
+// mailbox gets the address.
+func LiftSuppression(tx *store.Tx, accountID, email string) error {
 	known, err := IsSuppressed(tx, accountID, email)
 	if !known || err != nil {
 		return err
@@ -248,8 +248,8 @@ const (
 	ViaSimulator = "simulator" // to a simulated recipient
 )
 
-// NotSuspended returns an error if the user's account is suspended.
-func NotSuspended(tx *store.Tx, u *store.User) error {
+// CheckNotSuspended returns an error if the user's account is suspended.
+func CheckNotSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
 	if err == nil && !a.MayAct() {
 		return ErrSuspended()
@@ -268,8 +268,8 @@ func ErrSignedOut() *Error {
 
 const WebhookLimit = 10
 
-// Bounded returns a limit in the form of the API: null for 0, which means no limit.
-func Bounded(n int) *int {
+// LimitOrNil returns a limit in the form of the API: null for 0, which means no limit.
+func LimitOrNil(n int) *int {
 	if n == 0 {
 		return nil
 	}
@@ -290,8 +290,8 @@ func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) e
 	return store.DayStats.Put(tx, d)
 }
 
-// PersonOf returns the user record of a mailbox. It creates the record if there is none.
-func PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
+// UserOfMailbox returns the user record of a mailbox. It creates the record if there is none.
+func UserOfMailbox(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
 	u, err := store.UserByMailbox.Find(tx, mb.ID)
 	if u != nil || err != nil {
 		return u, err

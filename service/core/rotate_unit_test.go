@@ -109,11 +109,11 @@ func (r *rotation) whole() {
 		r.Fatal(err)
 	}
 	for print, mac := range r.macs {
-		if !r.core.Keys.MadeMac(func(m []byte) bool { return bytes.Equal(m, mac) }, "link", "ann") {
+		if !r.core.Keys.MatchesMac(func(m []byte) bool { return bytes.Equal(m, mac) }, "link", "ann") {
 			r.Errorf("what was made under %s holds no more", print)
 		}
 	}
-	if r.core.Keys.MadeMac(func(m []byte) bool { return bytes.Equal(m, r.macs[alone.fingerprint]) }, "link", "bob") {
+	if r.core.Keys.MatchesMac(func(m []byte) bool { return bytes.Equal(m, r.macs[alone.fingerprint]) }, "link", "bob") {
 		r.Error("a MAC holds for something else")
 	}
 }

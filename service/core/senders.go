@@ -60,9 +60,9 @@ func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) e
 	return err
 }
 
-// Allow reports whether an address, normalized by NormalizeEmail, is allowed with or without its
+// Allows reports whether an address, normalized by NormalizeEmail, is allowed with or without its
 // +tag.
-func (s Senders) Allow(email string) bool {
+func (s Senders) Allows(email string) bool {
 	local, domain, _ := msg.SplitEmail(email)
 	if domain == s.Domain && domain != "" {
 		return true
@@ -83,14 +83,14 @@ func (s Senders) Names() string {
 	return strings.Join(s.Addresses, ", ")
 }
 
-// Own returns the normalized form of an address that the user may send as. The error is an
+// OwnAddress returns the normalized form of an address that the user may send as. The error is an
 // SMTPError: 550 5.1.7 if the text is no address, 550 5.7.1 if the user may not send as it.
-func (s Senders) Own(address string) (string, error) {
+func (s Senders) OwnAddress(address string) (string, error) {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
 		return "", OverSMTP(550, "5.1.7", Invalid("from", "invalid", "%s", err))
 	}
-	if !s.Allow(email) {
+	if !s.Allows(email) {
 		return "", OverSMTP(550, "5.7.1", Invalid("from", "not_allowed", "only %s may stand in the envelope and in From here, not %s", s.Names(), email))
 	}
 	return email, nil
@@ -108,6 +108,6 @@ func (s Senders) Author(mb *store.Mailbox, given string) (msg.Address, error) {
 	if err != nil || len(list) != 1 {
 		return own, Invalid("from", "invalid", "must be one address")
 	}
-	_, err = s.Own(list[0].Email())
+	_, err = s.OwnAddress(list[0].Email())
 	return list[0], err
 }

@@ -156,9 +156,9 @@ func MediaRanges(header ...string) (ranges []string) {
 // MaxSchedule is how far in the future a message can be scheduled.
 const MaxSchedule = 30 * 24 * time.Hour
 
-// SendAt validates the time at which a message is to be sent. nil and the zero time mean now: then
-// it returns the zero time.
-func SendAt(now time.Time, at *Time) (time.Time, error) {
+// ParseSendAt validates the time at which a message is to be sent. nil and the zero time mean now:
+// then it returns the zero time.
+func ParseSendAt(now time.Time, at *Time) (time.Time, error) {
 	switch {
 	case at == nil || at.IsZero():
 		return time.Time{}, nil

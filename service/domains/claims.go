@@ -62,8 +62,8 @@ func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return store.DomainOfAccount.Get(tx, store.AccountDomainKey(accountID, name))
 }
 
-// provenByOther reports whether another account has proven its claim to the name.
-func provenByOther(tx *store.Tx, accountID, name string) (bool, error) {
+// isProvenByOther reports whether another account has proven its claim to the name.
+func isProvenByOther(tx *store.Tx, accountID, name string) (bool, error) {
 	d, err := store.DomainByName.Get(tx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -133,7 +133,7 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	if d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen {
 		return false, nil
 	}
-	if elsewhere, err := provenByOther(tx, d.AccountID, d.Name); err != nil {
+	if elsewhere, err := isProvenByOther(tx, d.AccountID, d.Name); err != nil {
 		return false, err
 	} else if elsewhere {
 		return false, errClaimedElsewhere(d.Name)
@@ -149,7 +149,7 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	if d.Claim == store.ClaimProven {
 		return true, nil
 	}
-	elsewhere, err := provenByOther(tx, d.AccountID, d.Name)
+	elsewhere, err := isProvenByOther(tx, d.AccountID, d.Name)
 	if err != nil {
 		return false, err
 	}
@@ -298,7 +298,7 @@ func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, e
 // claimKind returns the kind of job that checks an open claim repeatedly, until the claim is proven
 // or expires.
 func (s *Service) claimKind() jobs.Kind {
-	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, PerLane: checksAtOnce}
 }
 
 // planClaim schedules the next check of an open claim.
@@ -492,8 +492,8 @@ func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// claimsPerWrite is how many claims one transaction ends after a proof, and how many zones it
-// republishes after a claim has changed. A job does the rest.
+// claimsPerWrite is how many claims one transaction ends after a proof. It is also how many zones
+// one transaction republishes after a claim has changed. A job does the rest.
 const claimsPerWrite = 50
 
 const (

@@ -14,10 +14,10 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 		b := servicetest.New(t, nil)
 		who := core.Actor{AccountID: "acc_a", TokenID: "tok_a"}
 		token, until := b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
-		if left := time.Until(until.Time); left <= core.ConfirmFor-time.Second || left > core.ConfirmFor {
+		if left := time.Until(until.Time); left <= core.ConfirmationTTL-time.Second || left > core.ConfirmFor {
 			t.Errorf("good for %v", left)
 		}
-		time.Sleep(core.ConfirmFor - time.Second)
+		time.Sleep(core.ConfirmationTTL - time.Second)
 		if err := b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token); err != nil {
 			t.Error(err)
 		}
@@ -29,7 +29,7 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 			t.Errorf("a second time: %v", e)
 		}
 		token, _ = b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
-		time.Sleep(core.ConfirmFor)
+		time.Sleep(core.ConfirmationTTL)
 		e, ok = core.AsError(b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Code != "validation_error" || e.Details[0].Code != "expired" {
 			t.Errorf("after ten minutes: %v", e)

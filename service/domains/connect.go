@@ -78,7 +78,7 @@ func candidates(names []string) []candidate {
 		ascii, _, err := idn.Registrable(given)
 		c.name = ascii
 		if err != nil {
-			c = candidate{zones.Clip(strings.TrimSpace(given)), err.Error()}
+			c = candidate{zones.ClipName(strings.TrimSpace(given)), err.Error()}
 		}
 		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
 			out = append(out, c)
@@ -98,7 +98,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	if err != nil {
 		return nil, err
 	}
-	token, err := zones.EdgeToken(in.EdgeAPIToken)
+	token, err := zones.CleanEdgeToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +115,13 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
 		}
 		for _, name := range names {
-			r, err := c.connect(name)
+			r, err := c.connectName(name)
 			if err != nil {
 				return err
 			}
 			out.Domains = append(out.Domains, r)
 		}
-		if err := c.serve(); err != nil {
+		if err := c.republishZones(); err != nil {
 			return err
 		}
 		out.DomainsUsed = store.DomainsByAccount.Count(tx, who.AccountID, 0)
@@ -182,8 +182,8 @@ type connection struct {
 	made     []*store.Domain
 }
 
-// connect adds one name, unless that is not possible, and returns its result.
-func (c *connection) connect(name candidate) (ConnectResult, error) {
+// connectName adds one name, unless that is not possible, and returns its result.
+func (c *connection) connectName(name candidate) (ConnectResult, error) {
 	r := ConnectResult{Domain: name.name, Status: "error", DNSProvider: c.provider, Nameservers: []string{}}
 	refuse := func(why string) (ConnectResult, error) {
 		r.Error = &why
@@ -208,7 +208,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	if c.s.isOperatorName(c.tx, c.who.AccountID, name.name) {
 		return refuse(notAvailable(name.name))
 	}
-	if elsewhere, err := provenByOther(c.tx, c.who.AccountID, name.name); err != nil {
+	if elsewhere, err := isProvenByOther(c.tx, c.who.AccountID, name.name); err != nil {
 		return r, err
 	} else if elsewhere {
 		return refuse(errClaimedElsewhere(name.name).Error())
@@ -278,9 +278,9 @@ func (c *connection) createDomain(name string) (*store.Domain, error) {
 	return d, c.s.zones.Publish(c.tx, d)
 }
 
-// serve republishes the zones that the new domains affect: zones above them, and zones of other
-// accounts' unproven claims. It is called once for all new domains.
-func (c *connection) serve() error {
+// republishZones republishes the zones that the new domains affect: zones above them, and zones of
+// other accounts' unproven claims. It is called once for all new domains.
+func (c *connection) republishZones() error {
 	var own, around []string
 	for _, d := range c.made {
 		if !zones.Contested(c.tx, d) {
@@ -392,7 +392,7 @@ func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) 
 			if c.problem != "" || s.isOperatorName(tx, who.AccountID, c.name) {
 				continue
 			}
-			if elsewhere, err := provenByOther(tx, who.AccountID, c.name); elsewhere || err != nil {
+			if elsewhere, err := isProvenByOther(tx, who.AccountID, c.name); elsewhere || err != nil {
 				if err != nil {
 					return err
 				}

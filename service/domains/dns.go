@@ -88,7 +88,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 		if err != nil {
 			return err
 		}
-		return s.saveLiveCheck(tx, d, l)
+		return s.saveRequestedCheck(tx, d, l)
 	})
 	if err != nil {
 		return nil, err
@@ -167,9 +167,9 @@ func (s *Service) checkIsFresh(d *store.Domain) bool {
 	return true
 }
 
-// saveLiveCheck saves a check that a request has made. If it is the first bad check of the domain,
-// a second check is scheduled soon, which decides whether the domain is failing.
-func (s *Service) saveLiveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
+// saveRequestedCheck saves a check that a request has made. If it is the first bad check of the
+// domain, a second check is scheduled soon, which decides whether the domain is failing.
+func (s *Service) saveRequestedCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	before := d.BadChecks
 	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Service) saveLiveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) erro
 }
 
 func (s *Service) dnsStatusOut(d *store.Domain, checks []store.DNSCheck) *DNSStatus {
-	all := func(purpose string) bool { return verified(checks, purpose) }
+	all := func(purpose string) bool { return allVerified(checks, purpose) }
 	return &DNSStatus{
 		DomainID: d.ID, Domain: d.Name, DNSProvider: d.DNSProvider, Status: dnsStatusOf(d, checks), Ready: dnsReady(d, checks),
 		Nameservers: DNSNameservers{
@@ -201,14 +201,14 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	for _, c := range checks {
 		out = append(out, DNSRecord{
 			Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
-			Expected: expected(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
+			Expected: expectedValue(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
 		})
 	}
 	return out
 }
 
-// verified reports whether there are records for a purpose, and all of them are verified.
-func verified(checks []store.DNSCheck, purpose string) bool {
+// allVerified reports whether there are records for a purpose, and all of them are verified.
+func allVerified(checks []store.DNSCheck, purpose string) bool {
 	found := false
 	for _, c := range checks {
 		if c.Purpose == purpose && !c.Verified {
@@ -352,7 +352,7 @@ func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Dom
 			}
 			return core.Audit(tx, who, core.DomainTarget(d))
 		}
-		return s.saveLiveCheck(tx, d, l)
+		return s.saveRequestedCheck(tx, d, l)
 	})
 }
 

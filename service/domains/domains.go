@@ -433,7 +433,7 @@ const (
 )
 
 func (s *Service) domainDeleteKind() jobs.Kind {
-	return jobs.Kind{Name: kindDelete, Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
+	return jobs.Kind{Name: kindDelete, Work: s.eraseDomain, Timeout: time.Hour, PerLane: 2, Visible: true}
 }
 
 // DeleteDomain marks a domain as deleted and queues a job, which deletes its mailboxes with their
@@ -467,7 +467,7 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 			}
 			return err
 		}
-		j, err := s.addDelete(tx, d, who, mailboxes)
+		j, err := s.queueDeletion(tx, d, who, mailboxes)
 		if err != nil {
 			return err
 		}
@@ -485,9 +485,9 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 	return &out, nil
 }
 
-// MayFinish reports whether a job of an account that is being deleted must run to its end: a job
-// that deletes a domain, a job that republishes zones after that, or a running setup, which may be
-// buying a domain.
+// MayFinish reports whether a job must run to its end although its account is being deleted. That
+// is so for jobs that delete a domain, for jobs that republish zones after that, and for a running
+// setup, which may be buying a domain.
 func (s *Service) MayFinish(j *store.Job) bool {
 	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
 }
@@ -516,8 +516,8 @@ func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, 
 	return left, err
 }
 
-// addDelete queues the job that deletes a domain.
-func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
+// queueDeletion queues the job that deletes a domain.
+func (s *Service) queueDeletion(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
 	steps := stepNames(s.deleteSteps(context.Background(), d, nil))
 	return s.Queue.Add(tx, jobs.New{
 		AccountID: who.AccountID, Kind: kindDelete, Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
@@ -564,9 +564,9 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		case err == nil:
 			jobs.Step(ctx, step.name, "completed", "")
 		case errors.As(err, new(errPartial)):
-			jobs.Step(ctx, step.name, "error", stepText(err))
+			jobs.Step(ctx, step.name, "error", stepErrorText(err))
 		default:
-			jobs.Step(ctx, step.name, "error", stepText(err))
+			jobs.Step(ctx, step.name, "error", stepErrorText(err))
 			return nil, fmt.Errorf("delete domain %s: step %s: %w", d.Name, step.name, err)
 		}
 	}

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	checksAtOnce       = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
-	alertAfterFailures = 2                              // an alert is sent after this number of bad checks in a row
-	defaultChecks      = time.Hour                      // time between two checks, unless it is configured
-	recheckAfter       = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
-	cloudflareGrace    = time.Hour                      // bad checks of a domain at Cloudflare are not counted for so long after its setup, because resolvers may have cached that it had no records
+	checksAtOnce         = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
+	alertAfterFailures   = 2                              // an alert is sent after this number of bad checks in a row
+	defaultCheckInterval = time.Hour                      // time between two checks, unless it is configured
+	recheckAfter         = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
+	cloudflareGrace      = time.Hour                      // for so long after the setup of a domain at Cloudflare, bad checks are not counted: resolvers may have cached that it had no records
 )
 
 // Values of a domain's dns_status.
@@ -117,9 +117,9 @@ func storedCheck(c dnsprov.Check) store.DNSCheck {
 	return out
 }
 
-// expected returns the value that a record should have. If the domain has other senders, this is
-// the value that allows them, too.
-func expected(c store.DNSCheck) string {
+// expectedValue returns the value that a record should have. If the domain has other senders, this
+// is the value that allows them, too.
+func expectedValue(c store.DNSCheck) string {
 	if c.Offer != "" {
 		return c.Offer
 	}
@@ -210,8 +210,8 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 }
 
 // countFailure counts the bad checks of a complete domain. After alertAfterFailures bad checks in a
-// row it emits domain.dns_failed, once until the next healthy check. Of checks that ran at the same
-// time, only one counts. before is when the last saved check ended.
+// row it emits domain.dns_failed, once until the next healthy check. If several checks ran at the
+// same time, only one of them counts. before is when the last saved check ended.
 func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {
 	name, since := d.Name, d.FailingSince
 	switch {
@@ -289,7 +289,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 			continue
 		}
 		out = append(out, failureIssue{
-			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Expected: expectedValue(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
 	}
@@ -367,7 +367,7 @@ const kindCheck = "dns_check"
 // checkKind returns the kind of job that checks a complete domain. Each domain has a job of its
 // own, which is snoozed until the next check. So the checks are spread over time.
 func (s *Service) checkKind() jobs.Kind {
-	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, PerLane: checksAtOnce}
 }
 
 // planCheck schedules a check of a domain after the time wait, unless an earlier check is
@@ -386,7 +386,7 @@ func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) e
 func (s *Service) checkInterval() time.Duration {
 	d := s.Config.DNSCheckInterval
 	if d == 0 {
-		d = defaultChecks
+		d = defaultCheckInterval
 	}
 	return jobs.Jitter(d, s.Rand())
 }
@@ -459,7 +459,7 @@ func checkMessage(c store.DNSCheck) string {
 	if c.Purpose != dnsprov.PurposeSPF {
 		return text
 	}
-	if n := spf.Lookups(expected(c)); n > spf.MaxLookups {
+	if n := spf.Lookups(expectedValue(c)); n > spf.MaxLookups {
 		text += fmt.Sprintf(" It then needs %d DNS lookups, but receivers make at most %d (RFC 7208 section 4.6.4): remove senders that are no longer used.", n, spf.MaxLookups)
 	}
 	return text

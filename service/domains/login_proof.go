@@ -13,13 +13,13 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// operatorsOfMX has the operators whose MX hosts are in another domain than their servers for mail
-// clients. It maps the domain of the servers for mail clients to the domain of the MX hosts.
-var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
+// mxDomainByClientDomain maps the domain of an operator's servers for mail clients to the domain of
+// its MX hosts. It has the operators for which the two differ.
+var mxDomainByClientDomain = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// clientHosts are the first labels of host names that operators use for their servers for mail
+// clientHostLabels are the first labels of host names that operators use for their servers for mail
 // clients. Hosts with other labels in an operator's domain may belong to customers.
-var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
+var clientHostLabels = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
 // ProveByLogin proves the claim to an external mailbox's domain after a login to the mailbox's
 // server, which had the IP address `at`. It does nothing if the server may belong to somebody else,
@@ -44,11 +44,13 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 // proves nothing, because an account can name a server of its own.
 //
 // The server belongs to the domain if the domain's MX or SRV records (RFC 6186) name the server or
-// a host with its IP address. It also belongs to the domain if its host name has one of clientHosts
-// as the first label, directly below the domain, or below the domain of the operator that those
-// records name. If the server's host name is not in the domain, the login's username must be the
-// mailbox's address. In the sandbox, and at private IP addresses if the operator allows them, every
-// server counts.
+// a host with its IP address. It also belongs to the domain if its host name is the domain itself,
+// or one of clientHostLabels directly below the domain. The same labels count below the domain of
+// the operator that those records name.
+//
+// If the server's host name is not in the domain, the login's username must be the mailbox's
+// address. A login without TLS proves nothing. In the sandbox every server counts. Outside of it,
+// every server at a private IP address counts if this installation allows such addresses.
 func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox, at netip.Addr) bool {
 	server := mb.External.IMAP
 	if s.Config.Sandbox || s.Config.AllowPrivate && at.IsValid() && !isPublic(at) {
@@ -61,14 +63,14 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 		return false
 	}
 	first, rest, _ := strings.Cut(name, ".")
-	official := slices.Contains(clientHosts, first) && (rest == operator || rest == domain)
+	official := slices.Contains(clientHostLabels, first) && (rest == operator || rest == domain)
 	if inside && (official || name == operator || name == domain) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	for _, host := range s.mailHosts(ctx, domain) {
-		if host == name || official && (operatorOf(host) == operator || operatorOf(host) == operatorsOfMX[operator]) {
+		if host == name || official && (operatorOf(host) == operator || operatorOf(host) == mxDomainByClientDomain[operator]) {
 			return true
 		}
 		if slices.Contains(s.addressesAt(ctx, host), at) {

@@ -115,9 +115,9 @@ func (p *setup) register() error {
 	case store.PurchaseRefused:
 		return b.refusedError()
 	case store.PurchaseOrdering:
-		return b.lookUp()
+		return b.lookUpOrder()
 	}
-	return b.order()
+	return b.placeOrder()
 }
 
 // ask calls the registrar with a timeout.
@@ -127,25 +127,25 @@ func (b *purchaseStep) ask(question func(context.Context) error) error {
 	return question(ctx)
 }
 
-// lookUp asks the registrar for the result of an order that was not answered.
-func (b *purchaseStep) lookUp() error {
-	found, err := b.find()
+// lookUpOrder asks the registrar for the result of an order that was not answered.
+func (b *purchaseStep) lookUpOrder() error {
+	found, err := b.findRegistration()
 	switch {
 	case err == nil && b.isOurs(found):
-		return b.accept(found)
+		return b.acceptPurchase(found)
 	case err == nil:
-		return b.refuse("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
+		return b.endUnbought("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
 		return b.unclearError(err)
 	}
 	if settled := b.pu.TriedAt.Add(orderSettleTime); b.s.Now().Before(settled) {
 		return jobs.RetryAt(settled, b.unclearError(errors.New("find order: the registrar does not show the domain yet")))
 	}
-	return b.order()
+	return b.placeOrder()
 }
 
-// find returns the domain's registration in the account at the registrar.
-func (b *purchaseStep) find() (found *registrar.Registration, err error) {
+// findRegistration returns the domain's registration in the account at the registrar.
+func (b *purchaseStep) findRegistration() (found *registrar.Registration, err error) {
 	err = b.ask(func(ctx context.Context) (err error) {
 		found, err = b.shop.Find(ctx, b.pu.Domain)
 		return err
@@ -160,8 +160,9 @@ func (b *purchaseStep) isOurs(r *registrar.Registration) bool {
 	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-maxClockSkew))
 }
 
-// mayBeOurs reports whether an order was sent whose result may still become known.
-func (b *purchaseStep) mayBeOurs() bool {
+// orderMaySucceed reports whether an order was sent so recently that its result may still show up
+// at the registrar.
+func (b *purchaseStep) orderMaySucceed() bool {
 	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderLostAfter
 }
 
@@ -181,13 +182,13 @@ func (b *purchaseStep) unclearError(err error) error {
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
 
-// order checks the registrar's offer and buys the domain.
-func (b *purchaseStep) order() error {
+// placeOrder checks the registrar's offer and buys the domain.
+func (b *purchaseStep) placeOrder() error {
 	if err := b.checkOffer(); err != nil {
 		return err
 	}
-	before, doubtful := *b.pu, b.mayBeOurs()
-	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = store.PurchaseOrdering, b.s.Now() }); err != nil {
+	before, doubtful := *b.pu, b.orderMaySucceed()
+	if err := b.updatePurchase(func(pu *store.Purchase) { pu.State, pu.TriedAt = store.PurchaseOrdering, b.s.Now() }); err != nil {
 		return err
 	}
 	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
@@ -205,23 +206,23 @@ func (b *purchaseStep) order() error {
 	}, func(known error) bool { return errors.Is(err, known) })
 	switch {
 	case err == nil:
-		return b.accept(r)
+		return b.acceptPurchase(r)
 	case !nothingBought:
 		return b.unclearError(err)
 	case errors.Is(err, registrar.ErrTaken):
-		r, lost := b.find()
+		r, lost := b.findRegistration()
 		if lost == nil && b.isOurs(r) {
-			return b.accept(r) // a proxy has sent our order twice, and the first one succeeded
+			return b.acceptPurchase(r) // a proxy has sent our order twice, and the first one succeeded
 		}
 		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
 			return b.unclearError(lost)
 		}
 	}
 	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {
-		return b.explain(err)
+		return b.jobError(err)
 	}
 	// This order has bought nothing: restore the state before it.
-	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
+	if err := b.updatePurchase(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
 		return err
 	}
 	return b.unclearError(err)
@@ -242,16 +243,16 @@ func (b *purchaseStep) checkOffer() error {
 	}
 	o := offers[0]
 	switch total := o.Total(b.pu.Years); {
-	case b.mayBeOurs() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
+	case b.orderMaySucceed() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
 		return b.unclearError(fmt.Errorf("check offer: the registrar now offers %+v", o)) // an order may have succeeded: neither order again nor give up
 	case o.Err != nil:
-		return b.explain(o.Err)
+		return b.jobError(o.Err)
 	case !o.Available:
-		return b.explain(registrar.ErrTaken)
+		return b.jobError(registrar.ErrTaken)
 	case o.Premium:
-		return b.explain(registrar.ErrPremium)
+		return b.jobError(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
-		return b.refuse("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
+		return b.endUnbought("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
 			b.pu.Domain, usd(total), termText(b.pu.Years), usd(b.pu.MaxPrice))
 	}
 	return nil
@@ -276,29 +277,29 @@ func dollars(cents int64) *float64 {
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
 
-// explain converts an error of the registrar to the job's error. If the error is one of the known
-// ones, nothing was bought and the purchase ends.
-func (b *purchaseStep) explain(err error) error {
+// jobError converts an error of the registrar to the job's error. A known error means that nothing
+// was bought; then the purchase ends.
+func (b *purchaseStep) jobError(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
 	case errors.Is(err, registrar.ErrTaken):
-		return b.refuse("domain_unavailable", "%s is no longer available. Choose another name, and delete this one.", name)
+		return b.endUnbought("domain_unavailable", "%s is no longer available. Choose another name, and delete this one.", name)
 	case errors.Is(err, registrar.ErrPrice):
-		return b.refuse("price_changed", "%s now costs more than the %s in price. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
+		return b.endUnbought("price_changed", "%s now costs more than the %s in price. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
 	case errors.Is(err, registrar.ErrPremium):
-		return b.refuse("premium_not_supported", "%s is a premium domain, which Mailstead does not buy. Buy it at a registrar, then set it up without register.", name)
+		return b.endUnbought("premium_not_supported", "%s is a premium domain, which Mailstead does not buy. Buy it at a registrar, then set it up without register.", name)
 	case errors.Is(err, registrar.ErrNoFunds):
-		return b.refuse("insufficient_funds", "The account at %s has insufficient funds. Its owner must add some; then run setup again.", shop)
+		return b.endUnbought("insufficient_funds", "The account at %s has insufficient funds. Its owner must add some; then run setup again.", shop)
 	case errors.Is(err, registrar.ErrNotSold), errors.Is(err, registrar.ErrBadDomain):
-		return b.refuse("registrar_error", "%s does not sell %s: %s.", shop, name, err)
+		return b.endUnbought("registrar_error", "%s does not sell %s: %s.", shop, name, err)
 	}
 	return b.unclearError(err)
 }
 
-// refuse ends a purchase that has bought nothing, and returns the job's error.
-func (b *purchaseStep) refuse(code, format string, args ...any) error {
+// endUnbought ends a purchase that has bought nothing, and returns the job's error.
+func (b *purchaseStep) endUnbought(code, format string, args ...any) error {
 	why := fmt.Sprintf(format, args...)
-	if err := b.write(func(pu *store.Purchase) { pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, code, why }); err != nil {
+	if err := b.updatePurchase(func(pu *store.Purchase) { pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, code, why }); err != nil {
 		return err
 	}
 	return b.refusedError()
@@ -309,8 +310,8 @@ func (b *purchaseStep) refusedError() error {
 	return jobs.Permanent(core.Errorf(b.pu.RefusedCode, "%s", b.pu.RefusedWhy))
 }
 
-// write changes the record of a purchase, unless the purchase has ended.
-func (b *purchaseStep) write(change func(*store.Purchase)) error {
+// updatePurchase changes the record of a purchase, unless the purchase has ended.
+func (b *purchaseStep) updatePurchase(change func(*store.Purchase)) error {
 	return b.s.Store.Update(func(tx *store.Tx) error {
 		pu, err := store.Purchases.Get(tx, b.pu.ID)
 		if err != nil {
@@ -325,9 +326,9 @@ func (b *purchaseStep) write(change func(*store.Purchase)) error {
 	})
 }
 
-// accept saves a successful purchase. Before that, it sets auto-renewal at the registrar as the
-// request wanted. If this fails, the domain shows the registrar's setting.
-func (b *purchaseStep) accept(r *registrar.Registration) error {
+// acceptPurchase saves a successful purchase. Before that, it sets auto-renewal at the registrar as
+// the request wanted. If this fails, the domain shows the registrar's setting.
+func (b *purchaseStep) acceptPurchase(r *registrar.Registration) error {
 	shop, ok := b.shop.(registrar.AutoRenewer)
 	if ok && r.AutoRenew != b.pu.AutoRenew {
 		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
@@ -432,7 +433,7 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 	if !ok {
 		return jobs.Permanent(core.Errorf("registrar_error",
 			"%s is inside %s, and Mailstead cannot set glue records at %s. Enter them there as %v, set these nameservers, and run setup again.",
-			namesOf(hosts), p.d.Name, shop.Name(), c.PublicIPs))
+			joinNames(hosts), p.d.Name, shop.Name(), c.PublicIPs))
 	}
 	for _, host := range hosts {
 		if err := setter.SetGlue(ctx, p.d.Name, host, c.PublicIPs); err != nil {

@@ -62,8 +62,8 @@ type Queued struct {
 	JobID   *string `json:"job_id" words:"ours"`
 }
 
-// checkRedirect validates the URL of a redirect and returns it with its host in ASCII.
-func checkRedirect(text, domain string) (string, error) {
+// cleanRedirectURL validates the URL of a redirect and returns it with its host in ASCII.
+func cleanRedirectURL(text, domain string) (string, error) {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
 	switch {
@@ -77,7 +77,7 @@ func checkRedirect(text, domain string) (string, error) {
 		text = strings.Replace(text, u.Hostname(), ascii, 1)
 		host = ascii
 	}
-	if !webHost(host) || !webPort(u) {
+	if !isWebHost(host) || !hasValidPort(u) {
 		return "", core.Invalid("redirect_url", "invalid", "names no host or port that there can be; write it like https://www.example.com/")
 	}
 	if host == domain {
@@ -86,9 +86,9 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// webHost reports whether browsers accept a host: an IP address, or labels of letters, digits,
+// isWebHost reports whether browsers accept a host: an IP address, or labels of letters, digits,
 // hyphens and underscores.
-func webHost(host string) bool {
+func isWebHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
@@ -101,15 +101,15 @@ func webHost(host string) bool {
 	return len(host) <= 253
 }
 
-// webPort reports whether a URL has either a valid port or no port.
-func webPort(u *url.URL) bool {
+// hasValidPort reports whether a URL has either a valid port or no port.
+func hasValidPort(u *url.URL) bool {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	return u.Port() == "" || err == nil && n > 0
 }
 
 // setRedirect sets the redirect of a domain. The caller writes the domain's record.
-func setRedirect(d *store.Domain, target string, permanent, path bool) {
-	d.RedirectURL, d.RedirectCode, d.RedirectPath = target, 301, path
+func setRedirect(d *store.Domain, target string, permanent, preservePath bool) {
+	d.RedirectURL, d.RedirectCode, d.RedirectPath = target, 301, preservePath
 	if !permanent {
 		d.RedirectCode = 302
 	}
@@ -123,7 +123,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		if d.DNSProvider == store.DomainProviderExternal {
 			return false, core.Invalid("redirect_url", "not_allowed", "the website of %s is hosted elsewhere; redirect it there", d.Name)
 		}
-		target, err := checkRedirect(in.RedirectURL, d.Name)
+		target, err := cleanRedirectURL(in.RedirectURL, d.Name)
 		if err != nil {
 			return false, err
 		}
@@ -154,11 +154,11 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 
 // removalAnswer returns the answer to a request that removes a redirect or a forward. jobID is ""
 // if there was nothing to remove.
-func removalAnswer(jobID, did, nothing string) *Queued {
+func removalAnswer(jobID, done, nothing string) *Queued {
 	if jobID == "" {
 		return &Queued{Message: nothing}
 	}
-	return &Queued{did, true, &jobID}
+	return &Queued{done, true, &jobID}
 }
 
 // SetForwardIn is the body of set_forward.
@@ -177,8 +177,8 @@ type ForwardSet struct {
 	JobID   string `json:"job_id" words:"ours"`
 }
 
-// checkDomainForward validates and normalizes the address that a domain forwards to.
-func checkDomainForward(text, domain string) (string, error) {
+// cleanForwardAddress validates and normalizes the address that a domain forwards to.
+func cleanForwardAddress(text, domain string) (string, error) {
 	address, err := core.NormalizeEmail("forward_address", text)
 	if err != nil {
 		return "", err
@@ -197,7 +197,7 @@ func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn)
 		if d.DNSProvider == store.DomainProviderExternal {
 			return false, core.Invalid("forward_address", "not_allowed", "the mail of %s is hosted elsewhere, so it does not arrive here; forward it there", d.Name)
 		}
-		address, err := checkDomainForward(in.ForwardAddress, d.Name)
+		address, err := cleanForwardAddress(in.ForwardAddress, d.Name)
 		d.Forward = address
 		return true, err
 	}, func(d *store.Domain, jobID string) {
@@ -222,7 +222,7 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 // changeRouting changes the redirect or the forward of a domain. change changes the domain and
 // reports whether it did; then changeRouting writes the domain and queues a job. done receives the
 // domain and the ID of the job; "" if there is no job.
-func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, string)) error {
+func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(d *store.Domain, jobID string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := core.DomainOf(tx, who, id)
 		if err != nil {
@@ -262,7 +262,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 // routingKind returns the kind of job that is queued after a change of a redirect or forward. The
 // job checks whether the domain's records with the given purpose lead here.
 func (s *Service) routingKind(name, purpose string) jobs.Kind {
-	return jobs.Kind{Name: name, Max: 10, Lanes: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return jobs.Kind{Name: name, Max: 10, PerLane: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		return s.checkRouting(ctx, j, purpose)
 	}}
 }
@@ -284,7 +284,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if purpose == dnsprov.PurposeA && zones.SyncedToEdge(d) {
 		jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
 		if err := s.zones.ApplyRedirect(ctx, d); err != nil {
-			jobs.Step(ctx, stepEdgeRecords, "error", stepText(err))
+			jobs.Step(ctx, stepEdgeRecords, "error", stepErrorText(err))
 			return nil, err
 		}
 		jobs.Step(ctx, stepEdgeRecords, "completed", "")
@@ -304,7 +304,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 		if err != nil {
 			return err
 		}
-		return s.saveLiveCheck(tx, d, l)
+		return s.saveRequestedCheck(tx, d, l)
 	}, nil
 }
 
@@ -317,7 +317,7 @@ func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	switch {
 	case d.Status != store.DomainComplete:
 		return "It takes effect once " + d.Name + " is complete."
-	case verified(l.checks, purpose):
+	case allVerified(l.checks, purpose):
 		return "It is in effect: the " + purpose + " records of " + d.Name + " lead here."
 	}
 	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
@@ -336,16 +336,16 @@ func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || !strings.Contains(host, ".") || host == s.Config.Hostname {
 		return nil, nil
 	}
-	d, err := s.redirected(host)
+	d, err := s.redirectingDomain(host)
 	if d == nil || err != nil {
 		return nil, err
 	}
 	return &Redirect{redirectTarget(d, at), d.RedirectCode}, nil
 }
 
-// redirected returns the domain whose redirect applies to a host; nil if there is none. A domain
-// whose claim is not proven redirects nothing, because its owner may be somebody else.
-func (s *Service) redirected(host string) (*store.Domain, error) {
+// redirectingDomain returns the domain whose redirect applies to a host; nil if there is none. A
+// domain whose claim is not proven redirects nothing, because its owner may be somebody else.
+func (s *Service) redirectingDomain(host string) (*store.Domain, error) {
 	var found *store.Domain
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, name := range []string{host, strings.TrimPrefix(host, "www.")} {

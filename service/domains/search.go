@@ -105,7 +105,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	for i, given := range in.Domains {
 		name, err := registrableName(given)
 		if e, bad := core.AsError(err); bad {
-			out.Results[i] = s.emptyResult(zones.Clip(given))
+			out.Results[i] = s.emptyResult(zones.ClipName(given))
 			out.Results[i].Error = &e.Message
 			continue
 		}
@@ -244,8 +244,8 @@ func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult 
 }
 
 const (
-	maxTLDs        = 20
-	maxSuggestWord = 8 // keywords that are used; more are ignored
+	maxTLDs         = 20
+	maxSuggestWords = 8 // keywords that are used; more are ignored
 )
 
 // Words that suggestions put before or after the keywords.
@@ -275,7 +275,7 @@ type DomainSuggestions struct {
 // SuggestDomains makes domain names from keywords. Unless check is false, it leaves out names that
 // are taken.
 func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
-	limit, err := page.Query{Limit: in.Limit}.Most(20, 50)
+	limit, err := page.Query{Limit: in.Limit}.PageSize(20, 50)
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func keywordsOf(text string) []string {
 	}
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
-		if len(out) < maxSuggestWord && utf8.RuneCountInString(w) <= 40 && !slices.Contains(out, w) {
+		if len(out) < maxSuggestWords && utf8.RuneCountInString(w) <= 40 && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
 	}

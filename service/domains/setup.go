@@ -87,7 +87,7 @@ func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomai
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		j, err := p.begin(tx)
+		j, err := p.writeAndQueue(tx)
 		if err == nil {
 			out = core.JobOut(j)
 		}
@@ -128,7 +128,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if in.EdgeAPIToken != nil && in.ManualDNS {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "cannot be combined with manual_dns: the DNS is either at the edge provider or entered by hand")
 	}
-	p.token, err = zones.EdgeToken(in.EdgeAPIToken)
+	p.token, err = zones.CleanEdgeToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +150,13 @@ func (p *setupPlan) planRouting() (err error) {
 		}
 	}
 	if p.in.RedirectURL != "" {
-		p.args.Redirect, err = checkRedirect(p.in.RedirectURL, p.name)
+		p.args.Redirect, err = cleanRedirectURL(p.in.RedirectURL, p.name)
 		if err != nil {
 			return err
 		}
 	}
 	if p.in.ForwardAddress != "" {
-		p.args.Forward, err = checkDomainForward(p.in.ForwardAddress, p.name)
+		p.args.Forward, err = cleanForwardAddress(p.in.ForwardAddress, p.name)
 	}
 	return err
 }
@@ -274,7 +274,7 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if p.s.isOperatorName(tx, p.who.AccountID, p.name) {
 		return core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	}
-	if elsewhere, err := provenByOther(tx, p.who.AccountID, p.name); err != nil {
+	if elsewhere, err := isProvenByOther(tx, p.who.AccountID, p.name); err != nil {
 		return err
 	} else if elsewhere {
 		return core.Invalid("domain", claimedElsewhere, "%s", errClaimedElsewhere(p.name).Message)
@@ -286,8 +286,8 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	return nil
 }
 
-// begin writes the domain, the record of the intended purchase, and the job.
-func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
+// writeAndQueue writes the domain, the record of the intended purchase, and the job.
+func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 	d, err := p.findDomain(tx)
 	if err != nil {
 		return nil, err

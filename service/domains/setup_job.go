@@ -94,12 +94,12 @@ func stepNames(steps []step) (names []string) {
 
 // setupKind returns the kind of job that sets up a domain for a setup_domain request.
 func (s *Service) setupKind() jobs.Kind {
-	return jobs.Kind{Name: KindSetup, Work: s.runSetup, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
+	return jobs.Kind{Name: KindSetup, Work: s.runSetup, Max: 10, PerLane: 4, Visible: true, Failed: s.setupFailed}
 }
 
 // provisionKind returns the kind of job that sets up a connected domain.
 func (s *Service) provisionKind() jobs.Kind {
-	return jobs.Kind{Name: kindProvision, Work: s.runSetup, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
+	return jobs.Kind{Name: kindProvision, Work: s.runSetup, Max: 10, PerLane: 4, Visible: true, Failed: s.setupFailed}
 }
 
 // domainArgs are the arguments of a job that concerns one domain.
@@ -173,9 +173,9 @@ func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		case err == nil:
 			jobs.Step(ctx, step.name, "completed", "")
 		case errors.As(err, &wait):
-			return p.wait(wait, i, len(steps))
+			return p.snoozeUntilDelegated(wait, i, len(steps))
 		default:
-			jobs.Step(ctx, step.name, "error", stepText(err))
+			jobs.Step(ctx, step.name, "error", stepErrorText(err))
 			if !errors.As(err, new(errPartial)) {
 				return nil, fmt.Errorf("set up domain %s: step %s: %w", p.d.Name, step.name, err)
 			}
@@ -193,8 +193,8 @@ func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	return p.end, nil
 }
 
-// stepText returns the text that a job shows for a failed step.
-func stepText(err error) string {
+// stepErrorText returns the text that a job shows for a failed step.
+func stepErrorText(err error) string {
 	var part errPartial
 	if errors.As(err, &part) {
 		return part.what
@@ -205,12 +205,12 @@ func stepText(err error) string {
 	return "It failed. See the log of this installation."
 }
 
-// namesOf joins names for use in a sentence.
-func namesOf(names []string) string { return strings.Join(names, ", ") }
+// joinNames joins names for use in a sentence.
+func joinNames(names []string) string { return strings.Join(names, ", ") }
 
 // resumeSetup wakes the setup job that waits for the delegation of a domain. It returns false if
 // there is none.
-func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
+func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (resumed bool, err error) {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != KindSetup || j.Ended()) {
 		return false, nil
@@ -334,21 +334,21 @@ func (p *setup) proveClaim(delegated bool) error {
 	return err
 }
 
-// wait snoozes the job until the next check of the delegation. The longer the setup has waited, the
-// longer it waits for the next check.
-func (p *setup) wait(awaited errNotDelegated, done, total int) (jobs.Writes, error) {
+// snoozeUntilDelegated snoozes the job until the next check of the delegation. The longer the setup
+// has waited, the longer it waits for the next check.
+func (p *setup) snoozeUntilDelegated(awaited errNotDelegated, done, total int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited
 	if since.IsZero() {
 		since = now
 	}
-	ours := namesOf(p.s.Config.Nameservers)
+	ours := joinNames(p.s.Config.Nameservers)
 	end := since.Add(delegationTimeout)
 	if !now.Before(end) {
 		return nil, jobs.Permanent(core.Errorf("ns_timeout",
 			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationTimeout.Hours()), ours))
 	}
-	next := now.Add(jobs.Awaiting(now.Sub(since), p.s.Rand()))
+	next := now.Add(jobs.PollDelay(now.Sub(since), p.s.Rand()))
 	if next.After(end) {
 		next = end
 	}
@@ -436,11 +436,11 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	if j.Kind == kindProvision {
 		return nil
 	}
-	return p.result(tx, d, j)
+	return p.writeResult(tx, d, j)
 }
 
-// result writes the job's SetupResult.
-func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
+// writeResult writes the job's SetupResult.
+func (p *setup) writeResult(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
 	r := SetupResult{DomainID: d.ID, Domain: d.Name, Status: d.Status, Registrar: core.OrNull(d.Registrar), Currency: currency, ExpiresAt: core.Time{Time: d.ExpiresAt}}
 	r.EmailUsers, err = p.countUsers(tx)
 	if err != nil {

@@ -28,7 +28,7 @@ type DeliveryArgs struct {
 
 func (s *Service) deliveryKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "webhook", Work: s.deliverWebhook, Max: webhookAttempts, Timeout: time.Minute, Lanes: 4, Most: 64, MostEach: 48,
+		Name: "webhook", Work: s.deliverWebhook, Max: webhookAttempts, Timeout: time.Minute, PerLane: 4, Most: 64, MostEach: 48,
 		Backoff: func(attempt int, r float64) time.Duration {
 			wait, _ := webhooks.Schedule(attempt, r)
 			return wait
@@ -162,17 +162,17 @@ func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 		case row.Outcome == webhooks.Success:
 			w.LastSuccessAt, w.Failures = row.At, 0
 		case gone:
-			disable(w, store.WebhookDisabledGone, tx.Now())
+			disableWebhook(w, store.WebhookDisabledGone, tx.Now())
 		case j.State == store.JobError && row.EventType != EventTestPing:
 			if w.Failures++; w.Failures >= maxFailures {
-				disable(w, store.WebhookDisabledFailures, tx.Now())
+				disableWebhook(w, store.WebhookDisabledFailures, tx.Now())
 			}
 		}
 		return store.Webhooks.Put(tx, w)
 	}
 }
 
-func disable(w *store.Webhook, reason string, now time.Time) {
+func disableWebhook(w *store.Webhook, reason string, now time.Time) {
 	if w.Status == store.WebhookEnabled {
 		w.Status, w.DisabledReason, w.DisabledAt, w.UpdatedAt = store.WebhookDisabled, reason, now, now
 	}
@@ -239,7 +239,7 @@ type Delivery struct {
 func deliveryOut(d *store.Delivery) Delivery {
 	return Delivery{
 		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Attempt: d.Attempt, Outcome: d.Outcome,
-		HTTPStatus: core.Bounded(d.HTTPStatus), Error: core.OrNull(d.Error), ErrorCode: core.OrNull(d.ErrorCode), DurationMS: d.DurationMS,
+		HTTPStatus: core.LimitOrNil(d.HTTPStatus), Error: core.OrNull(d.Error), ErrorCode: core.OrNull(d.ErrorCode), DurationMS: d.DurationMS,
 		ResponseExcerpt: core.OrNull(d.Excerpt), URL: d.URL, Trigger: d.Trigger, AttemptedAt: core.Time{Time: d.At}, NextAttemptAt: core.Time{Time: d.NextAt},
 	}
 }

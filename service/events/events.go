@@ -135,7 +135,7 @@ type fanOutArgs struct {
 // fanOutKind is the job that queues the deliveries of an event that was emitted in a large
 // transaction. The transaction that ends the job adds them, so that each is added once.
 func (s *Service) fanOutKind() jobs.Kind {
-	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	return jobs.Kind{Name: kindWebhookEvents, PerLane: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		args, err := jobs.Args[fanOutArgs](j)
 		if err != nil {
 			return nil, jobs.Permanent(err)

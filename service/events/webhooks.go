@@ -21,7 +21,7 @@ const APIVersion = "2026-11-01"
 const (
 	rotationOverlap = 24 * time.Hour // how long the previous secret also signs after a rotation
 	maxFailures     = 25             // failed events in a row before an endpoint is disabled
-	LogKept         = 30 * 24 * time.Hour
+	DeliveryLogTTL  = 30 * 24 * time.Hour
 )
 
 // A Webhook is an endpoint as the API shows it, without its secret.

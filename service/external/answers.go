@@ -19,7 +19,7 @@ const maxAnswerTries = 8 // attempts of a remote_answer job, within about two ho
 // mailbox.
 func (s *Service) answerKind() jobs.Kind {
 	return jobs.Kind{
-		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: maxAnswerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
+		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: maxAnswerTries, Timeout: changeTimeout + 10*time.Second, PerLane: PullsPerHost,
 		Most: MaxCopies, MostEach: MaxCopiesPerAccount, Backoff: FailureWait,
 	}
 }

@@ -71,9 +71,9 @@ func upstreamError(host string, err error) *core.Error {
 }
 
 // Mark changes flags of messages of an external mailbox, first on its server and then here. It
-// returns maps by UID: marked has the new flags of each changed message, and kept the error of each
-// other message.
-func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]inbox.Flags, kept map[uint32]*core.Error, err error) {
+// returns maps by UID: marked has the new flags of each changed message, and failures the error of
+// each other message.
+func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]inbox.Flags, failures map[uint32]*core.Error, err error) {
 	rows := map[uint32]pull.Row{}
 	err = s.withServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		found, err := session.ChangeFlags(ctx, uids, m)
@@ -97,36 +97,36 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 	if err != nil {
 		return nil, nil, err
 	}
-	marked, kept = map[uint32]inbox.Flags{}, map[uint32]*core.Error{}
+	marked, failures = map[uint32]inbox.Flags{}, map[uint32]*core.Error{}
 	for _, uid := range uids {
 		row, found := rows[uid]
 		switch {
 		case !found:
-			kept[uid] = core.NotFound("message")
+			failures[uid] = core.NotFound("message")
 		case !m.IsSatisfiedBy(row.Flags):
-			kept[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("change flags of message %d: %w: the server did not change them", uid, pull.ErrRefused))
+			failures[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("change flags of message %d: %w: the server did not change them", uid, pull.ErrRefused))
 		default:
 			marked[uid], _ = remoteFlags(row.Flags)
 		}
 	}
-	return marked, kept, nil
+	return marked, failures, nil
 }
 
-// Delete deletes messages of an external mailbox, first on its server and then here. kept has an
-// error, by UID, for each message that the server did not delete.
-func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error) {
+// Delete deletes messages of an external mailbox, first on its server and then here. failures has
+// an error, by UID, for each message that the server did not delete.
+func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (failures map[uint32]*core.Error, err error) {
 	err = s.withServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		left, err := session.Delete(ctx, uids)
 		if err != nil {
 			return err
 		}
-		kept = map[uint32]*core.Error{}
+		failures = map[uint32]*core.Error{}
 		for _, uid := range left {
-			kept[uid] = notDeleted(mb)
+			failures[uid] = notDeleted(mb)
 		}
 		var gone []uint32
 		for _, uid := range uids {
-			if kept[uid] == nil {
+			if failures[uid] == nil {
 				gone = append(gone, uid)
 			}
 		}
@@ -138,7 +138,7 @@ func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox,
 			return inbox.AuditDeleted(tx, who, mb, gone...)
 		})
 	})
-	return kept, err
+	return failures, err
 }
 
 // notDeleted returns the error for a message that a server did not delete.

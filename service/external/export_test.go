@@ -24,7 +24,7 @@ func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 func (s *Service) OpenIdles(ctx context.Context) { s.idles.open(ctx) }
 
 // Idles reports whether the mailbox has an IDLE session.
-func (s *Service) Idles(mailbox string) bool { return s.idles.has(mailbox) }
+func (s *Service) Idles(mailbox string) bool { return s.idles.hasSession(mailbox) }
 
 func (s *Service) IdleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
 	return s.keepIdle(mb, box, session)

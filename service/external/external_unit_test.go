@@ -23,7 +23,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 		t.Error("a slot for one whose mail is older than all")
 	}
 	ctx, s := i.acquire("new", "acc", time.Unix(5000, 0))
-	if ctx == nil || contexts["Aa"].Err() == nil || i.has("Aa") || !i.has("new") {
+	if ctx == nil || contexts["Aa"].Err() == nil || i.hasSession("Aa") || !i.hasSession("new") {
 		t.Error("no slot for one whose mail is newer")
 	}
 	i.cancelAccount("acc")
@@ -34,7 +34,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 		i.release(s)
 	}
 	i.close()
-	if i.has("new") {
+	if i.hasSession("new") {
 		t.Error("a slot is left")
 	}
 }
@@ -50,7 +50,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	}
 	h := &hosts{outages: map[string]outage{}}
 	now := time.Unix(0, 0)
-	h.record("h", false, now)
+	h.recordAnswer("h", false, now)
 	if h.downUntil("h", now).IsZero() || h.downUntil("other", now) != (time.Time{}) {
 		t.Error("a server that does not answer is left alone, another is not")
 	}
@@ -58,11 +58,11 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	if !h.downUntil("h", later).IsZero() || h.downUntil("h", later).IsZero() {
 		t.Error("after a while one of the mailboxes tries, the others wait")
 	}
-	h.retry("h")
+	h.allowRetry("h")
 	if !h.downUntil("h", later).IsZero() {
 		t.Error("who asks is let through")
 	}
-	h.record("h", true, later)
+	h.recordAnswer("h", true, later)
 	if !h.downUntil("h", later).IsZero() || len(h.outages) != 0 {
 		t.Error("an answer ends it")
 	}

@@ -15,7 +15,7 @@ const (
 	maxIdleFetches  = 8                      // how many of these sessions fetch mail at the same time
 	idleTimeout     = 20 * time.Minute       // how long one IDLE command lasts
 	minIdleInterval = 300 * time.Millisecond // minimum interval between two syncs of a session
-	idleRetryDelay  = 15 * time.Second       // delay before a mailbox is synced again whose IDLE session has ended
+	idleRetryDelay  = 15 * time.Second       // delay before a mailbox is synced again after its IDLE session has ended
 )
 
 // An idlePool has the sessions that wait for changes with IDLE. There are at most maxIdle, for the
@@ -54,8 +54,8 @@ func (i *idlePool) close() {
 	i.ended.Wait()
 }
 
-// has reports whether a mailbox has a session in the pool.
-func (i *idlePool) has(mailbox string) bool {
+// hasSession reports whether a mailbox has a session in the pool.
+func (i *idlePool) hasSession(mailbox string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.slots[mailbox] != nil
@@ -101,8 +101,8 @@ func (i *idlePool) release(s *idleSlot) {
 	i.ended.Done()
 }
 
-// touch records when the mailbox of a slot last received mail.
-func (i *idlePool) touch(s *idleSlot, active time.Time) {
+// recordMail records when the mailbox of a slot last received mail.
+func (i *idlePool) recordMail(s *idleSlot, active time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s.active = active
@@ -183,7 +183,7 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 		if err != nil || box == nil {
 			return err
 		}
-		s.idles.touch(mine, box.ActiveAt)
+		s.idles.recordMail(mine, box.ActiveAt)
 	}
 }
 

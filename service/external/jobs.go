@@ -22,10 +22,10 @@ type syncArgs struct {
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.WhileActive(s.answerKind()),
-		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: syncTimeout, Lanes: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount,
+		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: syncTimeout, PerLane: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount,
 			Backoff: FailureWait, Visible: true}),
 		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: syncTimeout, Most: inbox.MaxFilingJobs},
-		s.EndIfInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: syncTimeout, Lanes: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount}),
+		s.EndIfInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: syncTimeout, PerLane: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount}),
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if mb == nil || err != nil {
 		return nil, err
 	}
-	if s.idles.has(mb.ID) {
+	if s.idles.hasSession(mb.ID) {
 		return nil, jobs.Snooze(s.Now().Add(pollWhileIdle))
 	}
 	if until := s.DownUntil(mb.ID); !until.IsZero() {

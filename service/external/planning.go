@@ -27,7 +27,7 @@ const (
 	maxFailureWait     = time.Hour
 	syncsPerWrite      = 50               // mailboxes whose syncs one transaction queues
 	refreshPause       = 10 * time.Second // requests to refresh an account within this time are combined
-	maxRefusals        = 3                // so many refused logins in a row count as definite; fewer do if the server says that the password is wrong
+	maxRefusals        = 3                // after so many refused logins in a row, the refusal counts as definite; earlier if the server says that the password is wrong
 )
 
 // FailureWait returns how long a server is not contacted after a number of failures in a row: 1, 2,
@@ -70,8 +70,8 @@ func (s *Servers) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// externalsArgs are the arguments of an externals job, which queues syncs for external mailboxes of
-// an account: those with keys after After.
+// externalsArgs are the arguments of an externals job, which queues syncs for the external
+// mailboxes of an account whose keys come after After.
 type externalsArgs struct {
 	AccountID string `json:"account_id"`
 	By        string `json:"by"`
@@ -134,8 +134,8 @@ func pollIsDue(tx *store.Tx, id string) bool {
 	return err == nil && !j.Due.After(tx.Now())
 }
 
-// countExternals counts the external mailboxes of an account that are synced.
-func countExternals(tx *store.Tx, accountID string) (n int, err error) {
+// countSyncedMailboxes counts the external mailboxes of an account that are synced.
+func countSyncedMailboxes(tx *store.Tx, accountID string) (n int, err error) {
 	for _, id := range store.RemoteBoxesByAccount.Keys(tx, accountID, "") {
 		mb, err := store.Mailboxes.Read(tx, id)
 		if err != nil {

@@ -87,8 +87,8 @@ func (h *hosts) downUntil(host string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// retry allows the next caller to contact a server immediately.
-func (h *hosts) retry(host string) {
+// allowRetry allows the next caller to contact a server immediately.
+func (h *hosts) allowRetry(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o, ok := h.outages[host]; ok {
@@ -97,8 +97,8 @@ func (h *hosts) retry(host string) {
 	}
 }
 
-// record records whether a server has answered.
-func (h *hosts) record(host string, answered bool, now time.Time) {
+// recordAnswer records whether a server has answered.
+func (h *hosts) recordAnswer(host string, answered bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if answered {
@@ -123,8 +123,8 @@ func (s *Servers) Client(server pull.Server) *pull.Client {
 	return s.client
 }
 
-// loginOf returns a mailbox's server with the unsealed password.
-func (s *Servers) loginOf(mb *store.Mailbox) (pull.Server, error) {
+// serverWithPassword returns a mailbox's server with the unsealed password.
+func (s *Servers) serverWithPassword(mb *store.Mailbox) (pull.Server, error) {
 	at := mb.External.IMAP
 	password, err := s.Keys.Open(store.ServerBinding(mb.ID, "imap"), at.PasswordSealed)
 	if err != nil {
@@ -136,14 +136,14 @@ func (s *Servers) loginOf(mb *store.Mailbox) (pull.Server, error) {
 // Connect opens a session on the mailbox's server, and records whether the server answers. An error
 // of the server is a *serverError.
 func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
-	server, err := s.loginOf(mb)
+	server, err := s.serverWithPassword(mb)
 	if err != nil {
 		return nil, err
 	}
 	session, err := s.Client(server).Connect(ctx, server)
 	if ctx.Err() == nil {
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
-		s.hosts.record(serverKey(mb.External.IMAP), answered, s.Now())
+		s.hosts.recordAnswer(serverKey(mb.External.IMAP), answered, s.Now())
 	}
 	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
 		return nil, &serverError{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
@@ -194,8 +194,8 @@ func explainServerError(host string, err error) *serverError {
 	return say("%s cannot be reached.", host)
 }
 
-// Reason returns a text that says what a person can do about an error of a remote server.
-func Reason(host string, err error) string { return explainServerError(host, err).text }
+// ErrorText returns a text that says what a person can do about an error of a remote server.
+func ErrorText(host string, err error) string { return explainServerError(host, err).text }
 
 // PlainRefused says why a password is not sent without TLS.
 const PlainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +

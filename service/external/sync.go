@@ -147,7 +147,7 @@ func (v *syncRun) fileNew(ctx context.Context) error {
 		return err
 	}
 	for batch := range slices.Chunk(uids, messagesPerBatch) {
-		filed, err := v.file(ctx, batch, true)
+		filed, err := v.fetchAndFile(ctx, batch, true)
 		if err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (v *syncRun) compare(ctx context.Context) error {
 	counted := v.remote.ModSeq > 0 && v.box.ModSeq > 0
 	switch {
 	case !v.box.Done || lost != int64(v.box.Lost) || !counted && now.Sub(v.box.WalkedAt) >= walkInterval:
-		if err := v.walk(ctx, 1); err != nil {
+		if err := v.compareDownTo(ctx, 1); err != nil {
 			return err
 		}
 		lost, err = v.missingCount()
@@ -211,7 +211,7 @@ func (v *syncRun) compare(ctx context.Context) error {
 		}
 		v.box.Done, v.box.Lost, v.box.WalkedAt = true, uint32(max(lost, 0)), now
 	case !counted:
-		if err := v.walk(ctx, v.remote.Messages-min(v.remote.Messages, windowRows)+1); err != nil {
+		if err := v.compareDownTo(ctx, v.remote.Messages-min(v.remote.Messages, windowRows)+1); err != nil {
 			return err
 		}
 	}
@@ -284,9 +284,9 @@ func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
 	return flags, keywords
 }
 
-// walk compares all messages from the newest to the one with the sequence number last, and files
-// missing messages.
-func (v *syncRun) walk(ctx context.Context, last uint32) error {
+// compareDownTo compares all messages from the newest to the one with the sequence number last, and
+// files missing messages.
+func (v *syncRun) compareDownTo(ctx context.Context, last uint32) error {
 	total := int(v.remote.Messages)
 	above := uint64(v.box.Seen) + 1 // messages with smaller UIDs must be compared
 	if total == 0 {
@@ -294,7 +294,7 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	}
 	for hi := v.remote.Messages; hi >= last && hi > 0; {
 		lo := max(hi-min(hi-1, windowRows-1), last)
-		next, err := v.walkWindow(ctx, lo, hi, above)
+		next, err := v.compareWindow(ctx, lo, hi, above)
 		if err != nil {
 			return err
 		}
@@ -306,9 +306,9 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	return nil
 }
 
-// walkWindow compares the messages with the sequence numbers from lo to hi. above is the UID below
-// which messages must be compared; the result is that of the next window.
-func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
+// compareWindow compares the messages with the sequence numbers from lo to hi. above is the UID
+// below which messages must be compared; the result is that of the next window.
+func (v *syncRun) compareWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return 0, err
@@ -335,7 +335,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 	}
 	slices.Reverse(missing)
 	for batch := range slices.Chunk(missing, messagesPerBatch) {
-		if _, err := v.file(ctx, batch, false); err != nil {
+		if _, err := v.fetchAndFile(ctx, batch, false); err != nil {
 			return 0, err
 		}
 	}
@@ -388,11 +388,11 @@ func (v *syncRun) comparePage(rows []pull.Row, from, above uint64, whole bool) (
 	if !whole {
 		gone = nil
 	}
-	return missing, v.apply(changed, gone)
+	return missing, v.applyDifferences(changed, gone)
 }
 
-// apply changes flags and deletes messages, at most PerWrite of each in one transaction.
-func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
+// applyDifferences changes flags and deletes messages, at most PerWrite of each in one transaction.
+func (v *syncRun) applyDifferences(changed []pull.Row, gone []uint32) error {
 	for len(changed) > 0 || len(gone) > 0 {
 		rows := changed[:min(len(changed), inbox.PerWrite)]
 		uids := gone[:min(len(gone), inbox.PerWrite)]
@@ -429,10 +429,10 @@ type fetchedMessage struct {
 	stored   *inbox.StoredMessage
 }
 
-// file fetches messages and files them in one transaction, which also writes the new Seen. arrived
-// means that they are new mail. file skips messages that the server does not return. It returns how
-// many messages it has filed.
-func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
+// fetchAndFile fetches messages and files them in one transaction, which also writes the new Seen.
+// arrived means that they are new mail. file skips messages that the server does not return. It
+// returns how many messages it has filed.
+func (v *syncRun) fetchAndFile(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	messages, err := v.fetch(ctx, uids)
 	defer func() {
 		for _, c := range messages {
@@ -450,7 +450,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 			return err
 		}
 		for _, c := range messages {
-			done, err := v.fileOne(tx, mb, c, arrived)
+			done, err := v.fileUnlessStored(tx, mb, c, arrived)
 			if err != nil {
 				return err
 			}
@@ -485,9 +485,10 @@ func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched
 	return nil
 }
 
-// fileOne files a message unless it is stored already. It reports whether it has filed the message.
-func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetchedMessage, arrived bool) (bool, error) {
-	_, err := tx.Message(mb.Num, store.InboxID, c.row.UID)
+// fileUnlessStored files a message unless it is stored already. It reports whether it has filed the
+// message.
+func (v *syncRun) fileUnlessStored(tx *store.Tx, mb *store.Mailbox, c fetchedMessage, arrived bool) (filed bool, err error) {
+	_, err = tx.Message(mb.Num, store.InboxID, c.row.UID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
@@ -570,7 +571,7 @@ func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetchedMessage
 	if n, err := v.session.Header(ctx, m.UID, spool); err != nil || n == 0 {
 		return fetchedMessage{}, err
 	}
-	stub, err := v.stub(m, spool)
+	stub, err := v.newStub(m, spool)
 	if err != nil {
 		return fetchedMessage{}, err
 	}
@@ -578,9 +579,9 @@ func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetchedMessage
 	return v.prepare(m, stub)
 }
 
-// stub returns a replacement for a message that is too long: its header, and a text that says where
-// to read it. The caller must close it.
-func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
+// newStub returns a replacement for a message that is too long: its header, and a text that says
+// where to read it. The caller must close it.
+func (v *syncRun) newStub(m pull.Message, header *store.Spool) (*store.Spool, error) {
 	root, err := msg.Scan(header.Reader())
 	if err != nil {
 		return nil, fmt.Errorf("parse message header: %w", err)

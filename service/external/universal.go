@@ -37,7 +37,7 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 			out.Enabled = *in.Enabled
 		}
 		if !out.Enabled {
-			if err := inboxNeeded(tx, who.AccountID); err != nil {
+			if err := universalInboxRequired(tx, who.AccountID); err != nil {
 				return err
 			}
 		}
@@ -74,9 +74,9 @@ func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 	return s.BeginExternals(tx, a.ID, who.UserID)
 }
 
-// inboxNeeded returns an error that names the enabled webhook endpoints that subscribe to
-// email.received. It returns nil if there are none.
-func inboxNeeded(tx *store.Tx, accountID string) error {
+// universalInboxRequired returns an error that names the enabled webhook endpoints that subscribe
+// to email.received. It returns nil if there are none.
+func universalInboxRequired(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
 		if w.Status == store.WebhookEnabled && events.Wants(w, events.EventEmailReceived) {
@@ -131,7 +131,7 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*InboxesRefre
 	out := &InboxesRefreshed{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
 	count := 0
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		count, err = countExternals(tx, who.AccountID)
+		count, err = countSyncedMailboxes(tx, who.AccountID)
 		return err
 	})
 	if err != nil {
@@ -166,6 +166,6 @@ func (s *Servers) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbo
 	if !mb.MayFetch() {
 		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
 	}
-	tx.After(func() { s.hosts.retry(serverKey(mb.External.IMAP)) })
+	tx.After(func() { s.hosts.allowRetry(serverKey(mb.External.IMAP)) })
 	return s.addSync(tx, mb, who.UserID)
 }

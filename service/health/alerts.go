@@ -24,9 +24,9 @@ type Alert struct {
 	Since core.Time `json:"since"` // When it was first found.
 }
 
-// report sends an alert to the owner of the first account: as an event, as a post to the operator's
-// URL and as a message.
-func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
+// sendAlert sends an alert to the owner of the first account: as an event, as a post to the
+// operator's URL and as a message.
+func (s *Service) sendAlert(tx *store.Tx, owner *store.Account, a Alert) error {
 	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, a)
 	if err != nil {
 		return err
@@ -38,8 +38,8 @@ func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	return alert.Plan(s.Core, tx, alert.HostMail{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 }
 
-// transientFor is how long a check in transientChecks must be bad before it is reported.
-const transientFor = 5 * time.Minute
+// transientGrace is how long a check in transientChecks must be bad before it is reported.
+const transientGrace = 5 * time.Minute
 
 // transientChecks lists the checks that can fail for a moment, mostly because of other hosts.
 var transientChecks = strings.Fields("clock resolver hostname_address ptr ports certificate nameservers port25_out blocklist relay queue backup")
@@ -81,7 +81,7 @@ func (s *Service) notifyOperator(found map[string][]Check) error {
 			}
 			if a.Status != "" {
 				over := Alert{Code: a.Code, Status: OK, Subject: a.Subject, Message: "This is ok again.", Since: core.Time{Time: a.Since}}
-				if err := s.report(tx, owner, over); err != nil {
+				if err := s.sendAlert(tx, owner, over); err != nil {
 					return err
 				}
 			}
@@ -104,10 +104,10 @@ func (s *Service) reportBad(tx *store.Tx, owner *store.Account, a *store.Alert, 
 	if a.Status == c.Status || a.Status == Error {
 		return nil
 	}
-	if !slices.Contains(transientChecks, c.Code) || tx.Now().Sub(a.Since) >= transientFor {
+	if !slices.Contains(transientChecks, c.Code) || tx.Now().Sub(a.Since) >= transientGrace {
 		a.Status = c.Status
 		bad := Alert{Code: c.Code, Status: c.Status, Subject: c.Subject, Message: c.Message, Mend: c.Mend, Since: core.Time{Time: a.Since}}
-		if err := s.report(tx, owner, bad); err != nil {
+		if err := s.sendAlert(tx, owner, bad); err != nil {
 			return err
 		}
 	}

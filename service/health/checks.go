@@ -57,8 +57,8 @@ func badResult(code, status, subject, message, mend string) []Check {
 	return []Check{{Code: code, Status: status, Subject: subject, Message: message, Mend: &mend}}
 }
 
-// command returns a command line of the program for this installation, quoted for a shell.
-func (s *Service) command(words ...string) string {
+// commandLine returns a command line of the program for this installation, quoted for a shell.
+func (s *Service) commandLine(words ...string) string {
 	dir, err := filepath.Abs(s.Store.Dir())
 	if err != nil {
 		dir = s.Store.Dir()
@@ -117,7 +117,7 @@ func (s *Service) checkStore(context.Context) (out []Check) {
 	}
 	if times, last := s.Store.DamageFound(); times > 0 {
 		out = append(out, badResult(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
-			"Stop the server, run "+s.command("check")+", and restore what it names from a backup.")...)
+			"Stop the server, run "+s.commandLine("check")+", and restore what it names from a backup.")...)
 	}
 	if out == nil {
 		return okResult(code, dir, "The store takes writes, and nothing damaged was read since the server was started.")
@@ -168,8 +168,8 @@ func (s *Service) checkClock(context.Context) []Check {
 		"See that the clock is set by NTP (`timedatectl` or `chronyc tracking` tells). After a pause of the machine this is no mistake.")
 }
 
-// lateAfter is how late a job may start without a warning.
-const lateAfter = time.Hour
+// jobLateAfter is how late a job may start without a warning.
+const jobLateAfter = time.Hour
 
 // maxNamed is how many jobs or names a message lists.
 const maxNamed = 10
@@ -179,7 +179,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	unread := s.Queue.Unread()
 	for _, u := range unread[:min(len(unread), maxNamed)] {
 		out = append(out, badResult(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
-			"Start the version of Mailstead that made the job, or a newer one; for a damaged row stop the server and run "+s.command("check")+".")...)
+			"Start the version of Mailstead that made the job, or a newer one; for a damaged row stop the server and run "+s.commandLine("check")+".")...)
 	}
 	if more := len(unread) - maxNamed; more > 0 {
 		out = append(out, badResult(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
@@ -189,8 +189,8 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	id, due, err := s.oldestDue(unread)
 	switch late := s.Now().Sub(due); {
 	case err != nil:
-		out = append(out, badResult(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")...)
-	case id != "" && late > lateAfter:
+		out = append(out, badResult(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.commandLine("check")+".")...)
+	case id != "" && late > jobLateAfter:
 		out = append(out, badResult(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
 			"See in the log what its lane waits for; a next hop that takes little at a time has the others wait.")...)
 	}
@@ -233,7 +233,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 	}
 	state, err := s.Backups.State()
 	if err != nil {
-		return badResult(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+		return badResult(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.commandLine("check")+".")
 	}
 	why := ""
 	if failed := state.Err(); failed != nil {
@@ -280,7 +280,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	var names []string
 	count := 0
-	err := everyRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
+	err := forEachRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
 		if mb.HashOnly() && !mb.Gone() {
 			if count++; count <= maxNamed {
 				names = append(names, mb.Email)
@@ -288,14 +288,14 @@ func (s *Service) checkPasswords(context.Context) []Check {
 		}
 	})
 	if err != nil {
-		return s.unreadableStore(code, subject, err)
+		return s.storeErrorResult(code, subject, err)
 	}
 	if more := count - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if count > 0 {
 		return badResult(code, Warning, subject, "Nothing but an imported hash is kept of the passwords of "+strings.Join(names, ", ")+"; until each of them has logged in once, mail programs cannot use SCRAM.",
-			"Have these people sign in once with a mail program or in the dashboard, or set new passwords: "+s.command("call", "update_email_user", `{"user_id":"eu_…","password":"…"}`)+".")
+			"Have these people sign in once with a mail program or in the dashboard, or set new passwords: "+s.commandLine("call", "update_email_user", `{"user_id":"eu_…","password":"…"}`)+".")
 	}
 	return okResult(code, subject, "No mailbox has an imported password hash alone.")
 }
@@ -308,7 +308,7 @@ const suspiciousConnections = 50
 // addresses.
 func (s *Service) checkHiddenClients() []Check {
 	const code, subject = "ports", "the clients of port 25"
-	ip, n, one := s.Clients.Only()
+	ip, n, one := s.Clients.OnlyAddress()
 	if !one || n < suspiciousConnections {
 		return nil
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// countShare limits the cost of counting the queue: a count that took one second is kept for
-// countShare seconds.
-const countShare = 20
+// countCacheFactor limits the cost of counting the queue: a count that took one second is cached
+// for countCacheFactor seconds.
+const countCacheFactor = 20
 
 // webhookLane is the prefix of keys of JobsByLane for deliveries to webhook endpoints.
 const webhookLane = "lwh_"
@@ -23,23 +23,23 @@ const webhookLane = "lwh_"
 // rowsAtATime is how many rows one transaction reads.
 const rowsAtATime = 5000
 
-// counts are the numbers of rows in the queue.
-type counts struct {
+// queueCounts has how many messages and jobs wait in the queue.
+type queueCounts struct {
 	messages map[string]int // waiting messages, by state
 	oldest   time.Time      // since when the oldest message has waited
 	jobs     map[string]int // by state
 	webhooks int            // waiting deliveries
 }
 
-// counter caches counts for a while, since several clients may read the metrics.
-type counter struct {
+// queueCounter caches counts for a while, since several clients may read the metrics.
+type queueCounter struct {
 	mu    sync.Mutex
-	last  counts
+	last  queueCounts
 	until time.Time
 }
 
 // get returns cached counts, or new ones if these are too old.
-func (c *counter) get(count func() (counts, error)) (counts, error) {
+func (c *queueCounter) get(count func() (queueCounts, error)) (queueCounts, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	began := time.Now()
@@ -49,13 +49,13 @@ func (c *counter) get(count func() (counts, error)) (counts, error) {
 	fresh, err := count()
 	if err == nil {
 		took := time.Since(began)
-		c.last, c.until = fresh, began.Add(took+max(countShare*took, time.Second/2))
+		c.last, c.until = fresh, began.Add(took+max(countCacheFactor*took, time.Second/2))
 	}
 	return fresh, err
 }
 
 // countQueue counts waiting messages and jobs, in transactions of limited length.
-func (s *Service) countQueue() (c counts, err error) {
+func (s *Service) countQueue() (c queueCounts, err error) {
 	c.messages = map[string]int{store.OutgoingQueued: 0, store.OutgoingDeferred: 0, store.OutgoingScheduled: 0, store.OutgoingHeld: 0}
 	c.jobs = map[string]int{store.JobQueued: 0, store.JobRunning: 0}
 	pages := func(page func(tx *store.Tx, after string) (last string, more bool, err error)) {
@@ -134,8 +134,8 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 			}
 		})
 	}
-	queue := new(counter)
-	counted := func(use func(counts)) {
+	queue := new(queueCounter)
+	counted := func(use func(queueCounts)) {
 		if c, err := queue.get(s.countQueue); err == nil {
 			use(c)
 		}
@@ -153,10 +153,10 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 		return 1, true
 	})
 	r.Gauge("mailstead_queue_messages", "Messages that wait to be delivered, one for each recipient.", []string{"state"}, func(emit func(float64, ...string)) {
-		counted(func(c counts) { byState(emit, c.messages) })
+		counted(func(c queueCounts) { byState(emit, c.messages) })
 	})
 	one("queue_oldest_seconds", "How long the oldest message has waited.", func() (v float64, ok bool) {
-		counted(func(c counts) {
+		counted(func(c queueCounts) {
 			ok = true
 			if !c.oldest.IsZero() {
 				v = max(0, s.Now().Sub(c.oldest).Seconds())
@@ -165,15 +165,15 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 		return v, ok
 	})
 	r.Gauge("mailstead_jobs", "Jobs that wait or run.", []string{"state"}, func(emit func(float64, ...string)) {
-		counted(func(c counts) { byState(emit, c.jobs) })
+		counted(func(c queueCounts) { byState(emit, c.jobs) })
 	})
 	one("webhooks_pending", "Deliveries to webhook endpoints that wait.", func() (v float64, ok bool) {
-		counted(func(c counts) { v, ok = float64(c.webhooks), true })
+		counted(func(c queueCounts) { v, ok = float64(c.webhooks), true })
 		return v, ok
 	})
 	r.Gauge("mailstead_certificate_expiry_timestamp_seconds", "When the certificate ends, in Unix time: this host's, and the first of all others.", []string{"name"},
 		func(emit func(float64, ...string)) {
-			if cert := s.Certificates.host(); !cert.IsZero() {
+			if cert := s.Certificates.hostExpiry(); !cert.IsZero() {
 				emit(float64(cert.Unix()), s.Hostname())
 			}
 			if s.Certificates.Other != nil {
@@ -186,8 +186,8 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 	r.AddProcess(s.started)
 }
 
-// host returns when this host's certificate expires; zero: it has none.
-func (c *Certificates) host() (ends time.Time) {
+// hostExpiry returns when this host's certificate expires; zero: it has none.
+func (c *Certificates) hostExpiry() (ends time.Time) {
 	if c.Host == nil {
 		return ends
 	}

@@ -21,7 +21,7 @@ func (s *Service) checkParked() (out []Check) {
 		return err
 	})
 	if err != nil {
-		return badResult(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+		return badResult(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run "+s.commandLine("check")+".")
 	}
 	for _, j := range list {
 		about := ""
@@ -30,10 +30,10 @@ func (s *Service) checkParked() (out []Check) {
 		}
 		out = append(out, badResult(code, Error, j.ID,
 			fmt.Sprintf("The server ended %d times in a row while the job %s%s ran. It is parked until %s, and the others go on.", j.Crashes, j.Kind, about, j.Due.UTC().Format(time.RFC3339)),
-			fmt.Sprintf("Look in the log for why the server ended. %s lets the job go on now; if the server ends again, it is parked again.", s.command("job", "resume", "--job", j.ID)))...)
+			fmt.Sprintf("Look in the log for why the server ended. %s lets the job go on now; if the server ends again, it is parked again.", s.commandLine("job", "resume", "--job", j.ID)))...)
 	}
 	if more := all - len(list); more > 0 {
-		out = append(out, badResult(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), s.command("job", "parked")+" lists them.")...)
+		out = append(out, badResult(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), s.commandLine("job", "parked")+" lists them.")...)
 	}
 	return out
 }
@@ -49,14 +49,14 @@ type ParkedJob struct {
 	Until    core.Time `json:"until"`
 }
 
-// maxListed is how many parked jobs one command lists or resumes.
-const maxListed = 1000
+// maxParkedListed is how many parked jobs one command lists or resumes.
+const maxParkedListed = 1000
 
 // ListParkedJobs lists the parked jobs for the operator.
 func (s *Service) ListParkedJobs(context.Context, struct{}) (*core.List[ParkedJob], error) {
 	var out []ParkedJob
 	err := s.Store.View(func(tx *store.Tx) error {
-		list, _, err := jobs.Parked(tx, maxListed)
+		list, _, err := jobs.Parked(tx, maxParkedListed)
 		out = nil
 		for _, j := range list {
 			out = append(out, ParkedJob{j.ID, j.Kind, j.AccountID, j.Resource.Name, j.Crashes, core.Time{Time: j.ParkedAt}, core.Time{Time: j.Due}})

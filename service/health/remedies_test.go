@@ -23,7 +23,7 @@ func TestCommandsOfRemediesCanBeRun(t *testing.T) {
 		"`mailstead call --data " + dir + " --account acc_1 get_domain '{\"domain_id\":\"dom_1\"}'`": {"call", "--account", "acc_1", "get_domain", `{"domain_id":"dom_1"}`},
 		"`mailstead call --data " + dir + ` x 'it'\''s'` + "`":                                       {"call", "x", "it's"},
 	} {
-		if got := s.command(words...); got != want {
+		if got := s.commandLine(words...); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -128,7 +128,7 @@ func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error
 		return nil, err
 	}
 	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
-	out.Checks, out.CheckedAt.Time = s.results(ctx)
+	out.Checks, out.CheckedAt.Time = s.latestResults(ctx)
 	out.Status = worstStatus(out.Checks)
 	out.Store.ReadOnly = s.Store.Failed() != nil
 	disk, err := s.Store.Disk()
@@ -225,9 +225,9 @@ func worstStatus(checks []Check) string {
 	return status
 }
 
-// results returns the results of the last run of all checks, with live checks run again, and the
-// time of that run.
-func (s *Service) results(ctx context.Context) ([]Check, time.Time) {
+// latestResults returns the results of the last run of all checks, with live checks run again, and
+// the time of that run.
+func (s *Service) latestResults(ctx context.Context) (checks []Check, ranAt time.Time) {
 	s.mu.Lock()
 	first := s.found == nil
 	s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Hostname: s.Hostname()}
-	r.Checks, r.CheckedAt.Time = s.results(ctx)
+	r.Checks, r.CheckedAt.Time = s.latestResults(ctx)
 	r.Status = worstStatus(r.Checks)
 	return r, nil
 }

@@ -36,7 +36,7 @@ type Host struct {
 type Port struct {
 	Name   string // of the setting, such as smtp
 	Number int
-	Inner  string // the only address that it listens at if that is not public, as behind a proxy; "": all
+	Inner  string // the address that it listens at if it listens only at one that is not public, as behind a proxy; "": all addresses
 }
 
 // Limits of a check's network operations.
@@ -102,8 +102,8 @@ func (s *Service) checkResolver(ctx context.Context) []Check {
 	return okResult(code, subject, "It answers, in %s.", took)
 }
 
-// recordOf returns an address record in zone file format.
-func recordOf(name string, ip netip.Addr) string {
+// addressRecordText returns an address record in zone file format.
+func addressRecordText(name string, ip netip.Addr) string {
 	kind := "A"
 	if ip.Is6() {
 		kind = "AAAA"
@@ -137,13 +137,13 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 	for _, ip := range s.Config.PublicIPs {
 		if !slices.Contains(found, ip) {
 			out = append(out, badResult(code, Error, name, fmt.Sprintf("It does not lead to this host's address %s.", ip),
-				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept; if %s is not this host's address, set public_ip.", recordOf(name, ip), ip))...)
+				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept; if %s is not this host's address, set public_ip.", addressRecordText(name, ip), ip))...)
 		}
 	}
 	for _, ip := range found {
 		if !slices.Contains(s.Config.PublicIPs, ip) {
 			out = append(out, badResult(code, Error, name, fmt.Sprintf("It also leads to %s, which is not an address of this host.", ip),
-				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", recordOf(name, ip)))...)
+				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", addressRecordText(name, ip)))...)
 		}
 	}
 	out = append(out, s.checkHostSPF(ctx, code, found)...)
@@ -171,16 +171,16 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip
 		return badResult(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
 	}
 	for _, ip := range s.SendersIPs() {
-		if !mayAllow(texts[0], ip, leadsTo) {
+		if !spfMayAllow(texts[0], ip, leadsTo) {
 			return badResult(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
 		}
 	}
 	return nil
 }
 
-// mayAllow reports whether an SPF record of a name may allow an address. Terms that refer to other
-// names are assumed to allow it.
-func mayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
+// spfMayAllow reports whether an SPF record of a name may allow an address. Terms that refer to
+// other names are assumed to allow it.
+func spfMayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 	terms, end := spf.Parse(record).Split()
 	return slices.ContainsFunc(append(terms, end), func(t spf.Term) bool {
 		switch {
@@ -236,7 +236,7 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 		return skip
 	}
 	if !s.Host.Running {
-		return badResult(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or "+s.command("serve")+".")
+		return badResult(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or "+s.commandLine("serve")+".")
 	}
 	type place struct {
 		port Port
@@ -301,7 +301,7 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	mend := "Set tls_cert and tls_key to a certificate for " + name + " and its key, and have the server read them: `systemctl reload mailstead`."
 	byACME := s.Config.ACME != nil && s.Config.ACME.Host
 	if byACME {
-		mend = "See that port 80 of " + name + " can be reached from outside, since the certificate authority asks there; " + s.command("call", "list_jobs", `{"type":"certificate"}`) + " names what went wrong."
+		mend = "See that port 80 of " + name + " can be reached from outside, since the certificate authority asks there; " + s.commandLine("call", "list_jobs", `{"type":"certificate"}`) + " names what went wrong."
 	}
 	cert := s.Certificates.Host()
 	if cert == nil {
@@ -349,13 +349,13 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	}
 	needed, err := s.servesZones()
 	if err != nil {
-		return s.unreadableStore(code, s.Hostname(), err)
+		return s.storeErrorResult(code, s.Hostname(), err)
 	}
 	status := Warning // if no domain is served from here
 	if needed {
 		status = Error
 	}
-	elsewhere := s.Config.Elsewhere()
+	elsewhere := s.Config.OtherNameservers()
 	places := map[netip.Addr]bool{}
 	for _, name := range s.Config.Nameservers {
 		right := elsewhere[name]
@@ -371,7 +371,7 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 			out = append(out, badResult(code, status, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says.")...)
 		case !slices.ContainsFunc(found, func(ip netip.Addr) bool { return slices.Contains(right, ip) }) && len(right) > 0:
 			out = append(out, badResult(code, status, name, "The name of this nameserver does not lead to it.",
-				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept. If that domain is to be served from here, set it as glue at its registrar too.", recordOf(name, right[0])))...)
+				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept. If that domain is to be served from here, set it as glue at its registrar too.", addressRecordText(name, right[0])))...)
 		}
 	}
 	if out != nil {
@@ -393,12 +393,12 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 
 // servesZones reports whether our DNS server is to serve at least one domain.
 func (s *Service) servesZones() (some bool, err error) {
-	err = s.everyDomain(func(d *store.Domain) { some = some || d.DNSProvider == store.DomainProviderBuiltin })
+	err = s.forEachDomain(func(d *store.Domain) { some = some || d.DNSProvider == store.DomainProviderBuiltin })
 	return some, err
 }
 
-// everyRow calls see for each record of a table, in transactions of limited length.
-func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
+// forEachRow calls see for each record of a table, in transactions of limited length.
+func forEachRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
 	for after, more := "", true; more; {
 		err := st.View(func(tx *store.Tx) error {
 			more = false
@@ -420,18 +420,18 @@ func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string,
 	return nil
 }
 
-func (s *Service) everyDomain(see func(*store.Domain)) error {
-	return everyRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
+func (s *Service) forEachDomain(see func(*store.Domain)) error {
+	return forEachRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
 }
 
-func (s *Service) unreadableStore(code, subject string, err error) []Check {
-	return badResult(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+func (s *Service) storeErrorResult(code, subject string, err error) []Check {
+	return badResult(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run "+s.commandLine("check")+".")
 }
 
 func (s *Service) checkDomains(context.Context) (out []Check) {
 	const code, subject = "domain_dns", "the domains of this host"
 	failing, obsolete := 0, 0
-	err := s.everyDomain(func(d *store.Domain) {
+	err := s.forEachDomain(func(d *store.Domain) {
 		if tags := core.ObsoleteDMARC(d); len(tags) > 0 && obsolete < maxNamed {
 			obsolete++
 			out = append(out, badResult(code, Warning, d.Name, "Its DMARC record has "+strings.Join(tags, ", ")+", which receivers do not look at any more (RFC 9989).",
@@ -442,12 +442,12 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 		}
 		if failing++; failing <= maxNamed {
 			out = append(out, badResult(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
-				s.command("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
+				s.commandLine("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
 		}
 	})
 	switch {
 	case err != nil:
-		return s.unreadableStore(code, subject, err)
+		return s.storeErrorResult(code, subject, err)
 	case failing > maxNamed:
 		return append(out, badResult(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-maxNamed), "The dashboard names them.")...)
 	case out == nil:

@@ -296,7 +296,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		out[a.mailbox.ID] = d
 	}
 	for _, outcomes := range byAccount {
-		rules.Share(outcomes)
+		rules.ApplyLimits(outcomes)
 	}
 	kept := 0
 	for i := range list {
@@ -439,7 +439,7 @@ func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bo
 	}
 	correspondent := rules.Correspondent(a.sender, a.stored.Summary.From)
 	for _, by := range replies {
-		may, err := rules.NoteReply(tx, mb.ID, by, d.Vacation, correspondent)
+		may, err := rules.RecordReply(tx, mb.ID, by, d.Vacation, correspondent)
 		if err != nil {
 			return err
 		}
@@ -470,7 +470,7 @@ type autoReplyArgs struct {
 }
 
 func (s *Service) autoReplyKind() jobs.Kind {
-	return jobs.Kind{Name: kindAutoReply, Work: s.writeAutoReply, Max: 5, Timeout: time.Minute, Lanes: 4}
+	return jobs.Kind{Name: kindAutoReply, Work: s.writeAutoReply, Max: 5, Timeout: time.Minute, PerLane: 4}
 }
 
 // writeAutoReply writes an automatic reply (RFC 3834 section 3) and queues it.

@@ -207,7 +207,7 @@ func localDMARC(sub *store.Submission, h *head) auth.Result {
 	mailbox, _, _ := strings.Cut(local, "+")
 	as := core.Senders{Addresses: []string{mailbox + "@" + domain}}
 	for _, email := range h.authors {
-		if _, err := as.Own(email); err != nil && !sub.Checked {
+		if _, err := as.OwnAddress(email); err != nil && !sub.Checked {
 			return auth.Fail
 		}
 	}

@@ -56,7 +56,7 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		_, err := s.rooms.Recipients.Resolve(tx, in.From, address, max(in.Size, 1))
 		return err
 	})
-	return Recipient{address}, core.OverStore(err)
+	return Recipient{address}, core.StoreErrorOverSMTP(err)
 }
 
 // A Client is the SMTP client that sends a message, and its session.
@@ -84,7 +84,7 @@ type Incoming struct {
 func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 	body := s.Store.NewSpool(core.MaxMessage)
 	if err := auth.StripResults(body, r, s.Hostname()); err != nil {
-		return nil, errors.Join(core.OverStore(err), body.Close())
+		return nil, errors.Join(core.StoreErrorOverSMTP(err), body.Close())
 	}
 	return body, nil
 }
@@ -102,7 +102,7 @@ func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 				slog.Int("recipients", len(in.Recipients)), slog.Int64("size", in.Body.Size()))
 		}
 	}
-	return id, core.OverStore(err)
+	return id, core.StoreErrorOverSMTP(err)
 }
 
 func (s *Service) receive(ctx context.Context, in Incoming) (id string, err error) {
@@ -154,7 +154,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		}
 	}
 	stored.Facts = store.Facts{
-		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.Judged(v.Policy, string(v.Former.Result), v.Former.Policy),
+		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.JudgedText(v.Policy, string(v.Former.Result), v.Former.Policy),
 		Genuine: v.ProvesReturnPath(in.From), Junk: result.Junk, Authentic: v.IsAuthentic(), Proven: proof.Domain, Signed: proof.Signed, Lacks: proof.Missing, Origin: origin,
 	}
 	env := acceptedEnvelope{

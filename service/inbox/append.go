@@ -79,7 +79,7 @@ var errBatchTooLarge = errors.New("append messages: too much for one transaction
 // put appends messages in one transaction.
 func (a *MultiAppend) put(last bool, in []Append) error {
 	s, u := a.service, a.user
-	name, err := existingName(a.folder)
+	name, err := cleanExistingName(a.folder)
 	if err != nil {
 		return err
 	}
@@ -159,11 +159,11 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 }
 
 // CheckAppend returns the error with which AppendMessages would refuse a message. It is called
-// before the message is received over the network. size is the size of the message, and others is
+// before the message is received over the network. size is the size of the message, and earlier is
 // the total size of the earlier messages of the same APPEND. room is how many bytes all messages of
 // the APPEND may have together.
-func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, others int64) (room int64, err error) {
-	name, err := existingName(folder)
+func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, earlier int64) (room int64, err error) {
+	name, err := cleanExistingName(folder)
 	if err != nil {
 		return 0, err
 	}
@@ -189,7 +189,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		return CheckQuota(tx, mb, others+size)
+		return CheckQuota(tx, mb, earlier+size)
 	})
 	return room, err
 }

@@ -24,12 +24,12 @@ type arrivals struct {
 	mu       sync.Mutex
 	accounts map[uint32]*watchedAccount // by the account's number
 	ended    bool
-	read     []*sharedRead // the messages that were parsed last for waiting requests, at most maxReads
+	read     []*sharedRead // the messages that were parsed last for waiting requests, at most maxSharedReads
 }
 
-// maxReads is how many sharedReads are kept. When a message wakes several requests, the first
+// maxSharedReads is how many sharedReads are kept. When a message wakes several requests, the first
 // request parses it for all of them.
-const maxReads = 8
+const maxSharedReads = 8
 
 // A sharedRead holds the codes and links of one message. The first request that needs them fills it
 // in.
@@ -47,7 +47,7 @@ func (a *arrivals) sharedReadFor(blob store.BlobRef) *sharedRead {
 	if i := slices.IndexFunc(a.read, func(r *sharedRead) bool { return r.blob == blob }); i >= 0 {
 		return a.read[i]
 	}
-	if len(a.read) == maxReads {
+	if len(a.read) == maxSharedReads {
 		a.read = slices.Delete(a.read, 0, 1)
 	}
 	r := &sharedRead{blob: blob}
@@ -55,8 +55,8 @@ func (a *arrivals) sharedReadFor(blob store.BlobRef) *sharedRead {
 	return r
 }
 
-// forget drops a sharedRead, so that the next request parses the message again.
-func (a *arrivals) forget(r *sharedRead) {
+// forgetRead drops a sharedRead, so that the next request parses the message again.
+func (a *arrivals) forgetRead(r *sharedRead) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.read = slices.DeleteFunc(a.read, func(o *sharedRead) bool { return o == r })
@@ -153,9 +153,9 @@ func (w *waiter) signal() {
 	}
 }
 
-// nextTime returns the time of arrival for the next message of an account. It is later than every
-// promised time.
-func (a *arrivals) nextTime(tx *store.Tx, account uint32) (time.Time, error) {
+// nextArrivalTime returns the time of arrival for the next message of an account. It is later than
+// every promised time.
+func (a *arrivals) nextArrivalTime(tx *store.Tx, account uint32) (time.Time, error) {
 	var after time.Time
 	a.mu.Lock()
 	if in := a.accounts[account]; in != nil {
@@ -175,9 +175,9 @@ func (a *arrivals) promise(w *waiter, at time.Time) {
 	}
 }
 
-// record adds a note of a message whose row is on disk, and wakes the requests that wait for it.
-// The store's committer calls it.
-func (a *arrivals) record(account uint32, m *store.Message) {
+// recordArrival adds a note of a message whose row is on disk, and wakes the requests that wait for
+// it. The store's committer calls it.
+func (a *arrivals) recordArrival(account uint32, m *store.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	in := a.accounts[account]
@@ -206,9 +206,9 @@ func (a *arrivals) setComplete(w *waiter, last time.Time) {
 	}
 }
 
-// after returns the notes of messages that arrived after the time at and that w waits for. all is
-// false if messages may be missing from the notes.
-func (a *arrivals) after(w *waiter, at time.Time) (notes []arrivalNote, all bool) {
+// notesAfter returns the notes of messages that arrived after the time at and that w waits for.
+// complete is false if messages may be missing from the notes.
+func (a *arrivals) notesAfter(w *waiter, at time.Time) (notes []arrivalNote, complete bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !w.in.sinceKnown || at.Before(w.in.since) {

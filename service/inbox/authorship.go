@@ -19,9 +19,9 @@ const (
 )
 
 // arrivedText returns the Meta.Arrived of a message that has arrived.
-func arrivedText(verified, lacks string) string {
+func arrivedText(verified, reason string) string {
 	if verified == "" {
-		return arrivedUnverified + lacks
+		return arrivedUnverified + reason
 	}
 	return arrivedProven + verified
 }
@@ -56,8 +56,8 @@ func authorship(meta *store.Meta, from string) agents.Source {
 }
 
 // sourceOf describes who wrote a message, and returns its mailbox, its thread and the addresses in
-// its header. thread is a result of currentThreadID. If the message moves, only Folder and UID of
-// the result change.
+// its header. thread is a result of currentThreadID. If the message is moved to another
+// folder, only Folder and UID of the result change.
 func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}

@@ -15,8 +15,8 @@ const (
 // EmptyOld deletes old messages from the Trash and Junk folders of all mailboxes: those that have
 // been there for longer than Config.Retention.
 func (s *Service) EmptyOld(ctx context.Context) error {
-	kept := map[string]time.Duration{roleTrash: s.Config.Retention.Trash, roleJunk: s.Config.Retention.Junk}
-	if kept[roleTrash]+kept[roleJunk] == 0 {
+	maxAges := map[string]time.Duration{roleTrash: s.Config.Retention.Trash, roleJunk: s.Config.Retention.Junk}
+	if maxAges[roleTrash]+maxAges[roleJunk] == 0 {
 		return nil
 	}
 	after := ""
@@ -40,7 +40,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 						continue
 					}
 					for m := range tx.Messages(mb.Num, f.ID, 1, maxUID) {
-						if age := kept[roleOf(f)]; age > 0 && tx.Now().Sub(m.Saved) > age {
+						if age := maxAges[roleOf(f)]; age > 0 && tx.Now().Sub(m.Saved) > age {
 							old = append(old, f)
 						}
 						break // UIDs are assigned in the order of time, so the first message is the oldest
@@ -53,7 +53,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 			return err
 		}
 		for _, f := range old {
-			if err := s.deleteOldIn(ctx, f, kept[roleOf(f)]); err != nil {
+			if err := s.deleteOldIn(ctx, f, maxAges[roleOf(f)]); err != nil {
 				return err
 			}
 		}

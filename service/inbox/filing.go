@@ -51,9 +51,9 @@ func (d *StoredMessage) meta() store.Meta {
 	return meta
 }
 
-// Judged returns the text that is stored as Meta.Judged: the DMARC policy of the author's domain,
-// and the DMARC result and policy by RFC 7489.
-func Judged(policy, formerResult, formerPolicy string) string {
+// JudgedText returns the text that is stored as Meta.Judged: the DMARC policy of the author's
+// domain, and the DMARC result and policy by RFC 7489.
+func JudgedText(policy, formerResult, formerPolicy string) string {
 	return policy + " " + formerResult + " " + formerPolicy
 }
 
@@ -185,7 +185,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {
-		m.Received, err = s.arrivals.nextTime(tx, mb.AccountNum)
+		m.Received, err = s.arrivals.nextArrivalTime(tx, mb.AccountNum)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	}
 	tx.After(func() { s.Hub.Changed(mb.Num) })
 	if meta.Arrived != "" {
-		tx.After(func() { s.arrivals.record(mb.AccountNum, m) })
+		tx.After(func() { s.arrivals.recordArrival(mb.AccountNum, m) })
 	}
 	if !f.Arrived {
 		return m, nil

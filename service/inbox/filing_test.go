@@ -25,7 +25,7 @@ func index(i *servicetest.Installation) {
 	i.T.Helper()
 	x := i.Svc.Inbox.Indexer()
 	for {
-		pause, err := x.Round(context.Background())
+		pause, err := x.IndexRound(context.Background())
 		if err != nil {
 			i.T.Fatal(err)
 		}

@@ -32,7 +32,7 @@ type Selection struct {
 
 // SelectFolder returns the state of a folder and the UIDs of its messages.
 func (s *Service) SelectFolder(_ context.Context, u core.MailboxUser, name string) (*Selection, error) {
-	name, err := existingName(name)
+	name, err := cleanExistingName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -396,17 +396,17 @@ const transfersPerWrite = 300
 // it deletes the copies that it has made; if the process crashes, the next start deletes them.
 // Until then other sessions see these copies.
 func (s *Service) CopyMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
-	return s.transfer(ctx, u, folder, uids, to, false)
+	return s.copyOrMove(ctx, u, folder, uids, to, false)
 }
 
 // MoveMessages moves the messages into another folder. uids must ascend. After an error, the
 // messages in Copied have been moved and the others have not (RFC 6851 section 3.3).
 func (s *Service) MoveMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
-	return s.transfer(ctx, u, folder, uids, to, true)
+	return s.copyOrMove(ctx, u, folder, uids, to, true)
 }
 
-func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string, move bool) (*Copied, error) {
-	name, err := existingName(to)
+func (s *Service) copyOrMove(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string, move bool) (*Copied, error) {
+	name, err := cleanExistingName(to)
 	if err != nil {
 		return nil, err
 	}
@@ -549,13 +549,13 @@ func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	return checkQuotaAfter(tx, mb, size, 0)
 }
 
-// checkQuotaAfter is like CheckQuota, for a mailbox in which gone bytes are deleted first.
-func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
+// checkQuotaAfter is like CheckQuota, for a mailbox in which freed bytes are deleted first.
+func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, freed int64) error {
 	if mb.QuotaBytes == nil {
 		return nil
 	}
 	used, err := tx.MailboxUsage(mb.Num)
-	if err == nil && size > max(*mb.QuotaBytes-used.Bytes+gone, 0) {
+	if err == nil && size > max(*mb.QuotaBytes-used.Bytes+freed, 0) {
 		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or request a larger quota.")
 	}
 	return err

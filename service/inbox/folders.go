@@ -89,9 +89,9 @@ func CleanFolderName(text string) (string, error) {
 	return name, nil
 }
 
-// existingName returns the canonical form of the name of a folder that should exist. For an invalid
-// name, the error is folder_not_found.
-func existingName(text string) (string, error) {
+// cleanExistingName returns the canonical form of the name of a folder that should exist. For an
+// invalid name, the error is folder_not_found.
+func cleanExistingName(text string) (string, error) {
 	name, err := CleanFolderName(text)
 	if err != nil {
 		return "", folderNotFound(text)
@@ -134,7 +134,7 @@ func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Fol
 // FolderByName returns the folder with the given name. The error is folder_not_found if there is
 // none.
 func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name string) (f *Folder, err error) {
-	known, err := existingName(name)
+	known, err := cleanExistingName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	if err != nil {
 		return err
 	}
-	if err := createMissing(tx, mailbox, folders, name, maxFolders-1, names); err != nil {
+	if err := createMissingParents(tx, mailbox, folders, name, maxFolders-1, names); err != nil {
 		return err
 	}
 	f := &Folder{Mailbox: mailbox, Name: name, SpecialUse: specialUse}
@@ -216,16 +216,16 @@ func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	return tx.CreateFolder(f)
 }
 
-// createMissing creates the missing parents of a folder. It refuses if the mailbox would then have
-// more than most folders.
-func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
+// createMissingParents creates the missing parents of a folder. It refuses if the mailbox would
+// then have more than maxCount folders. subscribed has the subscribed names of missing folders.
+func createMissingParents(tx *store.Tx, mailbox uint32, folders []*Folder, name string, maxCount int, subscribed map[string]bool) (err error) {
 	missing := missingParents(folders, name)
-	if len(folders)+len(missing) > most {
+	if len(folders)+len(missing) > maxCount {
 		return core.Errorf(CodeFolderLimit, "A mailbox has at most %d folders.", maxFolders)
 	}
 	for _, n := range missing {
 		f := &Folder{Mailbox: mailbox, Name: n}
-		f.Subscribed, err = takeSubscription(tx, mailbox, n, names)
+		f.Subscribed, err = takeSubscription(tx, mailbox, n, subscribed)
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func missingParents(folders []*Folder, name string) []string {
 // DeleteFolder deletes a folder and its messages. It refuses to delete INBOX or a folder that has
 // children.
 func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name string) error {
-	name, err := existingName(name)
+	name, err := cleanExistingName(name)
 	if err != nil {
 		return err
 	}
@@ -396,9 +396,9 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	return names, err
 }
 
-// moveSubscriptions converts the subscriptions of a mailbox from the format of earlier versions. It
-// is called before operations that change many of them.
-func (s *Service) moveSubscriptions(mailbox uint32) error {
+// convertOldSubscriptions converts the subscriptions of a mailbox from the format of earlier
+// versions. It is called before operations that change many of them.
+func (s *Service) convertOldSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {
 		_, err := store.OldSubscriptions.Read(tx, store.SubscriptionsID(mailbox))
@@ -413,7 +413,7 @@ func (s *Service) moveSubscriptions(mailbox uint32) error {
 
 // takeSubscription deletes the subscription of a name for which no folder existed, and reports
 // whether there was one. The new folder with this name is then subscribed instead.
-func takeSubscription(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
+func takeSubscription(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (subscribed bool, err error) {
 	if !names[name] {
 		return false, nil
 	}

@@ -102,7 +102,7 @@ func (r *gateRig) clear(k *key) {
 	if !k.api() {
 		h = agents.Holder{CredentialID: k.id}
 	}
-	r.Update(func(tx *store.Tx) error { return h.Clear(tx) })
+	r.Update(func(tx *store.Tx) error { return h.ClearReading(tx) })
 }
 
 // arrives delivers a message to a mailbox and returns its UID.

@@ -207,7 +207,7 @@ func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadClos
 		return nil, err
 	}
 	whole := m.spool()
-	if err := m.get(ctx, whole, source); err != nil {
+	if err := m.download(ctx, whole, source); err != nil {
 		whole.Close()
 		release()
 		return nil, imageUnavailable(err)
@@ -218,9 +218,9 @@ func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadClos
 	})}, nil
 }
 
-// get downloads the whole image before it is passed on, so that a slow reader does not keep the
+// download fetches the whole image before it is passed on, so that a slow reader does not keep the
 // connection to the image's host open.
-func (m *images) get(ctx context.Context, to io.Writer, source string) error {
+func (m *images) download(ctx context.Context, to io.Writer, source string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		return fmt.Errorf("fetch image %s: %w", source, err)

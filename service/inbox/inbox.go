@@ -80,7 +80,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 			some, err := l.narrowToFolders(tx, in.Folder)
 			return core.Time{Time: a.SyncedAt}, some, err
 		}
-		mb, err := core.GetByEmail(tx, who, in.Mailbox)
+		mb, err := core.MailboxByEmail(tx, who, in.Mailbox)
 		if errors.Is(err, store.ErrNotFound) {
 			return core.Time{}, false, nil // the filter selects no mailbox
 		}
@@ -179,7 +179,7 @@ type inboxList struct {
 // newInboxList validates the filter of a request. byDefault and most are the default and the
 // maximum number of messages of a page.
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
-	limit, err := in.Most(byDefault, most)
+	limit, err := in.PageSize(byDefault, most)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 		if err != nil || !some {
 			return err
 		}
-		l.query.Before = inboxPosition(position)
+		l.query.Before = parsePosition(position)
 		if l.q != "" || l.from != "" || l.thread != "" {
 			err := l.search(tx)
 			if errors.Is(err, store.ErrTextDamaged) {

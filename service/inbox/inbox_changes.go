@@ -41,8 +41,8 @@ func (m MessageMarks) apply(flags Flags) Flags {
 	return flags
 }
 
-// remote returns the change in the form of package pull, for an external server.
-func (m MessageMarks) remote() pull.FlagChange {
+// flagChange returns the change in the form of package pull, for an external server.
+func (m MessageMarks) flagChange() pull.FlagChange {
 	return pull.FlagChange{Seen: m.IsRead, Flagged: m.IsFlagged}
 }
 
@@ -108,10 +108,10 @@ func (s *Service) markMessage(ctx context.Context, p messagePicker, marks Messag
 	}
 	if external {
 		var marked map[uint32]Flags
-		var kept map[uint32]*core.Error
-		marked, kept, err = s.servers.Mark(ctx, mb, []uint32{m.UID}, marks.remote())
-		if err == nil && kept[m.UID] != nil {
-			err = kept[m.UID]
+		var failures map[uint32]*core.Error
+		marked, failures, err = s.servers.Mark(ctx, mb, []uint32{m.UID}, marks.flagChange())
+		if err == nil && failures[m.UID] != nil {
+			err = failures[m.UID]
 		}
 		m.Flags = marked[m.UID]
 	} else {
@@ -202,10 +202,10 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 		if err = s.agents.RequireUntainted(who); err != nil {
 			break
 		}
-		var kept map[uint32]*core.Error
-		kept, err = s.servers.Delete(ctx, who, mb, []uint32{m.UID})
-		if err == nil && kept[m.UID] != nil {
-			err = kept[m.UID]
+		var failures map[uint32]*core.Error
+		failures, err = s.servers.Delete(ctx, who, mb, []uint32{m.UID})
+		if err == nil && failures[m.UID] != nil {
+			err = failures[m.UID]
 		}
 	case toTrash:
 		var out *MessageDeleted
@@ -388,8 +388,8 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 			return err
 		},
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
-			_, kept, err := s.servers.Mark(ctx, mb, uids, in.remote())
-			return kept, err
+			_, failures, err := s.servers.Mark(ctx, mb, uids, in.flagChange())
+			return failures, err
 		},
 	})
 	if err != nil {
@@ -415,9 +415,9 @@ type bulkChange struct {
 	// local changes a message that is stored here. It returns a *core.Error if the message cannot
 	// be changed; other errors stop the request.
 	local func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error
-	// remote changes messages on the server of their mailbox. kept has an error for each message
-	// that was not changed, by UID.
-	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
+	// remote changes messages on the server of their mailbox. failures has an error for each
+	// message that was not changed, by UID.
+	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (failures map[uint32]*core.Error, err error)
 }
 
 // changeMany changes the messages of a request: first those stored here, in one transaction, and
@@ -510,7 +510,7 @@ func (r MessageRef) errorFor(why *core.Error) MessageError {
 
 // changeGroup changes messages of one mailbox that is stored here, in the caller's transaction.
 func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (mb *store.Mailbox, done int, failed []MessageError, err error) {
-	mb, err = byMailbox(who, group[0].Mailbox)(tx)
+	mb, err = byMailboxAddress(who, group[0].Mailbox)(tx)
 	if e, ours := core.AsError(err); ours {
 		for _, r := range group {
 			failed = append(failed, r.errorFor(e))
@@ -555,7 +555,7 @@ type remoteRef struct {
 // newRemoteGroup returns a remoteGroup for messages of an external mailbox, with an error for each
 // message that does not exist. For a mailbox that is not external it returns nil.
 func newRemoteGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (*remoteGroup, error) {
-	mb, err := byMailbox(who, group[0].Mailbox)(tx)
+	mb, err := byMailboxAddress(who, group[0].Mailbox)(tx)
 	if _, ours := core.AsError(err); ours || err == nil && mb.External == nil {
 		return nil, nil
 	}
@@ -610,13 +610,13 @@ func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 }
 
 func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
-	kept, err := c.remote(ctx, g.mailbox, g.uids)
+	failures, err := c.remote(ctx, g.mailbox, g.uids)
 	for _, r := range g.refs {
 		switch {
 		case err != nil:
 			g.failed = append(g.failed, r.errorFor(core.Explain(err)))
-		case kept[r.uid] != nil:
-			g.failed = append(g.failed, r.errorFor(kept[r.uid]))
+		case failures[r.uid] != nil:
+			g.failed = append(g.failed, r.errorFor(failures[r.uid]))
 		default:
 			g.done++
 		}

@@ -67,14 +67,14 @@ func byUserID(who core.Actor, id string) mailboxPicker {
 	return func(tx *store.Tx) (*store.Mailbox, error) { return core.ReadMailbox(tx, who, id) }
 }
 
-// byMailbox finds a mailbox by its address.
-func byMailbox(who core.Actor, email string) mailboxPicker {
+// byMailboxAddress finds a mailbox by its address.
+func byMailboxAddress(who core.Actor, email string) mailboxPicker {
 	return func(tx *store.Tx) (*store.Mailbox, error) {
 		if email == "" {
 			return nil, core.Errorf("mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
 				With("mailbox", "required", "is required")
 		}
-		mb, err := core.GetByEmail(tx, who, email)
+		mb, err := core.MailboxByEmail(tx, who, email)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, core.NotFound("email user")
 		}
@@ -94,7 +94,7 @@ func (in MessageIn) by(who core.Actor) messagePicker {
 }
 
 func (in InboxMessageIn) by(who core.Actor) messagePicker {
-	return messagePicker{byMailbox(who, in.Mailbox), in.Folder, in.MessageID}
+	return messagePicker{byMailboxAddress(who, in.Mailbox), in.Folder, in.MessageID}
 }
 
 // find returns the message with its mailbox and folder. The error is not_found if one of them does

@@ -32,7 +32,7 @@ type inboxSearch struct {
 	index     *store.InboxSearch // nil if too many messages are not indexed yet: then only unindexed is searched
 	at        store.InboxPos     // the next result of the index, if found is true
 	found     bool
-	unindexed []store.InboxPos // messages that are not in the index, newest first; if index is nil, the newest messages of the list
+	unindexed []store.InboxPos // messages that are not in the index, newest first; if index is nil: the newest messages of the list
 	bytesRead int64
 	examined  int // messages that were read because the index does not suffice, at most maxSearchExamined
 	skipped   int // messages of other domains that were skipped, at most maxSkipped
@@ -109,7 +109,7 @@ func (x *inboxSearch) findUnindexed() (few bool, err error) {
 			x.unindexed = append(x.unindexed, positionOf(&m))
 		}
 	}
-	newestFirst(x.unindexed)
+	sortNewestFirst(x.unindexed)
 	return true, nil
 }
 
@@ -129,7 +129,7 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 				return at, false, false, err
 			}
 		}
-		if end, cut := x.end(); cut && comparePositions(at, end) < 0 {
+		if end, cut := x.indexEnd(); cut && comparePositions(at, end) < 0 {
 			x.unindexed = nil
 			return end, false, false, nil
 		}
@@ -142,9 +142,9 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 	return at, true, true, x.advance()
 }
 
-// end returns the position at which the index stopped because of maxIndexBytes. cut is false if it
-// did not stop.
-func (x *inboxSearch) end() (at store.InboxPos, cut bool) {
+// indexEnd returns the position at which the index stopped because of maxIndexBytes. cut is false
+// if it did not stop.
+func (x *inboxSearch) indexEnd() (at store.InboxPos, cut bool) {
 	if x.index == nil || x.found {
 		return store.InboxPos{}, false
 	}
@@ -189,7 +189,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 // close completes a page after the last result. If the index stopped early, the page gets a cursor.
 func (x *inboxSearch) close() error {
 	c := &x.l.builder
-	if end, cut := x.end(); cut {
+	if end, cut := x.indexEnd(); cut {
 		c.More = true
 		if len(c.Data) < c.Limit {
 			c.Last = positionText(end)

@@ -198,7 +198,7 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 		t.Fatalf("%d messages, %v", len(work.Messages), err)
 	}
 	work.Messages[0].Blob.Segment += 7 // where it was when it was gathered; that segment is gone
-	if err := x.Index(t.Context(), ann.AccountNum, work, metas); err != nil {
+	if err := x.IndexBatch(t.Context(), ann.AccountNum, work, metas); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := listed(i, inbox.InboxFilter{Q: "walrus"}); !slices.Equal(got, []string{"hello"}) {

@@ -13,13 +13,13 @@ import (
 
 const KindRemoteAnswer = "remote_answer"
 
-// An Answered is the location of a message to which an outgoing message replies.
-type Answered struct{ Folder, UID uint32 }
+// An AnsweredMessage is the location of a message to which an outgoing message replies.
+type AnsweredMessage struct{ Folder, UID uint32 }
 
 // FindAnswered returns the messages that an outgoing message of the mailbox answers: those with the
 // Message-ID id. It searches their thread in all folders except Junk and Trash; in an external
 // mailbox, only in INBOX.
-func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, err error) {
+func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []AnsweredMessage, err error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, e
 				return fmt.Errorf("decode structure of message %d of %s: %w", at.UID, mb.Email, err)
 			}
 			if part.Envelope != nil && part.Envelope.MessageID == id {
-				list = append(list, Answered{ids[at.Num], at.UID})
+				list = append(list, AnsweredMessage{ids[at.Num], at.UID})
 			}
 		}
 		return nil
@@ -124,7 +124,7 @@ func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread st
 			found = append(found, at)
 		}
 	}
-	newestFirst(found)
+	sortNewestFirst(found)
 	found = slices.Compact(found) // a position occurs twice if it was reused after an indexed message had left it
 	return found[:min(len(found), maxThreadMessages)], nil
 }
@@ -132,7 +132,7 @@ func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread st
 // MarkAnswered marks messages of the mailbox as answered in the transaction that sends the answer.
 // by says who answered: see Answerer.Text. Messages of an external mailbox are marked by a job, on
 // their server first.
-func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered, by string) error {
+func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []AnsweredMessage, by string) error {
 	var open []uint32
 	changed := false
 	for _, at := range list {

@@ -101,8 +101,8 @@ type SpamReason struct {
 }
 
 // spamVerdict parses Meta.Spam. It returns nil if the message was not classified.
-func spamVerdict(kept string) *SpamVerdict {
-	v := spam.ParseVerdict(kept)
+func spamVerdict(stored string) *SpamVerdict {
+	v := spam.ParseVerdict(stored)
 	if v == nil {
 		return nil
 	}

@@ -87,7 +87,7 @@ type MailFolder struct {
 // renamed, and is never used for another folder.
 func MailboxID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
 
-func mailFolder(f *Folder) MailFolder {
+func mailFolderOut(f *Folder) MailFolder {
 	return MailFolder{MailboxID(f), f.Name, core.OrNull(roleOf(f)), int64(f.Messages), int64(f.Unseen)}
 }
 
@@ -103,14 +103,14 @@ func (s *Service) ListFolders(_ context.Context, who core.Actor, in core.EmailUs
 		for _, r := range roles {
 			for _, f := range folders {
 				if roleOf(f) == r.name {
-					out = append(out, mailFolder(f))
+					out = append(out, mailFolderOut(f))
 				}
 			}
 		}
 		others := slices.DeleteFunc(folders, func(f *Folder) bool { return roleOf(f) != "" })
 		slices.SortFunc(others, func(a, b *Folder) int { return strings.Compare(a.Name, b.Name) })
 		for _, f := range others {
-			out = append(out, mailFolder(f))
+			out = append(out, mailFolderOut(f))
 		}
 		return err
 	})
@@ -187,7 +187,7 @@ func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateF
 		if err != nil {
 			return err
 		}
-		made := mailFolder(f)
+		made := mailFolderOut(f)
 		out = &made
 		s.changed(tx, mb.Num)
 		return errors.Join(tx.SetSubscribed(f, true), core.Audit(tx, who, folderTarget(mb, f)))
@@ -237,7 +237,7 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 		if err != nil {
 			return err
 		}
-		renamed := mailFolder(now)
+		renamed := mailFolderOut(now)
 		out = &renamed
 		return core.Audit(tx, who, folderTarget(mb, f))
 	})

@@ -23,9 +23,9 @@ func positionText(at store.InboxPos) string {
 	return string(b[:])
 }
 
-// inboxPosition decodes a result of positionText. It does not validate the text, because cursors
+// parsePosition decodes a result of positionText. It does not validate the text, because cursors
 // are authenticated.
-func inboxPosition(text string) store.InboxPos {
+func parsePosition(text string) store.InboxPos {
 	b := []byte(text)
 	if len(b) != 16 {
 		return store.InboxPos{}
@@ -41,8 +41,8 @@ func comparePositions(a, b store.InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
-// newestFirst sorts positions from the newest message to the oldest. It uses sort.Slice because
+// sortNewestFirst sorts positions from the newest message to the oldest. It uses sort.Slice because
 // slices.SortFunc would add another instance of its code to the program.
-func newestFirst(places []store.InboxPos) {
+func sortNewestFirst(places []store.InboxPos) {
 	sort.Slice(places, func(i, j int) bool { return comparePositions(places[j], places[i]) < 0 })
 }

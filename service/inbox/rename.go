@@ -12,7 +12,7 @@ import (
 // RenameFolder renames a folder and all its descendants. If from is INBOX, it moves the messages of
 // INBOX to a new folder and keeps the empty INBOX (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to string) error {
-	from, err := existingName(from)
+	from, err := cleanExistingName(from)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 	if from == InboxName {
 		return s.moveInbox(ctx, u, to)
 	}
-	if err := s.moveSubscriptions(u.Mailbox); err != nil {
+	if err := s.convertOldSubscriptions(u.Mailbox); err != nil {
 		return err
 	}
 	renamed := 0
@@ -77,7 +77,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	if err != nil {
 		return 0, err
 	}
-	if err := createMissing(tx, mailbox, folders, to, maxFolders, names); err != nil {
+	if err := createMissingParents(tx, mailbox, folders, to, maxFolders, names); err != nil {
 		return 0, err
 	}
 	for _, f := range tree {

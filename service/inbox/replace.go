@@ -55,7 +55,7 @@ func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder str
 	if err != nil {
 		return nil, nil, err
 	}
-	name, err := existingName(folder)
+	name, err := cleanExistingName(folder)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -55,7 +55,7 @@ func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 			return folders[i], nil
 		}
 	}
-	known, err := existingName(name)
+	known, err := cleanExistingName(name)
 	if err != nil {
 		return nil, core.NotFound("folder")
 	}
@@ -87,7 +87,7 @@ func ValidFolder(name string) bool {
 	if name == "" || name == allMail {
 		return false
 	}
-	_, err := existingName(name)
+	_, err := cleanExistingName(name)
 	return err == nil
 }
 

@@ -40,11 +40,11 @@ import (
 // Servers changes messages on the servers of external mailboxes.
 type Servers interface {
 	// Mark changes flags of messages on the server and in the copy here. It returns maps by UID:
-	// marked has the new flags of the changed messages, and kept the errors of the others.
-	Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]Flags, kept map[uint32]*core.Error, err error)
-	// Delete deletes messages on the server and in the copy here. kept has the errors of the
+	// marked has the new flags of the changed messages, and failures the errors of the others.
+	Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]Flags, failures map[uint32]*core.Error, err error)
+	// Delete deletes messages on the server and in the copy here. failures has the errors of the
 	// messages that were not deleted, by UID.
-	Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
+	Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (failures map[uint32]*core.Error, err error)
 }
 
 // A Service reads and changes the contents of mailboxes.

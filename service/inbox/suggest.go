@@ -32,7 +32,7 @@ type Correspondent struct {
 
 // SuggestAddresses returns people to whom the mailbox has written, the most recent first.
 func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in SuggestAddressesIn) (*core.List[Correspondent], error) {
-	limit, err := page.Query{Limit: in.Limit}.Most(10, 50)
+	limit, err := page.Query{Limit: in.Limit}.PageSize(10, 50)
 	if err != nil {
 		return nil, err
 	}

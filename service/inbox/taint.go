@@ -112,9 +112,9 @@ func (s *Service) openToRead(who core.Actor, p messagePicker) (*openedMessage, e
 	return o, nil
 }
 
-// readsAsProven reports whether the reader's policy has taint but a proof covers this message from
-// outside, so that it does not taint. Such a reader gets only the header fields that the proof
-// covers, because anyone who resends a signed message can add other fields.
+// readsAsProven reports whether the reader's policy has taint, but a message from outside does not
+// taint the reader because a proof covers the message. Such a reader gets only the header fields
+// that the proof covers, because anyone who resends a signed message can add other fields.
 func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, err error) {
 	if !who.Policy.Taint || w.Origin == agents.OriginOwn {
 		return false, nil

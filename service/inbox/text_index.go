@@ -70,12 +70,13 @@ func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	return nil
 }
 
-// next waits for pause or, if pause is 0, until there is work. Then it returns the next step.
-func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan struct{}) indexStep {
+// next waits for the duration wait or, if that is 0, until there is work. Then it returns the next
+// step.
+func (x *indexer) next(ctx context.Context, wait time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
-	if pause > 0 {
-		core.Sleep(ctx, pause)
+	if wait > 0 {
+		core.Sleep(ctx, wait)
 		over, wake = time.After(0), nil
 	}
 	select {
@@ -88,12 +89,12 @@ func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan st
 	case <-over:
 	case <-ctx.Done():
 	}
-	return x.Round
+	return x.IndexRound
 }
 
-// An indexStep is one unit of the indexer's work. It returns how long to wait before the next step,
-// or 0 to wait until there is work.
-type indexStep func(ctx context.Context) (time.Duration, error)
+// An indexStep is one unit of the indexer's work. wait is how long to wait before the next step; 0:
+// until there is work.
+type indexStep func(ctx context.Context) (wait time.Duration, err error)
 
 // An indexer adds the words of mail to the text index, for searches.
 type indexer struct {
@@ -129,10 +130,10 @@ func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
-// Round indexes one batch of each account that has new mail, so that an account with much mail does
-// not delay the others. It returns how long to wait before the next round, or 0 if there is no
+// IndexRound indexes one batch of each account that has new mail, so that an account with much mail
+// does not delay the others. It returns how long to wait before the next round, or 0 if there is no
 // work.
-func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
+func (x *indexer) IndexRound(ctx context.Context) (time.Duration, error) {
 	accounts, left, err := x.backlog()
 	if err != nil || len(accounts) == 0 {
 		return 0, err
@@ -190,14 +191,14 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	if err := x.Index(ctx, account, work, metas); err != nil {
+	if err := x.IndexBatch(ctx, account, work, metas); err != nil {
 		return false, err
 	}
 	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
-// Index adds a batch of messages to the index. work and metas are results of Gather.
-func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
+// IndexBatch adds a batch of messages to the index. work and metas are results of Gather.
+func (x *indexer) IndexBatch(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
 	for i := range work.Messages {

@@ -126,7 +126,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 			places = append(places, w.at)
 		}
 	}
-	newestFirst(places)
+	sortNewestFirst(places)
 	places = slices.Compact(places)
 
 	out := &foundThread{newest: at}
@@ -180,7 +180,8 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 	return out, nil
 }
 
-// nameOf returns the name of a message's author for a summary; "" if the author is to be left out.
+// nameOf returns the name of a message's author for a summary; "" if the summary leaves the author
+// out.
 // source is not nil if the name is a text that may taint the reader.
 func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, source *agents.Source, err error) {
 	email := from.Email()

@@ -12,8 +12,8 @@ import (
 
 const (
 	threadPrefix    = "thr_"
-	maxThreadRefs   = 20 // how many of a message's references are joined to its thread: the first and the newest 19
-	maxSubjectPairs = 8  // for how many recipients of a message its subject is recorded
+	maxThreadRefs   = 20 // how many of a message's references are added to its thread: the first and the newest 19
+	maxSubjectPairs = 8  // recipients of a message for which its subject is recorded
 )
 
 // threadNode returns the node for a Message-ID in the store's graph of threads.

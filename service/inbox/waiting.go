@@ -121,8 +121,8 @@ type arrivedMessage struct {
 	blob     store.BlobRef
 }
 
-// wait answers a request that waits for a message in the mailbox userID, or in any mailbox if it is
-// "".
+// wait answers a request that waits for a message in the mailbox userID; if userID is "", in any
+// mailbox.
 func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f WaitFilter) (*WaitAnswer, error) {
 	w, timeout, err := s.newWait(who, userID, f)
 	if err != nil {
@@ -262,7 +262,7 @@ func (w *messageWait) nextAnswer(ctx context.Context) (*WaitAnswer, error) {
 // nextMatches returns the next messages that match the filter, before their bodies are read. It
 // uses one snapshot of the store. more is true if there are more messages to examine.
 func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err error) {
-	notes, noted := w.s.arrivals.after(w.waiter, w.at)
+	notes, noted := w.s.arrivals.notesAfter(w.waiter, w.at)
 	if noted && len(notes) == 0 {
 		return nil, false, nil
 	}
@@ -293,7 +293,7 @@ func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err e
 			}
 			a, gone, err := w.message(view, n.mailbox, n.folder, n.uid, n.at)
 			if gone { // another session has moved or deleted the message
-				a, err = w.moved(view, n)
+				a, err = w.findMoved(view, n)
 			}
 			if err != nil {
 				return err
@@ -368,9 +368,9 @@ func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, 
 	return matches, false, nil
 }
 
-// moved searches for a message that is no longer in the folder in which it was filed. It returns
-// nil if the message is gone or does not match.
-func (w *messageWait) moved(view *messageView, n arrivalNote) (*arrivedMessage, error) {
+// findMoved searches for a message that is no longer in the folder in which it was filed. It
+// returns nil if the message is gone or does not match.
+func (w *messageWait) findMoved(view *messageView, n arrivalNote) (*arrivedMessage, error) {
 	mb, err := store.MailboxByNum.Find(view.tx, store.NumKey(n.mailbox))
 	if mb == nil || err != nil || mb.AccountID != w.who.AccountID || mb.Gone() {
 		return nil, err
@@ -460,7 +460,7 @@ func (w *messageWait) answer(a *arrivedMessage) (*WaitAnswer, error) {
 	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
 	found, err := read.found, read.err
 	if err != nil {
-		w.s.arrivals.forget(read)
+		w.s.arrivals.forgetRead(read)
 		return nil, fmt.Errorf("read message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
 	}
 	if w.filter.Kind == "code" && found.Code == "" || w.filter.Kind == "link" && len(found.Links) == 0 {

@@ -107,7 +107,7 @@ func findWrongBits(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChang
 		if at.MailboxID != id {
 			at.MailboxID, at.Folder, at.UID = id, 0, 0
 		}
-		if whole, err := w.mailbox(mb); err != nil || !whole {
+		if whole, err := w.examineMailbox(mb); err != nil || !whole {
 			return false, w.changes, err
 		}
 	}
@@ -123,8 +123,9 @@ type warmupWalk struct {
 	changes   []warmupChange
 }
 
-// mailbox examines the messages of a mailbox. whole is false if it stopped at the limit.
-func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
+// examineMailbox examines the messages of a mailbox. whole is false if it stopped because
+// `remaining` was used up.
+func (w *warmupWalk) examineMailbox(mb *store.Mailbox) (whole bool, err error) {
 	folders, err := w.tx.Folders(mb.Num)
 	if err != nil {
 		return false, err
@@ -151,7 +152,7 @@ func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 
 // check adds the message to changes if its BitWarmup is wrong.
 func (w *warmupWalk) check(m *store.Message) error {
-	is, err := storedWarmup(w.tx, w.phrases, m)
+	is, err := isStoredWarmup(w.tx, w.phrases, m)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 		if err != nil {
 			return err
 		}
-		is, err := storedWarmup(tx, phrases, m)
+		is, err := isStoredWarmup(tx, phrases, m)
 		if err != nil {
 			return err
 		}
@@ -196,9 +197,9 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// storedWarmup reports whether a stored message is warm-up mail: whether its subject or preview
+// isStoredWarmup reports whether a stored message is warm-up mail: whether its subject or preview
 // contains one of the phrases.
-func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
+func isStoredWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
 	if len(phrases) == 0 {
 		return false, nil
 	}

@@ -90,7 +90,7 @@ func setAliases(tx *store.Tx, mb *store.Mailbox, wanted []string) error {
 			return err
 		}
 		a := &store.Address{DomainID: d.ID, Email: email, AccountID: mb.AccountID, MailboxID: mb.ID}
-		if err := errors.Join(store.Addresses.Put(tx, a), core.Lift(tx, mb.AccountID, email)); err != nil {
+		if err := errors.Join(store.Addresses.Put(tx, a), core.LiftSuppression(tx, mb.AccountID, email)); err != nil {
 			return err
 		}
 	}

@@ -215,7 +215,7 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 		c.Networks = append(c.Networks, network.Masked().String())
 	}
 	if policy != nil {
-		c.Policy, err = policy.Record("policy")
+		c.Policy, err = policy.StoredForm("policy")
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 
 // addToken adds the API token of a credential, which has the rights of the mailbox's user.
 func (s *Service) addToken(tx *store.Tx, mb *store.Mailbox, c *store.Credential, out *CredentialCreated) error {
-	person, err := core.PersonOf(tx, mb)
+	person, err := core.UserOfMailbox(tx, mb)
 	if err != nil {
 		return err
 	}
@@ -400,7 +400,7 @@ func (s *Service) clearTaint(who core.Actor, id string, check func(*store.Tx, *s
 		if err := check(tx, c); err != nil {
 			return err
 		}
-		if err := (agents.Holder{CredentialID: id}).Clear(tx); err != nil {
+		if err := (agents.Holder{CredentialID: id}).ClearReading(tx); err != nil {
 			return err
 		}
 		c, err = store.Credentials.Get(tx, id)

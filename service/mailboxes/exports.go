@@ -311,7 +311,7 @@ func (s *Service) OpenExport(ctx context.Context, token string) (*core.File, err
 		if u == nil || u.Role == store.UserRoleMember {
 			return errNoExport()
 		}
-		if err := core.NotSuspended(tx, u); err != nil {
+		if err := core.CheckNotSuspended(tx, u); err != nil {
 			return err
 		}
 		e.Link = ""

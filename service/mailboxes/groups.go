@@ -149,7 +149,7 @@ func (s *Service) CreateGroup(_ context.Context, who core.Actor, in CreateGroupI
 			CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 		}
 		a := &store.Address{DomainID: d.ID, Email: email, AccountID: who.AccountID, GroupID: g.ID}
-		if err := errors.Join(store.Groups.Put(tx, g), store.Addresses.Put(tx, a), core.Lift(tx, who.AccountID, email)); err != nil {
+		if err := errors.Join(store.Groups.Put(tx, g), store.Addresses.Put(tx, a), core.LiftSuppression(tx, who.AccountID, email)); err != nil {
 			return err
 		}
 		if err := setMembers(tx, g, in.Members); err != nil {

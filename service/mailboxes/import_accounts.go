@@ -78,7 +78,7 @@ var errMailboxExists = errors.New("a mailbox with this address exists already")
 
 // importAccount creates the mailbox of one line.
 func (s *Service) importAccount(line AccountLine) error {
-	hash, err := password.Clean(line.PasswordHash)
+	hash, err := password.CleanHash(line.PasswordHash)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (s *Service) queueImport(ctx context.Context, who core.Actor, userID string
 }
 
 func (s *Service) importMailKind() jobs.Kind {
-	return s.WhileActive(jobs.Kind{Name: kindImport, Work: s.importMail, Max: 8, Timeout: 24 * time.Hour, Lanes: 1, Most: 4, MostEach: 2, Visible: true, Failed: s.importFailed})
+	return s.WhileActive(jobs.Kind{Name: kindImport, Work: s.importMail, Max: 8, Timeout: 24 * time.Hour, PerLane: 1, Most: 4, MostEach: 2, Visible: true, Failed: s.importFailed})
 }
 
 // importMail runs one turn of an import. After an interruption it starts again and skips messages
@@ -146,7 +146,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 			return s.transfer.KnownImports(ctx, u, folder, keys)
 		},
 		Report:   func(_, folder string, done, total, _ int64) { jobs.Progress(ctx, int(done), int(total), folder) },
-		TurnOver: func() bool { return s.Now().Sub(began) >= importTurnLength && jobs.Wanted(ctx) },
+		TurnOver: func() bool { return s.Now().Sub(began) >= importTurnLength && jobs.PlaceWanted(ctx) },
 	}
 	err = s.readImport(ctx, im, args, u)
 	turnOver := errors.Is(err, transfer.ErrTurnOver)

@@ -62,7 +62,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 	var policy store.Policy
 	if in.Policy != nil {
 		var err error
-		policy, err = in.Policy.Record("policy")
+		policy, err = in.Policy.StoredForm("policy")
 		if err != nil {
 			return nil, err
 		}

@@ -224,7 +224,7 @@ func (r *loginRecord) credentialWith(password string) *store.Credential {
 // identity returns the identity of the login, for counting wrong passwords. name is the one that
 // readLoginRecord returned.
 func (s *Service) identity(name string, r *loginRecord, ip string) core.Identity {
-	return core.Identity{Name: name, Known: core.IsKnown(r.mb.Seen, core.Network(ip), s.Now())}
+	return core.Identity{Name: name, Known: core.IsKnownNetwork(r.mb.Seen, core.Network(ip), s.Now())}
 }
 
 // completeLogin completes a login after the right password. c is the credential whose password was

@@ -270,9 +270,9 @@ func (out *BulkDeleted) findMailboxes(tx *store.Tx, who core.Actor, in BulkDelet
 	return found, nil
 }
 
-// finderByEmail returns a function that finds mailboxes as core.GetByEmail does.
+// finderByEmail returns a function that finds mailboxes as core.MailboxByEmail does.
 func finderByEmail(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
-	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.GetByEmail(tx, who, email) }
+	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.MailboxByEmail(tx, who, email) }
 }
 
 // queueErasure marks the mailboxes as deleted and queues the job that deletes them. If all of them

@@ -87,7 +87,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 	if err := s.CheckRelay(in.Relay.Value); err != nil {
 		return nil, err
 	}
-	policy, err := in.SendPolicy.Value.Record("send_policy")
+	policy, err := in.SendPolicy.Value.StoredForm("send_policy")
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 			return err
 		}
 		if in.Status != nil && mb.Status == store.MailboxActive {
-			if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
+			if err := core.LiftSuppression(tx, mb.AccountID, mb.Email); err != nil {
 				return err
 			}
 		}
@@ -265,7 +265,7 @@ type eraseArgs struct {
 }
 
 func (s *Service) eraseKind(name string) jobs.Kind {
-	return jobs.Kind{Name: name, Work: s.eraseMailboxes, Timeout: time.Hour, Lanes: 2, Visible: true}
+	return jobs.Kind{Name: name, Work: s.eraseMailboxes, Timeout: time.Hour, PerLane: 2, Visible: true}
 }
 
 // EmailUserDeleted names the job that deletes a mailbox.

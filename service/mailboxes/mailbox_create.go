@@ -297,7 +297,7 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 	if b.Domain.Status == store.DomainComplete {
 		return &mb, s.activate(tx, &mb)
 	}
-	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
+	if err := core.LiftSuppression(tx, mb.AccountID, mb.Email); err != nil {
 		return nil, err
 	}
 	return &mb, store.Mailboxes.Put(tx, &mb)
@@ -312,7 +312,7 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
 		return err
 	}
-	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
+	if err := core.LiftSuppression(tx, mb.AccountID, mb.Email); err != nil {
 		return err
 	}
 	if err := s.servers.BeginExternal(tx, mb); err != nil {

@@ -41,7 +41,7 @@ func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) err
 	if err != nil {
 		return err
 	}
-	if senders.Allow(email) {
+	if senders.Allows(email) {
 		return core.Invalid("recovery_email", "not_allowed", "must be an address of another mailbox, which can be read without this password")
 	}
 	next := &store.Recovery{Email: email}

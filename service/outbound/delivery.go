@@ -29,7 +29,7 @@ const (
 func (s *Service) deliverKind(local Mailboxes, name string, perLane, maxJobs, maxOfAccount int) jobs.Kind {
 	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.attemptDelivery(ctx, j, local) }
 	return jobs.Kind{
-		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: perLane, Most: maxJobs, MostEach: maxOfAccount,
+		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, PerLane: perLane, Most: maxJobs, MostEach: maxOfAccount,
 		Backoff: RetryWait, Failed: s.deliveryFailed, Parked: deliveryParked,
 	}
 }

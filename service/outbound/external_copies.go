@@ -33,7 +33,7 @@ type copyArgs struct {
 // clients do.
 func (s *Service) copyKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.MaxCopies, MostEach: external.MaxCopiesPerAccount,
+		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, PerLane: external.PullsPerHost, Most: external.MaxCopies, MostEach: external.MaxCopiesPerAccount,
 		Backoff: external.FailureWait,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[copyArgs](j)

@@ -19,7 +19,7 @@ type UpdateScheduledIn struct {
 // UpdateScheduledMessage changes the send time of a scheduled message for one recipient. The error
 // is not_scheduled if the message is not scheduled or is being sent.
 func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in UpdateScheduledIn) (*SentMessage, error) {
-	at, err := core.SendAt(s.Now(), in.SendAt)
+	at, err := core.ParseSendAt(s.Now(), in.SendAt)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 
 // fileSent files the Sent copy of a submission as read, and marks the messages that the submission
 // answers.
-func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.Answered) error {
+func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.AnsweredMessage) error {
 	sub.FileSent = false
 	if err := store.Submissions.Put(tx, sub); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 
 // FileSentCopy files a message in the Sent folder as read, and marks the messages that it answers.
 // answeredBy is who answers them; see AnsweredBy in store.Meta.
-func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, answeredBy string) error {
+func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.AnsweredMessage, answeredBy string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {
 		return err

@@ -431,7 +431,7 @@ func (s *Service) LookupMessage(_ context.Context, who core.Actor, in LookupIn) 
 	}
 	out := &Lookup{ProviderMessageIDs: []string{}, Data: []Mapping{}}
 	err := s.Store.View(func(tx *store.Tx) error {
-		oldest := tx.Now().Add(-core.MappingKept)
+		oldest := tx.Now().Add(-core.SendingLogTTL)
 		for _, m := range index.Asc(tx, who.AccountID+core.Bracketed(id)+"\x00", "") {
 			if m.RelayedAt.Before(oldest) {
 				continue

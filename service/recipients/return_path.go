@@ -52,7 +52,7 @@ func rowLocalText(kind, id string, mac []byte) string {
 func (s *Service) IsRowLocal(text, kind, id, domain string) bool {
 	id = strings.TrimPrefix(id, "msg_")
 	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(rowLocalText(kind, id, mac))) }
-	return s.Keys.MadeMac(same, "row address", kind, id, domain)
+	return s.Keys.MatchesMac(same, "row address", kind, id, domain)
 }
 
 // ReadRowLocal splits a local part of the domain. kind is "" if the local part does not have the
@@ -205,7 +205,7 @@ func srsText(mac []byte) string { return strings.ToLower(base32.StdEncoding.Enco
 // key.
 func (s *Service) isSRSMAC(text string, parts ...string) bool {
 	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(srsText(mac))) }
-	return s.Keys.MadeMac(same, "srs", strings.ToLower(strings.Join(parts, "\x00")))
+	return s.Keys.MatchesMac(same, "srs", strings.ToLower(strings.Join(parts, "\x00")))
 }
 
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"

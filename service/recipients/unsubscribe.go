@@ -47,7 +47,7 @@ func (s *Service) ReadUnsubscribe(tx *store.Tx, token string) (*store.Domain, *U
 	}
 	got, err := base64.RawURLEncoding.DecodeString(mac)
 	same := func(mac []byte) bool { return hmac.Equal(got, mac[:unsubscribeMAC]) }
-	if err != nil || !s.Keys.MadeMac(same, "unsubscribe", d.AccountID, d.Name, recipient) {
+	if err != nil || !s.Keys.MatchesMac(same, "unsubscribe", d.AccountID, d.Name, recipient) {
 		return nil, nil, wrong
 	}
 	if _, err := msg.NormalizeEmail(recipient); err != nil {

@@ -26,23 +26,23 @@ type reportPolicy struct {
 	Reports []string // rua=
 }
 
-// Counts reports whether a message is to be counted for a report (RFC 9990): its domain asks for
+// isCounted reports whether a message is to be counted for a report (RFC 9990): its domain asks for
 // reports, and the result of DMARC is pass or fail.
-func (s *Service) Counts(v *auth.Verdict) bool {
+func (s *Service) isCounted(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
 // DMARCCount returns the row that counts a message: one row for all messages of the day with the
 // same DMARC result. It returns nil if the message is not counted.
 func (s *Service) DMARCCount(in inbound.Incoming, f *inbound.ScreeningResult) (*store.DMARCCount, error) {
-	if !s.Counts(f.Verdict) {
+	if !s.isCounted(f.Verdict) {
 		return nil, nil
 	}
-	record, err := json.Marshal(recordOf(in, f))
+	record, err := json.Marshal(reportRecord(in, f))
 	if err != nil {
 		return nil, fmt.Errorf("encode the DMARC record of a message: %w", err)
 	}
-	policy, err := json.Marshal(publishedPolicy(f.Verdict.Published))
+	policy, err := json.Marshal(reportPolicyOf(f.Verdict.Published))
 	if err != nil {
 		return nil, fmt.Errorf("encode the DMARC policy of a message: %w", err)
 	}
@@ -69,7 +69,7 @@ func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 }
 
 // addCountRow counts a new row for its day. It returns false if the limits allow no further row.
-func addCountRow(tx *store.Tx, c *store.DMARCCount) (bool, error) {
+func addCountRow(tx *store.Tx, c *store.DMARCCount) (added bool, err error) {
 	d, err := store.DMARCDays.Find(tx, c.Day)
 	if err != nil {
 		return false, err
@@ -87,7 +87,7 @@ func addCountRow(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 	return true, store.DMARCDays.Put(tx, d)
 }
 
-func publishedPolicy(p *auth.Published) reportPolicy {
+func reportPolicyOf(p *auth.Published) reportPolicy {
 	out := reportPolicy{dmarcreport.Policy{
 		Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, NP: p.NoPolicy, ADKIM: "r", ASPF: "r", Failures: p.Failures, Testing: p.Testing, Discovery: "treewalk", Pct: 100,
 	}, p.Reports}
@@ -100,8 +100,8 @@ func publishedPolicy(p *auth.Published) reportPolicy {
 	return out
 }
 
-// recordOf returns the record of a message for a report, without a count.
-func recordOf(in inbound.Incoming, f *inbound.ScreeningResult) dmarcreport.Record {
+// reportRecord returns the record of a message for a report, without a count.
+func reportRecord(in inbound.Incoming, f *inbound.ScreeningResult) dmarcreport.Record {
 	v := f.Verdict
 	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: core.DomainOfAddress(in.From),

@@ -25,7 +25,7 @@ import (
 
 const (
 	reportSpread  = 4 * time.Hour  // reports are sent over this time after midnight (RFC 8460 section 4.1)
-	reportGiveUp  = 48 * time.Hour // how long after its day a report that cannot be sent is given up
+	reportGiveUp  = 48 * time.Hour // so long after the end of its day, a report that cannot be sent is given up
 	reportTimeout = 30 * time.Second
 )
 
@@ -52,7 +52,7 @@ func (s *Service) ReportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, err
 		return nil, err
 	}
 	for _, row := range due {
-		if err := s.reportRow(ctx, row); err != nil {
+		if err := s.sendReportOfRow(ctx, row); err != nil {
 			return nil, fmt.Errorf("send the TLS report about %s: %w", row.Domain, err)
 		}
 		if ctx.Err() != nil {
@@ -90,8 +90,8 @@ func endOfDay(row *store.TLSCount) time.Time {
 	return day.AddDate(0, 0, 1)
 }
 
-// reportRow sends the report of one row, if the domain wants it, and deletes the row.
-func (s *Service) reportRow(ctx context.Context, row *store.TLSCount) error {
+// sendReportOfRow sends the report of one row, if the domain wants it, and deletes the row.
+func (s *Service) sendReportOfRow(ctx context.Context, row *store.TLSCount) error {
 	var targets []string
 	if outbound.HasTLSFailures(row) {
 		texts, err := s.Resolver.LookupTXT(ctx, "_smtp._tls."+row.Domain+".")

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	cpuLimit      = 45 * time.Millisecond // processor time for the rules of one mailbox on one message; with the last step it can be 50 ms
+	cpuLimit      = 45 * time.Millisecond // processor time for the rules of one mailbox on one message; the last step can extend it to 50 ms
 	maxExpression = 500                   // characters of a regular expression
 	maxProgram    = 5000                  // instructions of a compiled regular expression
-	maxSearchCost = 100_000               // bytes of the text times instructions, up to which a search need not check the time
+	maxSearchCost = 100_000               // bytes of the text times instructions: up to this product, a search need not check the time
 )
 
 // Limits on what the rules of all mailboxes of an account together do with one message. But each
@@ -56,9 +56,9 @@ func LeavesMailbox(kind string) bool {
 	return kind == "forward" || kind == "webhook" || kind == "reply"
 }
 
-// Share applies the limits to what the rules of all mailboxes of an account do with one message.
-// Mailboxes with the most actions lose some of them.
-func Share(list []*Outcome) {
+// ApplyLimits applies the limits to what the rules of all mailboxes of an account do with one
+// message. Mailboxes with the most actions lose some of them.
+func ApplyLimits(list []*Outcome) {
 	share := func(most int, asked func(*Outcome) int, cut func(*Outcome, int)) {
 		all := 0
 		for _, o := range list {
@@ -160,12 +160,12 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 			continue
 		}
 		if b.spent() {
-			out.skip(list[i:])
+			out.skipRules(list[i:])
 			break
 		}
 		fits := m.matchesRule(r, b)
 		if b.over {
-			out.skip(list[i:])
+			out.skipRules(list[i:])
 			break
 		}
 		if !fits {
@@ -257,8 +257,8 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 	return out
 }
 
-// skip records that the enabled rules in left were skipped.
-func (o *Outcome) skip(left []*store.Rule) {
+// skipRules records that the enabled rules in left were skipped.
+func (o *Outcome) skipRules(left []*store.Rule) {
 	for _, r := range left {
 		if r.Enabled {
 			o.Skipped = append(o.Skipped, r.ID)
@@ -383,7 +383,7 @@ func checkExpression(text string) string {
 	return ""
 }
 
-// byPosition sorts rules by position.
-func byPosition(list []*store.Rule) {
+// sortByPosition sorts rules by position.
+func sortByPosition(list []*store.Rule) {
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Position < list[j].Position })
 }

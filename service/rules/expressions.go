@@ -15,17 +15,17 @@ type expression struct {
 	size int // number of instructions
 }
 
-// expressions is the cache of compiled regular expressions.
-var expressions = struct {
+// expressionCache is the cache of compiled regular expressions.
+var expressionCache = struct {
 	sync.Mutex
 	byText map[string]*expression
 }{byText: map[string]*expression{}}
 
 // compileCached compiles a regular expression, or returns it from the cache.
 func compileCached(text string) (*expression, error) {
-	expressions.Lock()
-	known := expressions.byText[text]
-	expressions.Unlock()
+	expressionCache.Lock()
+	known := expressionCache.byText[text]
+	expressionCache.Unlock()
 	if known != nil {
 		return known, nil
 	}
@@ -37,13 +37,13 @@ func compileCached(text string) (*expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	expressions.Lock()
-	defer expressions.Unlock()
-	if len(expressions.byText) >= maxCachedExpressions {
-		clear(expressions.byText)
+	expressionCache.Lock()
+	defer expressionCache.Unlock()
+	if len(expressionCache.byText) >= maxCachedExpressions {
+		clear(expressionCache.byText)
 	}
-	expressions.byText[text] = &expression{made, size}
-	return expressions.byText[text], nil
+	expressionCache.byText[text] = &expression{made, size}
+	return expressionCache.byText[text], nil
 }
 
 // programSize returns how many instructions a regular expression compiles to.

@@ -112,7 +112,7 @@ func (m *Message) MayReply(sender string, own core.Senders) bool {
 		return false
 	}
 	switch {
-	case sender == "", own.Allow(strings.ToLower(sender)):
+	case sender == "", own.Allows(strings.ToLower(sender)):
 		return false
 	case isRobot(local), m.isAutomatic():
 		return false
@@ -120,7 +120,7 @@ func (m *Message) MayReply(sender string, own core.Senders) bool {
 	if e := m.root.Envelope; e != nil {
 		for _, list := range [][]msg.Address{e.To, e.Cc} {
 			for _, a := range list {
-				if !a.IsGroupMarker() && own.Allow(strings.ToLower(a.Email())) {
+				if !a.IsGroupMarker() && own.Allows(strings.ToLower(a.Email())) {
 					return true
 				}
 			}
@@ -177,11 +177,11 @@ const OfVacation = "vacation"
 // RuleReplier returns the Replier of a rule that replies with a text.
 func RuleReplier(id, text string) Replier { return Replier{id, core.TextHash(text)[:16]} }
 
-// NoteReply reports whether a mailbox may send an automatic reply to a correspondent now, and
+// RecordReply reports whether a mailbox may send an automatic reply to a correspondent now, and
 // records the reply if it may. A correspondent gets one reply in seven days from all repliers
 // together. But a new text of the vacation reply may be sent immediately. version is the hash of
 // the vacation reply's text; "" if there is no vacation reply.
-func NoteReply(tx *store.Tx, mailboxID string, by Replier, version, correspondent string) (bool, error) {
+func RecordReply(tx *store.Tx, mailboxID string, by Replier, version, correspondent string) (allowed bool, err error) {
 	id := store.AutoReplyID(mailboxID, "", "", correspondent)
 	before, err := store.AutoReplies.Find(tx, id)
 	if err != nil {

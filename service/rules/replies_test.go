@@ -127,7 +127,7 @@ func TestSharesAreEven(t *testing.T) {
 		for i, o := range list {
 			before[i] = len(o.Actions) / 2
 		}
-		Share(list)
+		ApplyLimits(list)
 		given, most := 0, 0
 		of := func(o *Outcome) (n int) {
 			for _, e := range o.Actions {

@@ -172,7 +172,7 @@ func rulesOf(tx *store.Tx, mailboxID string) (list []*store.Rule) {
 	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
 		list = append(list, r)
 	}
-	byPosition(list)
+	sortByPosition(list)
 	return list
 }
 
@@ -200,7 +200,7 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 	}
 	var out Rule
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := openMailbox(tx, who, in.UserID)
+		mb, err := undeletedMailbox(tx, who, in.UserID)
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 			at = min(*in.Position, at)
 		}
 		list = slices.Insert(list, at, r)
-		if err := errors.Join(checkSize(list), renumber(tx, list)); err != nil {
+		if err := errors.Join(checkRulesSize(list), renumber(tx, list)); err != nil {
 			return err
 		}
 		out = ruleOut(r)
@@ -263,7 +263,7 @@ func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn)
 			list = slices.Delete(list, at, at+1)
 			list = slices.Insert(list, min(*in.Position, len(list)), r)
 		}
-		if err := errors.Join(checkSize(list), store.Rules.Put(tx, r), renumber(tx, list)); err != nil {
+		if err := errors.Join(checkRulesSize(list), store.Rules.Put(tx, r), renumber(tx, list)); err != nil {
 			return err
 		}
 		out = ruleOut(r)
@@ -293,7 +293,7 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 
 // findRule returns a mailbox, its rules, and the index of the rule with an ID.
 func findRule(tx *store.Tx, who core.Actor, userID, ruleID string) (mb *store.Mailbox, list []*store.Rule, at int, err error) {
-	mb, err = openMailbox(tx, who, userID)
+	mb, err = undeletedMailbox(tx, who, userID)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -309,8 +309,8 @@ func ruleTarget(r *store.Rule) store.AuditTarget {
 	return store.AuditTarget{Type: "rule", ID: r.ID, Name: r.Name}
 }
 
-// openMailbox returns a mailbox, unless it is being deleted.
-func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error) {
+// undeletedMailbox returns a mailbox, unless it is being deleted.
+func undeletedMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error) {
 	mb, err := core.ReadMailbox(tx, who, id)
 	if err == nil && mb.Gone() {
 		err = core.Errorf("not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
@@ -318,9 +318,9 @@ func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error
 	return mb, err
 }
 
-// checkSize returns an error if the rules of a mailbox are too large, because all of them are read
-// for each arriving message.
-func checkSize(list []*store.Rule) error {
+// checkRulesSize returns an error if the rules of a mailbox are too large, because all of them are
+// read for each arriving message.
+func checkRulesSize(list []*store.Rule) error {
 	size := 0
 	for _, r := range list {
 		size += len(r.Name)
@@ -523,7 +523,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 	if err := m.Err(); err != nil {
 		return nil, err
 	}
-	out := &Tested{Matched: texts(o.Matched), Actions: o.Actions, Copies: texts(o.Copies), Flags: texts(o.Flags), Skipped: texts(o.Skipped)}
+	out := &Tested{Matched: nonNil(o.Matched), Actions: o.Actions, Copies: nonNil(o.Copies), Flags: nonNil(o.Flags), Skipped: nonNil(o.Skipped)}
 	if out.Actions == nil {
 		out.Actions = []Effect{}
 	}
@@ -540,7 +540,8 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 	return out, nil
 }
 
-func texts(list []string) []string { return append([]string{}, list...) }
+// nonNil returns a copy of a list that is not nil, so that it is not null in JSON.
+func nonNil(list []string) []string { return append([]string{}, list...) }
 
 // RepliesNow reports whether a vacation reply is enabled and the time now is within its period.
 func RepliesNow(v *store.Vacation, now time.Time) bool {

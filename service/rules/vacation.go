@@ -75,7 +75,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 	}
 	var out Vacation
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := openMailbox(tx, who, in.UserID)
+		mb, err := undeletedMailbox(tx, who, in.UserID)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 				return err
 			}
 			list, err := msg.ParseAddressList(v.From)
-			if err != nil || len(list) != 1 || !as.Allow(strings.ToLower(list[0].Email())) {
+			if err != nil || len(list) != 1 || !as.Allows(strings.ToLower(list[0].Email())) {
 				return core.Invalid("from", "not_allowed", "must be one of %s", as.Names())
 			}
 		}
@@ -103,7 +103,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 // DeleteVacation deletes the vacation reply of a mailbox.
 func (s *Service) DeleteVacation(_ context.Context, who core.Actor, in core.EmailUserIn) (*VacationDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := openMailbox(tx, who, in.UserID)
+		mb, err := undeletedMailbox(tx, who, in.UserID)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (s *Service) findOrCreateMailboxUser(mb *store.Mailbox) (u *store.User, err
 		return u, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		u, err = core.PersonOf(tx, mb)
+		u, err = core.UserOfMailbox(tx, mb)
 		return err
 	})
 	return u, err

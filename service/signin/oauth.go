@@ -284,7 +284,7 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 	policy, mailboxes := consentPolicy(), []string(nil)
 	var err error
 	if in.Policy != nil {
-		policy, err = in.Policy.Record("policy")
+		policy, err = in.Policy.StoredForm("policy")
 		if err != nil {
 			return nil, err
 		}

@@ -351,7 +351,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 			return errBadPasskey(err)
 		}
 		if err == nil {
-			err = core.NotSuspended(tx, u)
+			err = core.CheckNotSuspended(tx, u)
 		}
 		if err != nil {
 			return err

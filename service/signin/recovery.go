@@ -70,7 +70,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 			if mb.Recovery == nil || !mb.Recovery.Confirmed || mb.Recovery.Email != to || !mailboxes.MayMailRecovery(mb.Recovery, tx.Now()) {
 				return false, nil
 			}
-			person, err := core.PersonOf(tx, mb)
+			person, err := core.UserOfMailbox(tx, mb)
 			if err != nil {
 				return false, err
 			}
@@ -200,7 +200,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 		case mb.External != nil:
 			return core.Invalid("user_id", "not_allowed", "is a mailbox on another server, where its password is set")
 		}
-		person, err := core.PersonOf(tx, mb)
+		person, err := core.UserOfMailbox(tx, mb)
 		if err != nil {
 			return err
 		}

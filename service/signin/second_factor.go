@@ -54,7 +54,7 @@ func (s *Service) withSecondFactor(who *store.User, v Visitor, code string, fn f
 			return core.Errorf("invalid_credentials", "The email address or the password is wrong.")
 		}
 		if err == nil {
-			err = core.NotSuspended(tx, u)
+			err = core.CheckNotSuspended(tx, u)
 		}
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (s *Service) withSecondFactor(who *store.User, v Visitor, code string, fn f
 
 // codeKey returns the key under which the wrong codes of a user are counted.
 func (s *Service) codeKey(u *store.User, ip string) string {
-	if network := core.Network(ip); core.IsKnown(u.Seen, network, s.Now()) {
+	if network := core.Network(ip); core.IsKnownNetwork(u.Seen, network, s.Now()) {
 		return u.ID + " " + network
 	}
 	return u.ID
@@ -99,7 +99,7 @@ func (s *Service) useCode(u *store.User, code string, now time.Time) (right bool
 		return true, nil
 	}
 	found := -1
-	s.Keys.MadeMac(func(given []byte) bool { // the hashes may have been made with an earlier master key
+	s.Keys.MatchesMac(func(given []byte) bool { // the hashes may have been made with an earlier master key
 		for i, kept := range u.TOTP.Recovery {
 			if subtle.ConstantTimeCompare(given, kept) == 1 {
 				found = i

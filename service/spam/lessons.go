@@ -18,11 +18,11 @@ import (
 const (
 	kindLearn = "learn_spam"
 
-	maxTokens    = 200_000 // tokens in the model of one account
-	maxLessons   = 50      // messages learned in one transaction, and examples of wanted mail
-	maxChanges   = 3_000   // tokens changed in one transaction, except that one message may have more
-	maxOwed      = 200     // mailboxes whose missing examples are counted
-	taughtEither = store.BitTaughtSpam | store.BitTaughtHam
+	maxTokens         = 200_000 // tokens in the model of one account
+	maxLessons        = 50      // messages learned in one transaction, and examples of wanted mail
+	maxChanges        = 3_000   // tokens changed in one transaction; more if a single message has more
+	maxOwingMailboxes = 200     // mailboxes for which the examples that they still need are counted
+	taughtEither      = store.BitTaughtSpam | store.BitTaughtHam
 )
 
 // A Move says from and to which folders a message was moved or copied.
@@ -31,8 +31,8 @@ type Move struct{ FromJunk, ToJunk, ToTrash bool }
 // Moved records what the classifier of the account learns from a moved message; m is the message at
 // its new place. A message moved into Junk is spam; one moved out of it, except to Trash, is wanted
 // mail. A message counts once, and moving it back undoes that. A read message that is kept in
-// another folder may be a missing example. Moved returns which of BitTaughtSpam and BitTaughtHam
-// the message has afterwards.
+// another folder may be an example that the mailbox still needs. Moved returns which of
+// BitTaughtSpam and BitTaughtHam the message has afterwards.
 func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Move) (taught store.Bits, err error) {
 	taught = m.Bits & taughtEither
 	if !s.On() || to.FromJunk && (to.ToJunk || to.ToTrash) {
@@ -254,7 +254,7 @@ func updateOwed(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLe
 		delete(owed, l.Mailbox)
 	case len(owed) == 0:
 		owed[l.Mailbox] = max(1, learned.Spam-min(learned.Spam, learned.Ham))
-	case n > 0 || len(owed) < maxOwed:
+	case n > 0 || len(owed) < maxOwingMailboxes:
 		owed[l.Mailbox]++
 	}
 }

@@ -20,7 +20,7 @@ type models struct {
 	mu        sync.Mutex
 	byAccount map[string]*model // by account id
 	bytes     int
-	used      uint64 // counter of uses
+	used      uint64 // number of uses of all models so far
 }
 
 // A model is the entry of one account. Its Model is nil if the account has learned nothing.
@@ -58,7 +58,7 @@ func (c *models) get(accountID string) (*classify.Model, error) {
 			return nil, err
 		}
 		c.bytes += modelSize(loaded)
-		c.evict()
+		c.evictModels()
 	}
 	return m.Model, nil
 }
@@ -107,11 +107,11 @@ func (c *models) put(accountID string, learned *classify.Model) {
 		close(m.ready)
 	}
 	c.bytes += modelSize(learned)
-	c.evict()
+	c.evictModels()
 }
 
-// evict evicts the least recently used models until the limits are kept.
-func (c *models) evict() {
+// evictModels evicts the least recently used models until the limits are kept.
+func (c *models) evictModels() {
 	for (c.bytes > maxModelBytes || len(c.byAccount) > maxModels) && len(c.byAccount) > 1 {
 		oldest := ""
 		var found *model

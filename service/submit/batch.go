@@ -178,7 +178,7 @@ func (in *SendBatchIn) check(now time.Time) error {
 			return err
 		}
 	}
-	_, err := core.SendAt(now, in.SendAt)
+	_, err := core.ParseSendAt(now, in.SendAt)
 	return err
 }
 
@@ -236,11 +236,11 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	spool := s.Store.NewSpool(maxBatchBytes)
 	defer spool.Close()
 	if err := jsonw.Write(spool, kept); err != nil {
-		return nil, core.OverStore(err)
+		return nil, core.StoreErrorOverSMTP(err)
 	}
 	blob, err := s.Store.Append([]byte("{}"), spool)
 	if err != nil {
-		return nil, core.OverStore(err)
+		return nil, core.StoreErrorOverSMTP(err)
 	}
 	defer s.Store.Release(blob) // no effect if the batch was stored
 

@@ -38,7 +38,7 @@ func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in Answe
 		as, err := core.SendersOf(tx, mb)
 		by = ical.Person{Name: mb.Name, Email: mb.Email}
 		for _, a := range i.Attendees {
-			if as.Allow(a.Email) {
+			if as.Allows(a.Email) {
 				by.Email = a.Email
 				break
 			}

@@ -186,7 +186,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.batch != nil {
 		taken = in.batch.acceptedAt
 	}
-	at, err := core.SendAt(taken, in.SendAt)
+	at, err := core.ParseSendAt(taken, in.SendAt)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 		return nil, fmt.Errorf("read message header: %w", err)
 	}
 	for _, h := range headers {
-		if name := strings.ToLower(h.Name); name == "to" || name == "cc" || agents.Answering(name) {
+		if name := strings.ToLower(h.Name); name == "to" || name == "cc" || agents.IsReplyField(name) {
 			f.To = append(f.To, addressesIn(h.Value)...)
 		}
 	}
@@ -132,7 +132,7 @@ func addressesIn(field string) (out []string) {
 // checkSendDenied returns an error if a policy denies all sending by the login.
 func checkSendDenied(mb *store.Mailbox, u core.MailboxUser) error {
 	if mb != nil && mb.SendPolicy.Send == store.SendDeny || u.Policy.Send == store.SendDeny {
-		return agents.Denied()
+		return agents.DeniedError()
 	}
 	return nil
 }
@@ -143,13 +143,13 @@ func checkSendDenied(mb *store.Mailbox, u core.MailboxUser) error {
 func checkUnrestricted(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
 	if err := agents.CheckUntainted(tx, agents.HolderOf(who)); err != nil {
 		if _, refused := core.AsError(err); refused {
-			return agents.Denied()
+			return agents.DeniedError()
 		}
 		return err
 	}
 	bound := func(p *store.Policy) bool { return p.Send != "" && p.Send != store.SendAllow }
 	if bound(&who.Policy) || bound(&mb.SendPolicy) && !sentByActor(who).person {
-		return agents.Denied()
+		return agents.DeniedError()
 	}
 	return nil
 }

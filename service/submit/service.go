@@ -38,7 +38,7 @@ type Inbox interface {
 	ReadStored(who core.Actor, in inbox.MessageIn) (*msg.Part, *store.Blob, *inbox.SpamVerdict, error)
 	// FindAnswered finds the messages that a reply answers. PeopleAnswered finds the people of
 	// these messages.
-	FindAnswered(mb *store.Mailbox, id string) ([]inbox.Answered, error)
+	FindAnswered(mb *store.Mailbox, id string) ([]inbox.AnsweredMessage, error)
 	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
 
 	OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, origin string, err error)
@@ -79,7 +79,7 @@ type Queue interface {
 	CancelRow(who core.Actor, id string) (*outbound.SentMessage, error)
 	CancelWaiting(ctx context.Context, accountID, why string, matches func(*store.Outgoing) bool) error
 	ControlFields() []string
-	FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error
+	FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.AnsweredMessage, by string) error
 }
 
 // Outbound has the queue, sends automatic mail, and writes delivery reports.

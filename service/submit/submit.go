@@ -84,7 +84,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 	if err != nil {
 		err = s.notifyLimit(u, err)
 	}
-	return core.OverStore(err)
+	return core.StoreErrorOverSMTP(err)
 }
 
 // notifyLimit notifies the owner of the account if refused says that a daily limit is reached. It
@@ -99,7 +99,7 @@ func (s *Service) notifyLimit(u core.MailboxUser, refused error) error {
 // MaySend checks whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 if
 // sending is paused, 550 5.7.1 if a sending policy denies all sending.
 func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
-	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
+	return core.StoreErrorOverSMTP(s.Store.View(func(tx *store.Tx) error {
 		mb, d, err := senderOf(tx, u)
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (s *Service) checkSubmission(as core.Senders, by sentBy, in Submission) (*c
 		defer rewritten.Close()
 		in.Body, l.rewritten = rewritten, true
 	}
-	l.Sender, err = as.Own(in.From)
+	l.Sender, err = as.OwnAddress(in.From)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +365,7 @@ func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "%s", err))
 	}
 	for i, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
-		email, err := as.Own(a.Email())
+		email, err := as.OwnAddress(a.Email())
 		if err != nil {
 			return nil, err
 		}

@@ -26,8 +26,8 @@ type variableUse struct {
 	subject, text, html int
 }
 
-// escaper escapes characters that have a meaning in HTML.
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+// htmlEscaper escapes characters that have a meaning in HTML.
+var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // Form parses the content. The error is invalid_template.
 func (c Content) Form() (*Form, error) {
@@ -97,7 +97,7 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 	plainLen := func(value string) int { return len(value) }
 	plain := func(to *strings.Builder, value string) { to.WriteString(value) }
 	escaped := func(to *strings.Builder, value string) {
-		_, _ = escaper.WriteString(to, value) // a Builder returns no errors
+		_, _ = htmlEscaper.WriteString(to, value) // a Builder returns no errors
 	}
 	return Content{fill(f.Subject, plainLen, plain), fill(f.Text, plainLen, plain), fill(f.HTML, escapedLen, escaped)}, nil
 }

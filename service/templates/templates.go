@@ -65,7 +65,7 @@ func templateOf(tx *store.Tx, who core.Actor, id string) (*store.MessageTemplate
 	return t, err
 }
 
-func target(t *store.MessageTemplate) store.AuditTarget {
+func templateTarget(t *store.MessageTemplate) store.AuditTarget {
 	return store.AuditTarget{Type: "message_template", ID: t.ID, Name: t.Name}
 }
 
@@ -100,7 +100,7 @@ type CreateMessageTemplateIn struct {
 func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in CreateMessageTemplateIn) (*MessageTemplate, error) {
 	t := &store.MessageTemplate{AccountID: who.AccountID, Name: in.Name, Subject: in.Subject, Text: in.Text, HTML: in.HTML}
 	var out *MessageTemplate
-	err := check(t)
+	err := checkTemplate(t)
 	if err == nil {
 		err = s.Store.Update(func(tx *store.Tx) (err error) {
 			if store.MessageTemplatesByAccount.Count(tx, who.AccountID, maxTemplates) >= maxTemplates {
@@ -111,7 +111,7 @@ func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in Cr
 			if err != nil {
 				return err
 			}
-			return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, target(t)))
+			return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, templateTarget(t)))
 		})
 	}
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in Cr
 	return out, nil
 }
 
-// check validates a template.
-func check(t *store.MessageTemplate) error {
+// checkTemplate validates a template.
+func checkTemplate(t *store.MessageTemplate) error {
 	if err := core.CheckLine("name", t.Name); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in Up
 		if in.HTML.Set {
 			t.HTML = in.HTML.Value
 		}
-		if err := check(t); err != nil {
+		if err := checkTemplate(t); err != nil {
 			return err
 		}
 		t.UpdatedAt = tx.Now()
@@ -190,7 +190,7 @@ func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in Up
 		if err != nil {
 			return err
 		}
-		return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, target(t)))
+		return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, templateTarget(t)))
 	})
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (s *Service) DeleteMessageTemplate(_ context.Context, who core.Actor, in Me
 		if err != nil {
 			return err
 		}
-		return errors.Join(store.MessageTemplates.Delete(tx, t.ID), core.Audit(tx, who, target(t)))
+		return errors.Join(store.MessageTemplates.Delete(tx, t.ID), core.Audit(tx, who, templateTarget(t)))
 	})
 	if err != nil {
 		return nil, err

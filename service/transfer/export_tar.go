@@ -24,7 +24,7 @@ const (
 	ExportMbox    = "mbox"
 )
 
-// exportPageBytes is how many bytes of messages are in memory at the same time.
+// exportPageBytes is how many bytes of messages an export reads into memory at a time.
 const exportPageBytes = 4 << 20
 
 // MailTar returns all mail of a mailbox as a tar archive. The archive has a directory with the

@@ -121,7 +121,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	}
 	ids := make([]string, len(in))
 	for i, m := range in {
-		ids[i] = importedID(u, name, m.Key)
+		ids[i] = importRecordID(u, name, m.Key)
 	}
 	results = make([]ImportResult, len(in))
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -245,8 +245,8 @@ func importableMailbox(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error)
 	return mb, err
 }
 
-// importedID returns the ID of the record that a message was imported into a folder.
-func importedID(u core.MailboxUser, folder, key string) string {
+// importRecordID returns the ID of the record that a message was imported into a folder.
+func importRecordID(u core.MailboxUser, folder, key string) string {
 	sum := sha256.Sum256([]byte(folder + "\x00" + key))
 	return store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
 }
@@ -260,7 +260,7 @@ func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder str
 	known := make([]bool, len(keys))
 	err = s.Store.View(func(tx *store.Tx) error {
 		for i, key := range keys {
-			row, err := store.ImportedMessages.Find(tx, importedID(u, name, key))
+			row, err := store.ImportedMessages.Find(tx, importRecordID(u, name, key))
 			if err != nil {
 				return err
 			}

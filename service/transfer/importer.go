@@ -147,7 +147,8 @@ func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) err
 	return nil
 }
 
-// countFolder counts a folder that has messages of the import, imported now or earlier.
+// countFolder counts a folder into which messages were imported, in this import or in an earlier
+// one.
 func (im *Importer) countFolder(folder string) {
 	im.folders[im.to+" "+folder] = true
 	im.Out.Folders = len(im.folders)
@@ -429,5 +430,5 @@ func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Serv
 	if errors.As(err, &login) {
 		return jobs.Permanent(core.Errorf("upstream_error", "%s refused the username or password. It said: %q", server.Host, login.Text))
 	}
-	return core.Errorf("upstream_error", "%s", external.Reason(server.Host, err))
+	return core.Errorf("upstream_error", "%s", external.ErrorText(server.Host, err))
 }

@@ -68,8 +68,8 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	return out
 }
 
-// managedDomain returns a domain of the account. The error says so if Mailstead does not manage its
-// DNS, which it does for the providers builtin and Cloudflare.
+// managedDomain returns a domain of the account. It returns an error if Mailstead does not manage
+// the domain's DNS. It manages the DNS for the providers builtin and Cloudflare.
 func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
@@ -225,7 +225,7 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	})
 }
 
-// customRecordOf returns a record and its domain. The error says so if the record cannot be
+// customRecordOf returns a record and its domain. It returns an error if the record cannot be
 // changed.
 func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
 	d, err := changeableDomain(tx, who, domainID)

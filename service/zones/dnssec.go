@@ -120,14 +120,14 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	})
 }
 
-// resignKind returns the kind of job that publishes signed zones with a new serial, so that
-// secondaries fetch new signatures.
-func (s *Service) resignKind() jobs.Kind {
-	return jobs.Kind{Name: "zones_resign", Work: s.resign, Timeout: 30 * time.Minute}
+// renewSignaturesKind returns the kind of job that publishes signed zones with a new serial, so
+// that secondaries fetch new signatures.
+func (s *Service) renewSignaturesKind() jobs.Kind {
+	return jobs.Kind{Name: "zones_resign", Work: s.renewSignatures, Timeout: 30 * time.Minute}
 }
 
-// resign publishes all zones that need new signatures.
-func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+// renewSignatures works on a zones_resign job: it publishes all zones that need new signatures.
+func (s *Service) renewSignatures(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	for after, more := "", true; more; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 			n := 0
 			for key, d := range store.DomainsByName.Asc(tx, "", after) {
 				after = key
-				if s.resignDue(tx, d) {
+				if s.needsNewSignatures(tx, d) {
 					due = append(due, d.ID)
 				}
 				if n++; n == zonesPerView {
@@ -151,7 +151,7 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 			return nil, err
 		}
 		for ids := range slices.Chunk(due, resignsPerWrite) {
-			if err := s.resignZones(ids); err != nil {
+			if err := s.renewSignaturesOf(ids); err != nil {
 				return nil, err
 			}
 		}
@@ -159,8 +159,8 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 	return nil, nil
 }
 
-// resignDue reports whether a domain's zone needs new signatures.
-func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
+// needsNewSignatures reports whether a domain's zone needs new signatures.
+func (s *Service) needsNewSignatures(tx *store.Tx, d *store.Domain) bool {
 	if d.DNSSEC == nil || d.Gone() || !s.serves(tx, d) {
 		return false
 	}
@@ -170,12 +170,13 @@ func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
 	return s.Now().Sub(d.ZoneChangedAt) >= after
 }
 
-// resignZones publishes the zones of domains, given by their IDs, that still need new signatures.
-func (s *Service) resignZones(ids []string) error {
+// renewSignaturesOf publishes the zones of domains, given by their IDs, that still need new
+// signatures.
+func (s *Service) renewSignaturesOf(ids []string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, id := range ids {
 			d, err := store.Domains.Get(tx, id)
-			if errors.Is(err, store.ErrNotFound) || err == nil && !s.resignDue(tx, d) {
+			if errors.Is(err, store.ErrNotFound) || err == nil && !s.needsNewSignatures(tx, d) {
 				continue
 			}
 			if err != nil {

@@ -21,11 +21,11 @@ const (
 	EdgeName              = "Cloudflare" // the edge provider's name in texts
 	cloudflarePermissions = "Zone → Zone → Read and Zone → DNS → Edit"
 	maxCloudflareToken    = 500       // characters
-	maxCloudflareWait     = time.Hour // longest delay before a job is retried, if Cloudflare asks for one
+	maxCloudflareWait     = time.Hour // longest delay before a job is retried, if Cloudflare asks for a delay
 )
 
-// EdgeToken validates the Cloudflare token of a request. It returns "" if there is none.
-func EdgeToken(given *string) (string, error) {
+// CleanEdgeToken validates the Cloudflare token of a request. It returns "" if there is none.
+func CleanEdgeToken(given *string) (string, error) {
 	if given == nil {
 		return "", nil
 	}
@@ -66,7 +66,7 @@ func cloudflareFailure(domain string, err error) *core.Error {
 			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
 			EdgeName, domain, cloudflarePermissions).Because(err)
 	case errors.As(err, &refused):
-		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), Clip(refused.Err.Error())).
+		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), ClipName(refused.Err.Error())).
 			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
 		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", EdgeName, wait.For.Round(time.Second), domain).
@@ -81,8 +81,9 @@ type cloudflareFault struct{ error }
 
 func (f cloudflareFault) Unwrap() error { return f.error }
 
-// cloudflareJobError converts an error of Cloudflare to the error of a job. The job ends, or is
-// retried at the time that Cloudflare asked for, or is retried as jobs of its kind are.
+// cloudflareJobError converts an error of Cloudflare to the error of a job. The job ends if a retry
+// cannot help. It is retried at the time that Cloudflare asked for, if it asked for one. Otherwise
+// it is retried after the Backoff of its kind.
 func (s *Service) cloudflareJobError(ctx context.Context, domain string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -130,8 +131,8 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 	return strings.Join(out, "; ")
 }
 
-// Clip shortens a name that is not valid, for use in an error text.
-func Clip(text string) string {
+// ClipName shortens a name that is not valid, for use in an error text.
+func ClipName(text string) string {
 	const most = 253
 	if len(text) <= most {
 		return text
@@ -374,7 +375,7 @@ func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store
 		d = w.d
 		err := w.sync(true)
 		if err == nil && d.Claim == store.ClaimOpen {
-			active, err = w.active()
+			active, err = w.isActive()
 		}
 		return err
 	})
@@ -485,9 +486,9 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// active reports whether the provider serves the zone. If the provider cannot tell, active returns
-// true.
-func (w *zoneSync) active() (bool, error) {
+// isActive reports whether the provider serves the zone. If the provider cannot tell, active
+// returns true.
+func (w *zoneSync) isActive() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
 	})
@@ -546,7 +547,7 @@ func (w *zoneSync) compatibleRecords(have []dnsprov.Record) ([]dnsprov.Record, e
 		}
 		before := len(want)
 		for _, c := range conflicts {
-			want = without(want, c.Want)
+			want = withoutRecord(want, c.Want)
 			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
 			if !w.refuseCustomRecord(c.Want, conflictText(c)) && !told {
 				w.conflicts = append(w.conflicts, c)
@@ -558,8 +559,8 @@ func (w *zoneSync) compatibleRecords(have []dnsprov.Record) ([]dnsprov.Record, e
 	}
 }
 
-// without returns the records except the given one.
-func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
+// withoutRecord returns the records except the given one.
+func withoutRecord(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	var out []dnsprov.Record
 	for _, r := range records {
 		if r != one {
@@ -577,7 +578,7 @@ func (w *zoneSync) refuseCustomRecords(err error) (again bool) {
 	}
 	var refused *dnsprov.Refused
 	if errors.As(err, &refused) {
-		again = w.refuseCustomRecord(refused.Want, EdgeName+" does not take it: "+Clip(refused.Err.Error())) || again
+		again = w.refuseCustomRecord(refused.Want, EdgeName+" does not take it: "+ClipName(refused.Err.Error())) || again
 	}
 	return again
 }

@@ -23,5 +23,5 @@ func (s *Service) Note(name string) { s.memory.markChanged(name) }
 func (s *Service) RenewZones() error { return s.renewZones() }
 
 func (s *Service) Resign(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	return s.resign(ctx, j)
+	return s.renewSignatures(ctx, j)
 }

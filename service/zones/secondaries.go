@@ -143,7 +143,7 @@ func (s *Service) renewZones() error {
 // version and the settings.
 func (s *Service) zoneDigest() (string, error) {
 	sample := dnsprov.Wanted(s.Spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
-	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.Elsewhere(), sample})
+	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.OtherNameservers(), sample})
 	if err != nil {
 		return "", err
 	}

@@ -32,21 +32,21 @@ const (
 type Service struct {
 	*core.Core
 
-	memory          *memory
+	memory          *zoneMemory
 	lookupSlots     chan struct{}            // contains a value for each live DNS check that is running
 	cloudflareLocks limit.KeyedMutex[string] // by domain ID; held while a domain's records at Cloudflare are read or changed
 }
 
 // New returns a Service. Run must be called to keep secondaries up to date.
 func New(c *core.Core) *Service {
-	s := &Service{Core: c, memory: newMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
+	s := &Service{Core: c, memory: newZoneMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
 	s.memory.secondaries = s.newSecondaries()
 	return s
 }
 
 // Kinds returns the kinds of jobs that this room works on.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.syncKind(), s.resignKind()}
+	return []jobs.Kind{s.syncKind(), s.renewSignaturesKind()}
 }
 
 // Run notifies secondaries of changes and renews their copies, until ctx ends.

@@ -34,8 +34,8 @@ type zoneSource struct {
 	now    func() time.Time     // the clock for signatures
 }
 
-// CheckZone returns an error if the zone of a domain could not be served with the data in the
-// transaction.
+// CheckZone returns an error if the zone of a domain, as the data in the transaction describes it,
+// could not be served.
 func (s *Service) CheckZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.zoneSource(tx, d).Zone()
 	return err
@@ -60,7 +60,7 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 // zoneSpec returns the specification of all records of a domain, including custom records.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.Spec(d)
-	spec.MailKeys = s.mailKeys(tx, d)
+	spec.MailKeys = s.tlsaDigests(tx, d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		spec.Custom = append(spec.Custom, customRecord(r))
 	}
@@ -76,11 +76,11 @@ func customRecord(r *store.CustomRecord) dnsprov.Record {
 func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
-		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.Elsewhere(), DMARC: d.DMARC,
+		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.OtherNameservers(), DMARC: d.DMARC,
 		Redirect: d.RedirectURL != "", RedirectWWW: d.RedirectsWWW(),
 		DMARCReports: !c.Sandbox,
 	}
-	s.clientPorts(&spec)
+	s.setClientPorts(&spec)
 	spec.SendFrom = c.Sending.Addresses()
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
@@ -98,8 +98,9 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	return spec
 }
 
-// clientPorts sets the ports for mail clients in a specification. It leaves out ports without TLS.
-func (s *Service) clientPorts(spec *dnsprov.Spec) {
+// setClientPorts sets the ports for mail clients in a specification. It leaves out ports without
+// TLS.
+func (s *Service) setClientPorts(spec *dnsprov.Spec) {
 	c := s.Config
 	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)
 	for _, of := range []struct {
@@ -120,10 +121,11 @@ func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	}
 }
 
-// mailKeys returns the digests for the TLSA records (DANE) of this host: those of the keys of its
-// present and of its next certificate. It returns none if the zone d does not contain the host's
-// name or is not signed, or if the next key is not known, as for a certificate from a file.
-func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
+// tlsaDigests returns the digests for the TLSA records (DANE) of this host: that of the key in use,
+// and that of the key of the next certificate. It returns none if the zone of d does not contain
+// the host's name or is not signed. It also returns none if the next key is not known, as for a
+// certificate from a file.
+func (s *Service) tlsaDigests(tx *store.Tx, d *store.Domain) []string {
 	host := s.Config.Hostname
 	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {
 		return nil
@@ -213,7 +215,7 @@ func hostZone(c core.Config) *builtin.Zone {
 	var records []dnsprov.Record
 	for _, name := range append([]string{c.Hostname}, c.Nameservers...) {
 		if strings.HasSuffix(name, "."+parent) {
-			ips, ok := c.Elsewhere()[name]
+			ips, ok := c.OtherNameservers()[name]
 			if !ok {
 				ips = c.PublicIPs
 			}

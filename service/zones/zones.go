@@ -18,11 +18,11 @@ import (
 // zonesPerView is how many domains one read transaction reads.
 const zonesPerView = 500
 
-// memory holds the zones that this server serves. After a commit that changes zones, their names
-// are recorded. The next query reads these zones from the store and builds them, so that the
-// committer need not wait for that. All other queries use memory only. A zone that changes a
-// hundred times between two queries is built only once.
-type memory struct {
+// zoneMemory holds the zones that this server serves. After a commit that changes zones, the names
+// of these zones are recorded. The next query reads these zones from the store and builds them, so
+// that the committer need not wait for that. All other queries use memory only. A zone that changes
+// a hundred times between two queries is built only once.
+type zoneMemory struct {
 	served      builtin.Zones
 	host        *builtin.Zone // the zone of the installation's own names; nil outside the sandbox
 	stale       atomic.Bool   // changed may have names, or the zones have not been read yet
@@ -36,8 +36,8 @@ type memory struct {
 	changed   map[string]bool // names of zones that have changed or no longer exist
 }
 
-func newMemory(c core.Config) *memory {
-	z := &memory{changed: map[string]bool{}, host: hostZone(c)}
+func newZoneMemory(c core.Config) *zoneMemory {
+	z := &zoneMemory{changed: map[string]bool{}, host: hostZone(c)}
 	z.stale.Store(true)
 	return z
 }
@@ -106,7 +106,7 @@ func (s *Service) buildChanged() {
 
 // takeChanged returns the recorded names and clears them. If there are none, it marks the zones as
 // up to date, so that queries need no lock.
-func (z *memory) takeChanged() map[string]bool {
+func (z *zoneMemory) takeChanged() map[string]bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	noted := z.changed
@@ -116,7 +116,7 @@ func (z *memory) takeChanged() map[string]bool {
 }
 
 // restoreChanged records the names again, so that the next query tries again to build these zones.
-func (z *memory) restoreChanged(names map[string]bool) {
+func (z *zoneMemory) restoreChanged(names map[string]bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	maps.Copy(z.changed, names)
@@ -138,7 +138,7 @@ func (s *Service) buildZone(name string, src *zoneSource) {
 
 // markChanged records that a zone has changed or no longer exists. It must be called after the
 // commit.
-func (z *memory) markChanged(name string) {
+func (z *zoneMemory) markChanged(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.recording {

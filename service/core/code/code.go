@@ -12,13 +12,13 @@ type Code struct {
 // Status returns the HTTP status of an error code; 500 for an unknown code. A code has the same
 // status everywhere.
 func Status(code string) int {
-	if status, ok := statuses[code]; ok {
+	if status, ok := statusByCode[code]; ok {
 		return status
 	}
 	return 500
 }
 
-var statuses = func() map[string]int {
+var statusByCode = func() map[string]int {
 	all := map[string]int{}
 	for _, c := range Documented {
 		all[c.Code] = c.Status

@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// KeptFor is how long the answer to a request with an Idempotency-Key is stored.
-const KeptFor = 24 * time.Hour
+// AnswerTTL is how long the answer to a request with an Idempotency-Key is stored.
+const AnswerTTL = 24 * time.Hour
 
-// MostKept is the largest body of a stored answer, in bytes. For a larger answer only the status is
-// stored, so that the request is not carried out again.
-const MostKept = 256 << 10
+// MaxStoredBody is the largest body of a stored answer, in bytes. For a larger answer only the
+// status is stored, so that the request is not carried out again.
+const MaxStoredBody = 256 << 10
 
 // Answer is a stored answer.
 type Answer struct {
@@ -75,14 +75,14 @@ func Replay(s *core.Core, o *Request) (*Answer, error) {
 		rec, err = store.Idempotencies.Find(tx, o.ID)
 		return err
 	})
-	if rec == nil || err != nil || s.Now().Sub(rec.CreatedAt) >= KeptFor {
+	if rec == nil || err != nil || s.Now().Sub(rec.CreatedAt) >= AnswerTTL {
 		return nil, err
 	}
 	if rec.BodyHash != o.bodyHash {
 		return nil, core.Errorf("idempotency_key_reused", "This Idempotency-Key was used with another body. Use a new key for a new request.")
 	}
 	if rec.Omitted {
-		return nil, core.Errorf("answer_not_kept", "The first request with this Idempotency-Key was carried out (status %d), and is not carried out again. Its answer had more than %d KiB, and was not kept: list or get what it was about, or use a new key to ask again.", rec.Status, MostKept>>10)
+		return nil, core.Errorf("answer_not_kept", "The first request with this Idempotency-Key was carried out (status %d), and is not carried out again. Its answer had more than %d KiB, and was not kept: list or get what it was about, or use a new key to ask again.", rec.Status, MaxStoredBody>>10)
 	}
 	plain, err := s.Keys.Open(store.ReplayBinding(o.ID), rec.Sealed)
 	if err != nil {
@@ -91,8 +91,8 @@ func Replay(s *core.Core, o *Request) (*Answer, error) {
 	return &Answer{Status: rec.Status, ContentType: rec.ContentType, Location: rec.Location, Body: plain}, nil
 }
 
-// Keep stores the answer, unless KeepAnswer has done that.
-func Keep(s *core.Core, o *Request, r Answer) error {
+// KeepUnstored stores the answer to a request, unless KeepAnswer has already stored one.
+func KeepUnstored(s *core.Core, o *Request, r Answer) error {
 	if o.stored.Load() {
 		return nil
 	}
@@ -118,7 +118,7 @@ func KeepAnswer(ctx context.Context, s *core.Core, tx *store.Tx, out any) error 
 // put writes an answer. It seals the body, which may contain a secret.
 func put(s *core.Core, tx *store.Tx, o *Request, r Answer) error {
 	kept := &store.Idempotency{ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location, CreatedAt: tx.Now()}
-	kept.Omitted = r.Omitted || len(r.Body) > MostKept
+	kept.Omitted = r.Omitted || len(r.Body) > MaxStoredBody
 	if !kept.Omitted {
 		kept.Sealed = s.Keys.Seal(store.ReplayBinding(o.ID), r.Body)
 	}

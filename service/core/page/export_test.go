@@ -1,4 +1,4 @@
 package page
 
 // ListScan is what tests outside of the package look at.
-const ListScan = listScan
+const ListScan = maxListCost

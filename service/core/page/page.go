@@ -32,9 +32,9 @@ type Pagination struct {
 	Limit   int     `json:"limit" example:"25"` // The maximum number of rows on a page.
 }
 
-// Most returns how many rows a page may have: the requested limit but at most `most`, or byDefault
-// if the request has no limit.
-func (p Query) Most(byDefault, most int) (int, error) {
+// PageSize returns how many rows a page may have: the requested limit but at most `most`, or
+// byDefault if the request has no limit.
+func (p Query) PageSize(byDefault, most int) (int, error) {
 	if p.Limit == nil {
 		return byDefault, nil
 	}
@@ -65,7 +65,7 @@ func Open(c *core.Core, who core.Actor, operation, cursor string, filters ...str
 	}
 	position := string(raw[cursorMACSize:])
 	same := func(mac []byte) bool { return hmac.Equal(mac[:cursorMACSize], raw[:cursorMACSize]) }
-	if !c.Keys.MadeMac(same, "cursor", cursorScope(who, operation, filters), position) {
+	if !c.Keys.MatchesMac(same, "cursor", cursorScope(who, operation, filters), position) {
 		return "", bad
 	}
 	return position, nil
@@ -135,7 +135,7 @@ type Listing[R, Out any] struct {
 
 // Page returns one page of the list.
 func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out], error) {
-	limit, err := in.Most(25, 100)
+	limit, err := in.PageSize(25, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -161,14 +161,14 @@ func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out
 	return c.Page(func(position string) string { return Seal(s, who, l.Operation, position, l.Filters...) }), nil
 }
 
-// listScan limits the work of one request. A record that Prefilter drops counts 1; a record that is
-// decoded counts listDecode, the approximate ratio of the two costs. When the limit ends a page,
-// the page has a cursor for the rest. One in listSample of the records that Prefilter drops is
-// decoded anyway, since Until may end the walk there.
+// maxListCost limits the work of one request. A record that Prefilter drops counts 1; a record that
+// is decoded counts decodeCost, since decoding costs about as much as dropping that many records.
+// When the limit ends a page, the page has a cursor for the rest. Every decodeInterval-th record
+// that Prefilter drops is decoded anyway, since Until may end the walk there.
 const (
-	listScan   = 4000
-	listDecode = 8
-	listSample = 100
+	maxListCost    = 4000
+	decodeCost     = 8
+	decodeInterval = 100
 )
 
 func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) error {
@@ -179,18 +179,18 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) erro
 			return true
 		}
 		left++
-		return l.Until != nil && left%listSample == 0
+		return l.Until != nil && left%decodeInterval == 0
 	}
 	for key, rec := range store.DescSome(tx, l.Index, l.Prefix, before, wanted) {
 		if rec != nil && l.Until != nil && l.Until(rec) {
 			return nil
 		}
-		if scanned >= listScan {
+		if scanned >= maxListCost {
 			c.More = true
 			return nil
 		}
 		if rec != nil {
-			scanned += listDecode
+			scanned += decodeCost
 		} else {
 			scanned++
 		}

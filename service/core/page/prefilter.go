@@ -79,12 +79,12 @@ func foldASCII(b, first, last byte) byte {
 	return b
 }
 
-// folding lists the non-ASCII characters that fold to an ASCII letter: the Kelvin sign, the long s
-// and the dotted I.
-var folding = [][]byte{[]byte("\u212a"), []byte("\u017f"), []byte("\u0130")}
+// foldingChars lists the non-ASCII characters that fold to an ASCII letter: the Kelvin sign, the
+// long s and the dotted I.
+var foldingChars = [][]byte{[]byte("\u212a"), []byte("\u017f"), []byte("\u0130")}
 
 func hasFolding(row []byte) bool {
-	return slices.ContainsFunc(folding, func(char []byte) bool { return bytes.Contains(row, char) })
+	return slices.ContainsFunc(foldingChars, func(char []byte) bool { return bytes.Contains(row, char) })
 }
 
 // isPlain reports whether the text is stored unchanged in a row, in every encoding of rows.

@@ -13,19 +13,19 @@ import (
 
 // Limits on the cost of imported hashes at a login.
 const (
-	maxRounds     = 1_000_000 // of SHA-crypt
-	maxBcryptCost = 15
-	maxArgon      = 1 << 18 // KiB
-	maxArgonTime  = 20
+	maxRounds      = 1_000_000 // of SHA-crypt
+	maxBcryptCost  = 15
+	maxArgonMemory = 1 << 18 // KiB
+	maxArgonTime   = 20
 )
 
 // hashSchemes are the prefixes that other mail servers put before a hash.
 var hashSchemes = []string{"{BLF-CRYPT}", "{SHA512-CRYPT}", "{SHA256-CRYPT}", "{ARGON2ID}", "{CRYPT}"}
 
-// Clean returns a password hash of another mail server without its scheme prefix, in the form in
-// which it is stored. It accepts bcrypt, SHA512-CRYPT, SHA256-CRYPT and argon2id; the error says
+// CleanHash returns a password hash of another mail server without its scheme prefix, in the form
+// in which it is stored. It accepts bcrypt, SHA512-CRYPT, SHA256-CRYPT and argon2id; the error says
 // what is wrong with any other.
-func Clean(text string) (string, error) {
+func CleanHash(text string) (string, error) {
 	hash := strings.TrimSpace(text)
 	for _, scheme := range hashSchemes {
 		if len(hash) > len(scheme) && strings.EqualFold(hash[:len(scheme)], scheme) {
@@ -50,11 +50,11 @@ func Clean(text string) (string, error) {
 		fields := strings.Split(hash, "$")
 		if len(fields) == 6 {
 			_, err := fmt.Sscanf(fields[3], "m=%d,t=%d,p=%d", &memory, &time, &threads)
-			if err == nil && fields[2] == "v=19" && memory > 0 && memory <= maxArgon && time > 0 && time <= maxArgonTime && threads > 0 && threads <= 64 {
+			if err == nil && fields[2] == "v=19" && memory > 0 && memory <= maxArgonMemory && time > 0 && time <= maxArgonTime && threads > 0 && threads <= 64 {
 				return hash, nil
 			}
 		}
-		return "", fmt.Errorf("the argon2id hash is damaged, or takes more than %d KiB or %d passes", maxArgon, maxArgonTime)
+		return "", fmt.Errorf("the argon2id hash is damaged, or takes more than %d KiB or %d passes", maxArgonMemory, maxArgonTime)
 	}
 	return "", fmt.Errorf("unknown kind of password hash: it must be bcrypt ($2y$), SHA512-CRYPT ($6$), SHA256-CRYPT ($5$) or argon2id")
 }
