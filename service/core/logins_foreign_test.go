@@ -29,7 +29,7 @@ func TestForeignHashes(t *testing.T) {
 		{"{CRYPT}" + string(cut), long},
 		{l.Hash("argon"), "argon"},
 	} {
-		hash, err := password.Clean(c.hash)
+		hash, err := password.CleanHash(c.hash)
 		if err != nil {
 			t.Errorf("%s: %v", c.hash, err)
 			continue
@@ -47,7 +47,7 @@ func TestForeignHashes(t *testing.T) {
 		"", "secret", "{PLAIN}secret", "$1$salt$hash", "{SSHA}abc", "$6$", "$6$salt", "$6$rounds=2000000$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1", "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz",
 		"$2y$31$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "$2y$05$", "$argon2id$v=19$m=9999999,t=3,p=1$c2FsdA$aGFzaA", "$argon2id$v=19$m=64,t=999,p=1$c2FsdA$aGFzaA", "$argon2id$v=19",
 	} {
-		if hash, err := password.Clean(bad); err == nil {
+		if hash, err := password.CleanHash(bad); err == nil {
 			t.Errorf("%q became %q", bad, hash)
 		}
 	}

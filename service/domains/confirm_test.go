@@ -14,7 +14,7 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 		b := servicetest.New(t, nil)
 		who := core.Actor{AccountID: "acc_a", TokenID: "tok_a"}
 		token, until := b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
-		if left := time.Until(until.Time); left <= core.ConfirmationTTL-time.Second || left > core.ConfirmFor {
+		if left := time.Until(until.Time); left <= core.ConfirmationTTL-time.Second || left > core.ConfirmationTTL {
 			t.Errorf("good for %v", left)
 		}
 		time.Sleep(core.ConfirmationTTL - time.Second)
