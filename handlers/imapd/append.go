@@ -78,7 +78,7 @@ func (ss *session) append(p *wire.Command) error {
 	body := ss.server.Service.Core.NewSpool(maxAppendBytes)
 	defer func() { body.Close() }()
 	all := ss.server.Service.Inbox.BeginAppend(ss.user, folder)
-	undo := func(err error) error { return ss.tryCreate(cmp.Or(all.Undo(), err)) }
+	undo := func(err error) error { return ss.withTryCreate(cmp.Or(all.Undo(), err)) }
 	var messages []inbox.Append
 	var held, room int64
 	for first := true; first || p.More(); first = false {

@@ -32,7 +32,7 @@ func parse(t testing.TB, line string) *wire.Command {
 }
 
 func parseItems(p *wire.Command) (items fetchItems) {
-	p.List(func() { items.parse(p, p.While("an item", isItemByte)) })
+	p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemByte)) })
 	return items
 }
 

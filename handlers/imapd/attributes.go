@@ -23,16 +23,16 @@ type attributes struct {
 	objectItems
 }
 
-// rows returns the query for the messages that have changed since the given mod-sequence, with the
-// columns that the items need.
-func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
+// rowQuery returns the query for the messages that have changed since the given mod-sequence, with
+// the columns that the items need.
+func (a *attributes) rowQuery(changedSince uint64) inbox.RowQuery {
 	return inbox.RowQuery{
-		Structure: a.structure(), EmailID: a.emailID, ThreadID: a.threadID, Preview: a.preview, ChangedSince: changedSince,
+		Structure: a.needsStructure(), EmailID: a.emailID, ThreadID: a.threadID, Preview: a.preview, ChangedSince: changedSince,
 	}
 }
 
-// structure reports whether an item needs the structure of the message.
-func (a *attributes) structure() bool { return a.envelope || a.body || a.bodyStructure }
+// needsStructure reports whether an item needs the structure of the message.
+func (a *attributes) needsStructure() bool { return a.envelope || a.body || a.bodyStructure }
 
 // An attributeWriter appends FETCH answers to the buffer b.
 type attributeWriter struct {

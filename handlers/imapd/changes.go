@@ -18,7 +18,7 @@ func (ss *session) reportChanges(withExpunges bool) error {
 	if sel == nil {
 		return nil
 	}
-	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, sel.known())
+	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, sel.knownFolder())
 	if err != nil {
 		return ss.closeWithError(err)
 	}
@@ -27,9 +27,9 @@ func (ss *session) reportChanges(withExpunges bool) error {
 		ss.writeExpunges()
 	}
 	if len(c.New) > 0 {
-		ss.conn.Line("* %d EXISTS", len(sel.view))
+		ss.conn.WriteLine("* %d EXISTS", len(sel.view))
 	}
-	if err := ss.writeFlags(changed, attributes{modSeq: ss.condStore, uid: true, flags: true}); err != nil {
+	if err := ss.reportFlags(changed, attributes{modSeq: ss.condStore, uid: true, flags: true}); err != nil {
 		return ss.closeWithError(err)
 	}
 	ss.reportModSeq()
@@ -37,16 +37,16 @@ func (ss *session) reportChanges(withExpunges bool) error {
 }
 
 // update adds changes to the state of the folder. Expunged messages stay in the view until they are
-// reported. It returns the rows of messages whose changes the client does not know yet.
-func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
-	changed := slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
+// reported. toReport are the rows of messages whose changes the client does not know yet.
+func (sel *selected) update(c *inbox.FolderChanges) (toReport []inbox.MessageRow) {
+	toReport = slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
 	if len(c.Gone) > 0 {
 		sel.expunged = c.Gone
 	}
 	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
 	clear(sel.ownChanges)
-	return changed
+	return toReport
 }
 
 // writeExpunges reports the expunged messages. If the client has enabled QRESYNC, it reports them
@@ -62,10 +62,10 @@ func (ss *session) writeExpunges() {
 		out.end()
 	} else {
 		for _, uid := range slices.Backward(sel.expunged) {
-			ss.conn.Line("* %d EXPUNGE", sel.view.seq(uid))
+			ss.conn.WriteLine("* %d EXPUNGE", sel.view.seq(uid))
 		}
 	}
-	sel.view = sel.view.without(sel.expunged)
+	sel.view = sel.view.removeUIDs(sel.expunged)
 	sel.expunged = nil
 }
 
@@ -80,10 +80,11 @@ func (ss *session) reportExpunged(gone []uint32) {
 	ss.writeExpunges()
 }
 
-// reportModSeq tells a client that has enabled QRESYNC up to which mod-sequence it knows every
-// change. It is called after changes by others were reported. The last FETCH answer may have had a
-// higher mod-sequence while an expunge is not reported yet (RFC 5162 erratum 1810). After a command
-// that removed messages, the tagged OK has the mod-sequence (RFC 7162 sections 3.2.7 and 3.2.9).
+// reportModSeq tells a client that has enabled QRESYNC up to which mod-sequence the client knows
+// every change. It is called after changes by others were reported. The last FETCH answer may have
+// had a higher mod-sequence while an expunge is not reported yet (RFC 5162 erratum 1810). After a
+// command that removed messages, the tagged OK has the mod-sequence (RFC 7162 sections 3.2.7 and
+// 3.2.9).
 func (ss *session) reportModSeq() {
 	sel := ss.selected
 	if len(sel.expunged) == 0 {
@@ -112,7 +113,7 @@ func (ss *session) writeNewKeywords(lists iter.Seq[[]string]) {
 		}
 	}
 	if len(sel.keywords) > known {
-		ss.conn.Line("* FLAGS (%s)", folderFlags(sel.keywords))
+		ss.conn.WriteLine("* FLAGS (%s)", folderFlags(sel.keywords))
 	}
 }
 
@@ -126,9 +127,9 @@ func keywordsOf(rows []inbox.MessageRow) iter.Seq[[]string] {
 	}
 }
 
-// writeFlags writes FETCH answers for messages that have changed. It leaves out messages that the
+// reportFlags writes FETCH answers for messages that have changed. It leaves out messages that the
 // client does not know.
-func (ss *session) writeFlags(rows []inbox.MessageRow, shown attributes) error {
+func (ss *session) reportFlags(rows []inbox.MessageRow, shown attributes) error {
 	if shown.flags {
 		ss.writeNewKeywords(keywordsOf(rows))
 	}
@@ -142,11 +143,11 @@ func (ss *session) writeFlags(rows []inbox.MessageRow, shown attributes) error {
 			return err
 		}
 		if len(out.b) >= fetchBuffer {
-			ss.conn.Answer(out.b)
+			ss.conn.WriteAnswer(out.b)
 			out.b = out.b[:0]
 		}
 	}
-	return ss.conn.Answer(out.b)
+	return ss.conn.WriteAnswer(out.b)
 }
 
 // union merges two ascending lists into one, without duplicates.
@@ -201,7 +202,7 @@ func (v *vanishedWriter) end() error {
 	if len(v.b) == 0 {
 		return nil
 	}
-	err := v.conn.Answer(append(v.b, "\r\n"...))
+	err := v.conn.WriteAnswer(append(v.b, "\r\n"...))
 	v.b = v.b[:0]
 	return err
 }
@@ -216,7 +217,7 @@ func (ss *session) enableCondStore() {
 }
 
 func (ss *session) writeHighestModSeq(modSeq uint64) {
-	ss.conn.Line("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
+	ss.conn.WriteLine("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
 }
 
 // maxListedKeywords is the maximum number of keywords in a FLAGS answer.

@@ -6,11 +6,11 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// A state is the state of a session that a command needs (RFC 9051 section 3).
-type state int
+// A requiredState is the state of a session that a command needs (RFC 9051 section 3).
+type requiredState int
 
 const (
-	anyState state = iota
+	anyState requiredState = iota
 	notLoggedIn
 	loggedIn
 	folderSelected
@@ -35,18 +35,18 @@ type command struct {
 	// run parses the arguments, acts, and writes the untagged answers. If it returns nil, the
 	// tagged OK follows, with the session's code and text.
 	run       func(*session, *wire.Command) error
-	state     state
+	state     requiredState
 	taint     taintRule
-	reporting reporting
+	reporting reportRule
 }
 
-// A reporting says which changes by other sessions are reported before the tagged OK of a command.
-type reporting int
+// A reportRule says which changes by other sessions are reported before the tagged OK of a command.
+type reportRule int
 
 const (
-	reportAll        reporting = iota
-	reportNoExpunges           // no expunges: sequence numbers must stay valid (RFC 9051 section 7.5.1)
-	reportNothing              // no changes: the command has reported everything itself, or need not
+	reportAll        reportRule = iota
+	reportNoExpunges            // no expunges: sequence numbers must stay valid (RFC 9051 section 7.5.1)
+	reportNothing               // no changes: the command has reported everything itself, or need not
 )
 
 // commands are all commands that the server knows, by name.
@@ -110,7 +110,7 @@ func (ss *session) serve(greet bool) {
 		}
 	}()
 	if greet {
-		ss.conn.Line("* OK [CAPABILITY %s] IMAP server ready", ss.capabilities())
+		ss.conn.WriteLine("* OK [CAPABILITY %s] IMAP server ready", ss.capabilities())
 	}
 	for !ss.over {
 		p, err := ss.conn.Next()
@@ -127,7 +127,7 @@ func (ss *session) run(p *wire.Command) {
 	ss.code, ss.text = "", p.Name+" completed"
 	c, known := commands[p.Name]
 	if !known {
-		ss.conn.Line("%s BAD Unknown command", p.Tag)
+		ss.conn.WriteLine("%s BAD Unknown command", p.Tag)
 		if ss.user.MailboxID == "" {
 			// The client may be a browser that a web page makes send IMAP commands over HTTP.
 			ss.conn.Bye("Unknown command")
@@ -135,7 +135,7 @@ func (ss *session) run(p *wire.Command) {
 		}
 		return
 	}
-	err := ss.check(c)
+	err := ss.checkAllowed(c)
 	if err == nil {
 		err = c.run(ss, p)
 	}
@@ -147,10 +147,10 @@ func (ss *session) run(p *wire.Command) {
 	}
 	switch {
 	case err == nil:
-		ss.conn.Line("%s OK %s%s", p.Tag, inBrackets(ss.code), ss.text)
+		ss.conn.WriteLine("%s OK %s%s", p.Tag, inBrackets(ss.code), ss.text)
 	case err != errAnswered:
 		e := ss.imapError(err)
-		ss.conn.Line("%s %s %s%s", p.Tag, e.Type, inBrackets(string(e.Code)), e.Text)
+		ss.conn.WriteLine("%s %s %s%s", p.Tag, e.Type, inBrackets(string(e.Code)), e.Text)
 	}
 }
 
@@ -162,9 +162,9 @@ func inBrackets(code string) string {
 	return "[" + code + "] "
 }
 
-// check returns an error if the command is not allowed in the state of the session: before log-in,
-// without a selected folder, or when the log-in is tainted.
-func (ss *session) check(c command) error {
+// checkAllowed returns an error if the command is not allowed in the state of the session: before
+// log-in, without a selected folder, or when the log-in is tainted.
+func (ss *session) checkAllowed(c command) error {
 	switch {
 	case c.state == notLoggedIn && ss.user.MailboxID != "":
 		return wire.Bad("You are logged in already")
@@ -190,7 +190,7 @@ func (ss *session) logout(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
 	}
-	ss.conn.Line("* BYE Logging out")
+	ss.conn.WriteLine("* BYE Logging out")
 	ss.over = true
 	return nil
 }

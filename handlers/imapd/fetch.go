@@ -24,9 +24,9 @@ func (ss *session) fetch(p *wire.Command) error {
 	set := p.Set()
 	p.Space()
 	if p.Next('(') {
-		p.List(func() { items.parse(p, p.While("an item", isItemByte)) })
+		p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemByte)) })
 	} else {
-		switch name := strings.ToUpper(p.While("an item", isItemByte)); name {
+		switch name := strings.ToUpper(p.ReadWhile("an item", isItemByte)); name {
 		case "ALL":
 			items.flags, items.internalDate, items.size, items.envelope = true, true, true, true
 		case "FAST":
@@ -39,7 +39,7 @@ func (ss *session) fetch(p *wire.Command) error {
 	}
 	if p.More() {
 		p.Space()
-		p.List(func() {
+		p.ReadList(func() {
 			switch word := p.Word(); {
 			case word == "CHANGEDSINCE" && since == 0: // RFC 7162 section 3.1.4.1
 				p.Space()
@@ -67,16 +67,16 @@ func (ss *session) fetch(p *wire.Command) error {
 		ss.enableCondStore()
 	}
 	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
-	if err := ss.taintByFetch(uids, items.needBytes() || items.structure() || items.preview); err != nil {
+	if err := ss.taintByFetch(uids, items.needsBytes() || items.needsStructure() || items.preview); err != nil {
 		return err
 	}
 	if vanished {
-		if err := ss.writeVanishedOf(set, since); err != nil {
+		if err := ss.writeVanishedInSet(set, since); err != nil {
 			return err
 		}
 	}
 	found, err := 0, error(nil)
-	if items.needBytes() {
+	if items.needsBytes() {
 		found, err = ss.writeSections(uids, &items, since)
 	} else {
 		found, err = ss.writeAttributes(uids, items.attributes, since)
@@ -91,7 +91,7 @@ func (ss *session) fetch(p *wire.Command) error {
 // buffer within the store's transaction, so that it need not copy the row. found is how many of the
 // messages exist.
 func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64) (found int, err error) {
-	q := shown.rows(since)
+	q := shown.rowQuery(since)
 	var out attributeWriter
 	last := uint32(0)
 	for len(uids) > 0 {
@@ -113,7 +113,7 @@ func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64
 			return found, err
 		}
 		ss.writeNewKeywords(slices.Values(keywords))
-		if err := ss.conn.Answer(out.b); err != nil || failed != nil {
+		if err := ss.conn.WriteAnswer(out.b); err != nil || failed != nil {
 			return found, errors.Join(failed, err)
 		}
 		uids, out.b = rest, out.b[:0]
@@ -137,7 +137,7 @@ func (ss *session) writeSections(uids []uint32, items *fetchItems, since uint64)
 	f := &sectionFetch{session: ss, items: items, unsent: ss.server.MaxUnsent}
 	var damaged []string // UIDs
 	marks := !ss.selected.readOnly && items.setsSeen()
-	q := items.rows(since)
+	q := items.rowQuery(since)
 	q.Structure = true
 	for len(uids) > 0 {
 		rows, rest, err := ss.server.Service.Inbox.MessageRows(ss.ctx, ss.user, ss.selected.folder, uids, q)
@@ -232,7 +232,7 @@ func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox
 		return err
 	}
 	defer blob.Close()
-	s := &source{root: root, blob: blob, countUnsent: f.countUnsent}
+	s := &messageSource{root: root, blob: blob, countUnsent: f.countUnsent}
 	ranges, sections, err := s.contents(f.items)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox
 		return err
 	}
 	f.answer = append(bytes.TrimSuffix(f.answer, []byte(" ")), ")\r\n"...)
-	return ss.conn.Answer(f.answer)
+	return ss.conn.WriteAnswer(f.answer)
 }
 
 // writeContents writes a list of contents, each followed by a space.
@@ -275,7 +275,7 @@ func (f *sectionFetch) writeContents(list []content) error {
 			f.answer = append(f.answer, '~') // a literal8 (RFC 3516 section 4.2)
 		}
 		f.answer = append(strconv.AppendInt(append(f.answer, '{'), c.size, 10), "}\r\n"...)
-		if err := f.session.conn.Answer(f.answer); err != nil {
+		if err := f.session.conn.WriteAnswer(f.answer); err != nil {
 			return err
 		}
 		if err := f.session.conn.Copy(c.r, c.size); err != nil {

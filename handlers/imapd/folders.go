@@ -20,7 +20,7 @@ func (ss *session) namespace(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
 	}
-	ss.conn.Line(`* NAMESPACE (("" "%c")) NIL NIL`, delimiter)
+	ss.conn.WriteLine(`* NAMESPACE (("" "%c")) NIL NIL`, delimiter)
 	return nil
 }
 
@@ -69,12 +69,12 @@ func (ss *session) create(p *wire.Command) error {
 	if err != nil {
 		return err
 	}
-	ss.code = mailboxID(f)
+	ss.code = mailboxIDCode(f)
 	return nil
 }
 
-// mailboxID returns the response code MAILBOXID of a folder (RFC 8474 section 4).
-func mailboxID(f *inbox.Folder) string { return "MAILBOXID (" + inbox.MailboxID(f) + ")" }
+// mailboxIDCode returns the response code MAILBOXID of a folder (RFC 8474 section 4).
+func mailboxIDCode(f *inbox.Folder) string { return "MAILBOXID (" + inbox.MailboxID(f) + ")" }
 
 // delete answers DELETE (RFC 9051 section 6.3.5). It deletes the folder with its messages. If the
 // folder is selected, no folder is selected afterwards.
@@ -133,7 +133,7 @@ var statusOrder = []string{
 
 func parseStatusItems(p *wire.Command) statusItems {
 	items := statusItems{}
-	p.List(func() {
+	p.ReadList(func() {
 		name := p.Word()
 		if !slices.Contains(statusOrder, name) || items[name] {
 			p.Fail(wire.Bad("STATUS does not know that item, or it is named twice"))
@@ -206,7 +206,7 @@ func (ss *session) writeStatus(f *inbox.Folder, items statusItems) error {
 		}
 		texts = append(texts, name+" "+value)
 	}
-	ss.conn.Line("* STATUS %s (%s)", ss.conn.Folder(f.Name), strings.Join(texts, " "))
+	ss.conn.WriteLine("* STATUS %s (%s)", ss.conn.Folder(f.Name), strings.Join(texts, " "))
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (ss *session) list(p *wire.Command) error {
 	options := listOptions{subscribed: lsub}
 	p.Space()
 	if p.Next('(') && !lsub {
-		p.List(func() {
+		p.ReadList(func() {
 			switch strings.ToUpper(p.AString()) {
 			case "SUBSCRIBED":
 				options.subscribed = true
@@ -242,7 +242,7 @@ func (ss *session) list(p *wire.Command) error {
 	p.Space()
 	var texts []string
 	if p.Next('(') && !lsub {
-		p.List(func() { texts = append(texts, p.Pattern()) })
+		p.ReadList(func() { texts = append(texts, p.Pattern()) })
 		texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 		if len(texts) == 0 {
 			p.Fail(wire.Bad("A list of patterns has at least one"))
@@ -256,7 +256,7 @@ func (ss *session) list(p *wire.Command) error {
 			p.Fail(wire.Bad("RETURN is missing before the return options"))
 		}
 		p.Space()
-		p.List(func() {
+		p.ReadList(func() {
 			switch p.Word() {
 			case "SUBSCRIBED":
 				options.returnSubscribed = true
@@ -333,7 +333,7 @@ func (ss *session) list(p *wire.Command) error {
 
 // writeFolder writes a LIST or LSUB answer.
 func (ss *session) writeFolder(verb, attrs, name, info string) {
-	ss.conn.Line(`* %s (%s) "%c" %s%s`, verb, attrs, delimiter, ss.conn.Folder(name), info)
+	ss.conn.WriteLine(`* %s (%s) "%c" %s%s`, verb, attrs, delimiter, ss.conn.Folder(name), info)
 }
 
 // listSubscribed lists subscribed names that have no folder. LSUB also lists their parents where

@@ -15,7 +15,7 @@ func (ss *session) idle(p *wire.Command) error {
 		return err
 	}
 	stop, ended := make(chan struct{}), make(chan error, 1)
-	ss.conn.Line("+ idling")
+	ss.conn.WriteLine("+ idling")
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {

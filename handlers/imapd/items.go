@@ -146,8 +146,8 @@ func (items *fetchItems) checkCount(p *wire.Command) {
 	}
 }
 
-// needBytes reports whether an item needs the bytes of the message.
-func (items *fetchItems) needBytes() bool {
+// needsBytes reports whether an item needs the bytes of the message.
+func (items *fetchItems) needsBytes() bool {
 	return len(items.sections)+len(items.binaries)+len(items.binarySizes) > 0
 }
 
@@ -180,7 +180,7 @@ func (s *bodySection) parse(p *wire.Command) {
 		s.Specifier = imap.PartSpecifierHeader
 		p.Space()
 		var list, quoted []string
-		p.List(func() {
+		p.ReadList(func() {
 			name := p.AString()
 			if printableASCII(name) != name { // RFC 5322 section 2.2
 				p.Fail(wire.Bad("The name of a header field is ASCII"))
@@ -252,7 +252,8 @@ func partNumber(part []int) string {
 }
 
 // originOctet returns the origin octet of a partial section, as an answer has it. Clients expect a
-// number of 32 bits, so a larger one is cut; the section is empty then.
+// number of 32 bits, so a larger offset is replaced by the largest such number. No message has that
+// many bytes, so the section is empty.
 func originOctet(p *imap.SectionPartial) string {
 	if p == nil {
 		return ""

@@ -47,7 +47,7 @@ func (ss *session) capability(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
 	}
-	ss.conn.Line("* CAPABILITY %s", ss.capabilities())
+	ss.conn.WriteLine("* CAPABILITY %s", ss.capabilities())
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (ss *session) authenticate(p *wire.Command) error {
 	var response []byte
 	if p.More() {
 		p.Space()
-		text := p.While("a response", func(b byte) bool { return b > ' ' && b < 0x7f })
+		text := p.ReadWhile("a response", func(b byte) bool { return b > ' ' && b < 0x7f })
 		var err error
 		response, err = decodeSASL(text)
 		if err != nil {
@@ -103,7 +103,7 @@ func (ss *session) authenticate(p *wire.Command) error {
 		if challenge != nil && text == "" {
 			text = "="
 		}
-		ss.conn.Line("+ %s", text)
+		ss.conn.WriteLine("+ %s", text)
 		ss.slot.Idle() // the server waits for the client
 		line, err := ss.conn.NextLine()
 		if err == nil && line == "*" {
@@ -172,7 +172,7 @@ func (ss *session) id(p *wire.Command) error {
 	var fields []string
 	p.Space()
 	if p.Next('(') {
-		p.List(func() {
+		p.ReadList(func() {
 			name := p.AString()
 			p.Space()
 			value := p.AString() // NIL is parsed as the text NIL
@@ -190,9 +190,9 @@ func (ss *session) id(p *wire.Command) error {
 	ss.server.Log.Debug("IMAP client", "mailbox", ss.user.Email, "id", fields)
 	version := ss.server.Service.Core.Config.Version
 	if ss.user.MailboxID == "" || version == "" {
-		ss.conn.Line(`* ID ("name" "Mailstead")`)
+		ss.conn.WriteLine(`* ID ("name" "Mailstead")`)
 	} else {
-		ss.conn.Line(`* ID ("name" "Mailstead" "version" %s)`, wire.Quote(version))
+		ss.conn.WriteLine(`* ID ("name" "Mailstead" "version" %s)`, wire.Quote(version))
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (ss *session) enable(p *wire.Command) error {
 			ss.qresync = true
 		}
 	}
-	ss.conn.Line("* ENABLED%s", enabled)
+	ss.conn.WriteLine("* ENABLED%s", enabled)
 	return nil
 }
 

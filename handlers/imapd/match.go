@@ -103,7 +103,7 @@ func (q *query) matchSets(c *candidate, key *searchKey) bool {
 			}
 			continue
 		}
-		if !contains(set, imap.UID(c.row.UID), imap.UID(q.messages.last())) {
+		if !contains(set, imap.UID(c.row.UID), imap.UID(q.messages.lastUID())) {
 			return false
 		}
 	}

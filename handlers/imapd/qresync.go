@@ -224,9 +224,9 @@ func (ss *session) writeVanishedSince(since uint64, known uidRanges, upTo uint32
 	return out.end()
 }
 
-// writeVanishedOf is writeVanishedSince for the set of a UID FETCH. "*" means the highest UID that
-// the folder has assigned.
-func (ss *session) writeVanishedOf(set imap.NumSet, since uint64) error {
+// writeVanishedInSet is writeVanishedSince for the set of a UID FETCH. "*" means the highest UID
+// that the folder has assigned.
+func (ss *session) writeVanishedInSet(set imap.NumSet, since uint64) error {
 	var known uidRanges
 	uids, _ := set.(imap.UIDSet)
 	for _, r := range uids {

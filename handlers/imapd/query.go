@@ -101,7 +101,7 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 		}
 	}
 	if p.Next('(') {
-		p.List(func() { q.parse(p, key) })
+		p.ReadList(func() { q.parse(p, key) })
 		return
 	}
 	if p.Next('*') || p.NextIsDigit(false) {
@@ -237,9 +237,9 @@ func earlier(bound, t time.Time) time.Time {
 	return bound
 }
 
-// candidates returns the UIDs of the messages that can match. If the criteria have a set of UIDs or
-// sequence numbers, these are the messages in the first set, or else all messages of the view.
-func (q *query) candidates() []uint32 {
+// candidateUIDs returns the UIDs of the messages that can match. If the criteria have a set of UIDs
+// or sequence numbers, these are the messages in the first set, or else all messages of the view.
+func (q *query) candidateUIDs() []uint32 {
 	switch key := &q.key; {
 	case len(key.uids) > 0:
 		return q.messages.uidsOf(key.uids[0], q.saved)

@@ -46,7 +46,7 @@ func (ss *session) getQuotaRoot(p *wire.Command) error {
 	if folder == "INBOX" {
 		folder = wire.Quote(folder) // clients may compare it with the quoted name that they sent
 	}
-	ss.conn.Line("* QUOTAROOT %s %s", folder, quotaRoot)
+	ss.conn.WriteLine("* QUOTAROOT %s %s", folder, quotaRoot)
 	ss.writeQuota(q)
 	return nil
 }
@@ -55,8 +55,8 @@ func (ss *session) getQuotaRoot(p *wire.Command) error {
 // the mailbox has no limit, the list is empty (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
 	if q.Limit == nil {
-		ss.conn.Line("* QUOTA %s ()", quotaRoot)
+		ss.conn.WriteLine("* QUOTA %s ()", quotaRoot)
 		return
 	}
-	ss.conn.Line("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
+	ss.conn.WriteLine("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
 }

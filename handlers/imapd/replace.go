@@ -26,7 +26,7 @@ func (ss *session) replace(p *wire.Command) error {
 		return wire.No("", "There is no such message")
 	}
 	if err := ss.server.Service.Inbox.CheckReplace(ss.ctx, ss.user, sel.folder, old, folder, m.size); err != nil {
-		return ss.tryCreate(err)
+		return ss.withTryCreate(err)
 	}
 	flags, keywords, err := parseFlags(m.flags)
 	if err != nil {
@@ -43,11 +43,11 @@ func (ss *session) replace(p *wire.Command) error {
 	validity, uid, err := ss.server.Service.Inbox.ReplaceMessage(ss.ctx, ss.user, sel.folder, old, folder,
 		inbox.Append{Flags: flags, Keywords: keywords, Received: m.date, Body: body})
 	if err != nil {
-		return ss.tryCreate(err)
+		return ss.withTryCreate(err)
 	}
 	// The answer comes before the EXPUNGE, so that the client learns of the new message before
 	// the old one disappears (RFC 8508 section 4.3).
-	ss.conn.Line("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
+	ss.conn.WriteLine("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
 	sel.expunged = union(sel.expunged, []uint32{old})
 	sel.ownExpunged++
 	sel.commandExpunged = true
@@ -60,7 +60,7 @@ func (ss *session) replace(p *wire.Command) error {
 func (v view) uidOf(number uint32, isUID bool) uint32 {
 	switch {
 	case number == 0:
-		return v.last()
+		return v.lastUID()
 	case !isUID && int64(number) <= int64(len(v)):
 		return v[number-1]
 	case isUID && v.seq(number) != 0:

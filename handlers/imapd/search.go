@@ -27,7 +27,7 @@ func (ss *session) search(p *wire.Command) error {
 	if p.PeekWord() == "RETURN" {
 		p.Atom()
 		p.Space()
-		p.List(func() {
+		p.ReadList(func() {
 			option := p.Word()
 			switch option {
 			case "MIN", "MAX", "ALL", "COUNT", "SAVE":
@@ -52,7 +52,7 @@ func (ss *session) search(p *wire.Command) error {
 		if q.modSeq {
 			ss.enableCondStore()
 		}
-		found, modSeqs, err = ss.find(q)
+		found, modSeqs, err = ss.findUIDs(q)
 	}
 	if err != nil {
 		// A search that ends in NO empties "$" (RFC 5182 section 2.1).
@@ -89,7 +89,7 @@ func (ss *session) search(p *wire.Command) error {
 		if len(nums) > 0 && q.modSeq { // RFC 7162 section 3.1.5
 			answer = fmt.Appendf(answer, " (MODSEQ %d)", reportedModSeq(modSeqs, returns))
 		}
-		return ss.conn.Answer(append(answer, "\r\n"...))
+		return ss.conn.WriteAnswer(append(answer, "\r\n"...))
 	}
 	answer := fmt.Sprintf("* ESEARCH (TAG %s)", wire.Quote(p.Tag))
 	if p.UID() {
@@ -112,7 +112,7 @@ func (ss *session) search(p *wire.Command) error {
 	if len(nums) > 0 && q.modSeq { // RFC 7162 section 3.1.10
 		answer += fmt.Sprintf(" MODSEQ %d", reportedModSeq(modSeqs, returns))
 	}
-	return ss.conn.Answer([]byte(answer + "\r\n"))
+	return ss.conn.WriteAnswer([]byte(answer + "\r\n"))
 }
 
 // parseCharset parses the charset of search texts and the space after it. It refuses others with
@@ -157,21 +157,21 @@ func reportedModSeq(modSeqs []uint64, returns map[string]bool) uint64 {
 	return max(first, last)
 }
 
-// find returns the ascending UIDs of the messages that meet the criteria, and their mod-sequences.
-// It matches messages within transactions of the store. If it needs the bytes of a message, it sets
-// the message aside and matches it after the transaction.
-func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) {
-	if err := ss.taintBySearch(q.candidates(), q.structure || q.ordersByContent); err != nil {
+// findUIDs returns the ascending UIDs of the messages that meet the criteria, and their
+// mod-sequences. It matches messages within transactions of the store. If it needs the bytes of a
+// message, it sets the message aside and matches it after the transaction.
+func (ss *session) findUIDs(q *query) (found []uint32, modSeqs []uint64, err error) {
+	if err := ss.taintBySearch(q.candidateUIDs(), q.structure || q.ordersByContent); err != nil {
 		return nil, nil, err
 	}
 	until := time.Now().Add(maxSearchTime)
 	add := func(row *inbox.MessageRow) { found, modSeqs = append(found, row.UID), append(modSeqs, row.ModSeq) }
-	for uids := q.candidates(); len(uids) > 0; {
+	for uids := q.candidateUIDs(); len(uids) > 0; {
 		if err := ss.ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 		if time.Now().After(until) {
-			return nil, nil, errSearchTime
+			return nil, nil, errSearchTooLong
 		}
 		var kept []pendingRow
 		var failed error
@@ -211,7 +211,7 @@ func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) 
 				return nil, nil, err
 			}
 			if time.Now().After(until) {
-				return nil, nil, errSearchTime
+				return nil, nil, errSearchTooLong
 			}
 		}
 	}
@@ -226,8 +226,8 @@ type pendingRow struct {
 	matches bool // false: the bytes are needed
 }
 
-// errSearchTime is the answer to a search that takes longer than maxSearchTime.
-var errSearchTime = wire.No(imap.ResponseCodeLimit, "The search takes too long; search for less")
+// errSearchTooLong is the answer to a search that takes longer than maxSearchTime.
+var errSearchTooLong = wire.No(imap.ResponseCodeLimit, "The search takes too long; search for less")
 
 // matchBytes reports whether a message meets criteria that need its bytes. A message that is
 // expunged or damaged does not match.

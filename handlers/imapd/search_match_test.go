@@ -97,7 +97,7 @@ func FuzzSearch(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ok && !slices.Contains(q.candidates(), 7) {
+			if ok && !slices.Contains(q.candidateUIDs(), 7) {
 				t.Error("a message that matches is no candidate")
 			}
 			return ok
@@ -128,7 +128,7 @@ func FuzzSection(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := source{root: root, blob: bytesBlob{bytes.NewReader(message)}}
+		s := messageSource{root: root, blob: bytesBlob{bytes.NewReader(message)}}
 		item := &imap.FetchItemBodySection{Specifier: []imap.PartSpecifier{"", "HEADER", "MIME", "TEXT"}[kind%4]}
 		if kind&8 != 0 && kind%4 == 1 {
 			item.HeaderFieldsNot = []string{"subject"}
@@ -136,7 +136,7 @@ func FuzzSection(f *testing.F) {
 		for _, n := range path[:min(len(path), 20)] {
 			item.Part = append(item.Part, int(n))
 		}
-		r, err := s.section(item)
+		r, err := s.sectionContent(item)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func FuzzSection(f *testing.F) {
 				t.Errorf("<%d.%d> of %d is <%d.%d>", off, size, r.Size(), from, n)
 			}
 		}
-		if d, err := s.binary(item.Part); err == nil {
+		if d, err := s.binaryContent(item.Part); err == nil {
 			if n, err := io.Copy(io.Discard, d.open()); err != nil || n != d.size {
 				t.Errorf("BINARY: %d bytes of %d, %v", n, d.size, err)
 			}
@@ -222,7 +222,7 @@ func FuzzView(f *testing.F) {
 			if within(ranges, uint32(i+1), uint32(len(v))) {
 				wantSeqs = append(wantSeqs, uid)
 			}
-			if within(ranges, uid, v.last()) {
+			if within(ranges, uid, v.lastUID()) {
 				wantIDs = append(wantIDs, uid)
 			}
 		}

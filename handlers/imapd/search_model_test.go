@@ -42,7 +42,7 @@ func (m *searchModel) match(c *imap.SearchCriteria) bool {
 			if !slices.Contains(m.saved, m.row.UID) {
 				return false
 			}
-		} else if !contains(set, imap.UID(m.row.UID), imap.UID(m.view.last())) {
+		} else if !contains(set, imap.UID(m.row.UID), imap.UID(m.view.lastUID())) {
 			return false
 		}
 	}

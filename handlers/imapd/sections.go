@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// A source is a message whose sections are read. It has the structure that was parsed on arrival,
-// and the bytes.
-type source struct {
+// A messageSource is a message whose sections are read. It has the structure that was parsed on
+// arrival, and the bytes.
+type messageSource struct {
 	root *msg.Part
 	blob interface {
 		io.ReaderAt
@@ -34,14 +34,14 @@ const (
 )
 
 // addUnsent counts n bytes that are read or decoded and not sent. It returns an error at the limit.
-func (s *source) addUnsent(n int64) error {
+func (s *messageSource) addUnsent(n int64) error {
 	if s.countUnsent == nil {
 		return nil
 	}
 	return s.countUnsent(n)
 }
 
-// A decodedRange is a range of a part's decoded content: n bytes from offset from.
+// A decodedRange is a range of a part's decoded content: n bytes, beginning at the offset from.
 type decodedRange struct {
 	from, n int64
 	content []byte
@@ -49,24 +49,24 @@ type decodedRange struct {
 
 // contents returns the contents of all sections; ranges are those of BINARY sections with a range.
 // Everything that can fail is done before it returns, so that the command can still be refused.
-func (s *source) contents(items *fetchItems) (ranges, others []content, err error) {
-	decoded, err := s.decode(items)
+func (s *messageSource) contents(items *fetchItems) (ranges, others []content, err error) {
+	decoded, err := s.decodeParts(items)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range items.sections {
 		section := &items.sections[i]
-		r, err := s.section(&section.FetchItemBodySection)
+		r, err := s.sectionContent(&section.FetchItemBodySection)
 		if err != nil {
 			return nil, nil, err
 		}
 		off, n := clampRange(section.Partial, r.Size())
-		others = append(others, content{label: section.label, r: withoutNUL{io.NewSectionReader(r, off, n)}, size: n})
+		others = append(others, content{label: section.label, r: nulReplacer{io.NewSectionReader(r, off, n)}, size: n})
 	}
 	held := int64(0) // bytes of the ranges so far
 	for i := range items.binaries {
 		section := &items.binaries[i]
-		c, err := s.binary(section.Part)
+		c, err := s.binaryContent(section.Part)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -77,7 +77,7 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 		off, n := clampRange(section.Partial, c.size)
 		held += n
 		if held > maxRangeBytes {
-			return nil, nil, errRanges
+			return nil, nil, errRangesTooLarge
 		}
 		r := io.Reader(nil)
 		if found := decoded[section]; found != nil {
@@ -91,7 +91,7 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 		ranges = append(ranges, content{section.label, r, n, true})
 	}
 	for _, size := range items.binarySizes {
-		c, err := s.binary(size.part)
+		c, err := s.binaryContent(size.part)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,7 +101,7 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 }
 
 // skip returns r without its first n bytes. If it must read them, they count as unsent.
-func (s *source) skip(r io.Reader, n int64) (io.Reader, error) {
+func (s *messageSource) skip(r io.Reader, n int64) (io.Reader, error) {
 	if seeker, ok := r.(io.Seeker); ok {
 		_, err := seeker.Seek(n, io.SeekStart)
 		return r, err
@@ -116,13 +116,13 @@ func (s *source) skip(r io.Reader, n int64) (io.Reader, error) {
 // maxRangeBytes is the maximum number of bytes of all ranges of BINARY sections in one answer.
 const maxRangeBytes = 1 << 20
 
-// errRanges is the answer to a FETCH of more than maxRangeBytes bytes of ranges.
-var errRanges = wire.No(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+// errRangesTooLarge is the answer to a FETCH of more than maxRangeBytes bytes of ranges.
+var errRangesTooLarge = wire.No(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
 
-// decode decodes the encoded parts for which BINARY sections ask for a range or for the size. It
-// decodes each part once, however many sections there are. It does not decode parts without an
+// decodeParts decodes the encoded parts for which BINARY sections ask for a range or for the size.
+// It decodes each part once, however many sections there are. It does not decode parts without an
 // encoding, whose ranges are read from the message itself.
-func (s *source) decode(items *fetchItems) (map[*binarySection]*decodedRange, error) {
+func (s *messageSource) decodeParts(items *fetchItems) (map[*binarySection]*decodedRange, error) {
 	ranges := map[*binarySection]*decodedRange{}
 	parts := map[*msg.Part][]*decodedRange{}
 	var order []*msg.Part
@@ -161,7 +161,7 @@ func (s *source) decode(items *fetchItems) (map[*binarySection]*decodedRange, er
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
 // decodePart decodes a part once. It fills the ranges and stores the decoded size.
-func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
+func (s *messageSource) decodePart(part *msg.Part, windows []*decodedRange) error {
 	r, buf := msg.Open(s.blob, part), make([]byte, 32<<10)
 	kept := 0
 	for at := int64(0); ; {
@@ -176,7 +176,7 @@ func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 		at += int64(n)
 		switch {
 		case kept > maxRangeBytes:
-			return errRanges
+			return errRangesTooLarge
 		case err == io.EOF:
 			if s.sizes == nil {
 				s.sizes = map[*msg.Part]int64{}
@@ -192,14 +192,15 @@ func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 	}
 }
 
-// section returns the content of BODY[…]. It is empty if the message does not have the section.
-func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
+// sectionContent returns the content of BODY[…]. It is empty if the message does not have the
+// section.
+func (s *messageSource) sectionContent(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
 	part := findPart(s.root, item.Part)
 	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
 		part = innerMessage(part)
 	}
 	if part == nil {
-		return s.slice(0, 0), nil
+		return s.bytesBetween(0, 0), nil
 	}
 	if len(item.HeaderFields)+len(item.HeaderFieldsNot) > 0 {
 		size := part.BodyOffset - part.HeaderOffset
@@ -215,15 +216,15 @@ func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, er
 	case len(item.HeaderFieldsNot) > 0:
 		return fieldsOf(s.blob, part, item.HeaderFieldsNot, true)
 	case item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierMIME:
-		return s.slice(part.HeaderOffset, part.BodyOffset), nil
+		return s.bytesBetween(part.HeaderOffset, part.BodyOffset), nil
 	case item.Specifier == imap.PartSpecifierNone && len(item.Part) == 0:
-		return s.slice(0, s.blob.Size()), nil
+		return s.bytesBetween(0, s.blob.Size()), nil
 	}
-	return s.slice(part.BodyOffset, part.End), nil
+	return s.bytesBetween(part.BodyOffset, part.End), nil
 }
 
-// slice returns the bytes of the message between two offsets.
-func (s *source) slice(from, to int64) *io.SectionReader {
+// bytesBetween returns the bytes of the message between two offsets.
+func (s *messageSource) bytesBetween(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(s.blob, from, max(to-from, 0))
 }
 
@@ -281,15 +282,15 @@ type decodedPart struct {
 	size int64 // in bytes
 }
 
-// binary returns the content of BINARY[…] (RFC 3516). The content is empty if the message does not
-// have the part.
-func (s *source) binary(path []int) (decodedPart, error) {
+// binaryContent returns the content of BINARY[…] (RFC 3516). The content is empty if the message
+// does not have the part.
+func (s *messageSource) binaryContent(path []int) (decodedPart, error) {
 	part := findPart(s.root, path)
 	switch {
 	case part == nil:
 		return decodedPart{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
 	case len(path) == 0:
-		return decodedPart{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
+		return decodedPart{func() io.Reader { return s.bytesBetween(0, s.blob.Size()) }, s.blob.Size()}, nil
 	}
 	open := func() io.Reader { return msg.Open(s.blob, part) }
 	switch part.Encoding {
@@ -315,11 +316,11 @@ type content struct {
 	binary bool      // sent as a literal8
 }
 
-// withoutNUL replaces each NUL by 0x80. A literal must not contain NUL (RFC 9051 section 4.3.1),
+// nulReplacer replaces each NUL by 0x80. A literal must not contain NUL (RFC 9051 section 4.3.1),
 // and only BINARY can send a literal8 (RFC 3516 section 4.2). Sizes and offsets do not change.
-type withoutNUL struct{ r io.Reader }
+type nulReplacer struct{ r io.Reader }
 
-func (w withoutNUL) Read(p []byte) (int, error) {
+func (w nulReplacer) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	for i := 0; i < n; {
 		at := bytes.IndexByte(p[i:n], 0)

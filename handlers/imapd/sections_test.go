@@ -111,7 +111,7 @@ func TestRangesOfPlainPartsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	blob := &countingBlob{bytesBlob: bytesBlob{bytes.NewReader(message)}}
-	s := source{root: root, blob: blob}
+	s := messageSource{root: root, blob: blob}
 	var items fetchItems
 	for _, part := range [][]int{nil, {1}} {
 		items.binaries = append(items.binaries, binarySection{imap.FetchItemBinarySection{Part: part, Partial: &imap.SectionPartial{Offset: 900_007, Size: 5}}, "BINARY"})

@@ -16,7 +16,7 @@ func (ss *session) selectFolder(p *wire.Command) error {
 	if p.More() {
 		p.Space()
 		empty := true
-		p.List(func() {
+		p.ReadList(func() {
 			empty = false
 			switch word := p.Word(); {
 			case word == "CONDSTORE": // RFC 7162 section 3.1.8
@@ -41,7 +41,7 @@ func (ss *session) selectFolder(p *wire.Command) error {
 	ss.condStore = ss.condStore || condStore
 	if ss.selected != nil {
 		ss.selected = nil
-		ss.conn.Line("* OK [CLOSED] Previous mailbox is now closed")
+		ss.conn.WriteLine("* OK [CLOSED] Previous mailbox is now closed")
 	}
 	ss.server.Service.Inbound.WaitFiled(ss.ctx, ss.user.Mailbox)
 	s, err := ss.server.Service.Inbox.SelectFolder(ss.ctx, ss.user, name)
@@ -54,22 +54,22 @@ func (ss *session) selectFolder(p *wire.Command) error {
 	}
 	ss.selected = sel
 	ss.writeHighestModSeq(s.Folder.ModSeq)
-	ss.conn.Line("* OK [%s] Ok", mailboxID(&s.Folder))
-	ss.conn.Line("* %d EXISTS", len(s.UIDs))
+	ss.conn.WriteLine("* OK [%s] Ok", mailboxIDCode(&s.Folder))
+	ss.conn.WriteLine("* %d EXISTS", len(s.UIDs))
 	if !ss.rev2 { // RFC 3501 section 6.3.1; RFC 9051 no longer has them
-		ss.conn.Line("* 0 RECENT")
+		ss.conn.WriteLine("* 0 RECENT")
 		if s.FirstUnseen != 0 {
-			ss.conn.Line("* OK [UNSEEN %d] First unseen message", sel.view.seq(s.FirstUnseen))
+			ss.conn.WriteLine("* OK [UNSEEN %d] First unseen message", sel.view.seq(s.FirstUnseen))
 		}
 	}
-	ss.conn.Line("* OK [UIDVALIDITY %d] UIDs valid", s.Folder.UIDValidity)
-	ss.conn.Line("* OK [UIDNEXT %d] Predicted next UID", s.Folder.UIDNext)
+	ss.conn.WriteLine("* OK [UIDVALIDITY %d] UIDs valid", s.Folder.UIDValidity)
+	ss.conn.WriteLine("* OK [UIDNEXT %d] Predicted next UID", s.Folder.UIDNext)
 	flags := folderFlags(s.Keywords)
-	ss.conn.Line("* FLAGS (%s)", flags)
+	ss.conn.WriteLine("* FLAGS (%s)", flags)
 	if readOnly {
-		ss.conn.Line("* OK [PERMANENTFLAGS ()] Permanent flags")
+		ss.conn.WriteLine("* OK [PERMANENTFLAGS ()] Permanent flags")
 	} else {
-		ss.conn.Line(`* OK [PERMANENTFLAGS (%s \*)] Permanent flags`, flags)
+		ss.conn.WriteLine(`* OK [PERMANENTFLAGS (%s \*)] Permanent flags`, flags)
 	}
 	if ss.rev2 {
 		ss.writeFolder("LIST", "", s.Folder.Name, "")
@@ -103,7 +103,7 @@ func (ss *session) closeFolder(p *wire.Command) error {
 	}
 	sel := ss.selected
 	if !sel.readOnly {
-		if err := ss.checkClose(); err != nil {
+		if err := ss.checkTaintedClose(); err != nil {
 			return err
 		}
 		gone, err := ss.server.Service.Inbox.ExpungeMessages(ss.ctx, ss.user, sel.folder, sel.view)
@@ -111,7 +111,7 @@ func (ss *session) closeFolder(p *wire.Command) error {
 			return err
 		}
 		if ss.qresync && len(gone) > 0 {
-			if err := ss.setClosedModSeq(gone); err != nil {
+			if err := ss.setModSeqOfClose(gone); err != nil {
 				return err
 			}
 		}
@@ -120,14 +120,14 @@ func (ss *session) closeFolder(p *wire.Command) error {
 	return nil
 }
 
-// setClosedModSeq puts into the tagged OK of a CLOSE the mod-sequence up to which the client knows
+// setModSeqOfClose puts into the tagged OK of a CLOSE the mod-sequence up to which the client knows
 // every change. It is the mod-sequence of the CLOSE itself, unless other sessions have changed the
 // folder (RFC 7162 section 3.2.8).
-func (ss *session) setClosedModSeq(gone []uint32) error {
+func (ss *session) setModSeqOfClose(gone []uint32) error {
 	sel := ss.selected
 	waiting := len(sel.expunged) > 0
 	sel.ownExpunged += len(gone)
-	known := sel.known()
+	known := sel.knownFolder()
 	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, known)
 	if err != nil {
 		return err

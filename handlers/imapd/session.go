@@ -96,9 +96,10 @@ func (ss *session) imapError(err error) *imap.Error {
 	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: responseCodes[e.Code], Text: printableASCII(e.Message)}
 }
 
-// tryCreate returns the tagged answer for an error of a command with a destination folder. If the
-// folder does not exist, the answer has the code TRYCREATE (RFC 9051 section 7.1). nil stays nil.
-func (ss *session) tryCreate(err error) error {
+// withTryCreate returns the tagged answer for an error of a command with a destination folder. If
+// the folder does not exist, the answer has the code TRYCREATE (RFC 9051 section 7.1). nil stays
+// nil.
+func (ss *session) withTryCreate(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// largeSort is the number of messages above which a SORT or THREAD counts as large, since it takes
-// up to 400 bytes of memory per message. A large one waits while maxLargeSorts others run.
-const largeSort = 10_000
+// largeSortSize is the number of messages above which a SORT or THREAD counts as large, since it
+// takes up to 400 bytes of memory per message. A large one waits while maxLargeSorts others run.
+const largeSortSize = 10_000
 
 // sortFields are the keys of SORT (RFC 5256 section 3).
 var sortFields = map[string]order.Field{
@@ -27,7 +27,7 @@ var sortFields = map[string]order.Field{
 func (ss *session) sort(p *wire.Command) error {
 	var keys []order.Key
 	p.Space()
-	p.List(func() {
+	p.ReadList(func() {
 		key, word := order.Key{}, p.Word()
 		if word == "REVERSE" {
 			p.Space()
@@ -67,7 +67,7 @@ func (ss *session) sort(p *wire.Command) error {
 	if len(found) > 0 && q.modSeq { // RFC 7162 section 3.1.6
 		answer = fmt.Appendf(answer, " (MODSEQ %d)", slices.Max(modSeqs))
 	}
-	return ss.conn.Answer(append(answer, "\r\n"...))
+	return ss.conn.WriteAnswer(append(answer, "\r\n"...))
 }
 
 // thread answers THREAD (RFC 5256 section 4).
@@ -100,7 +100,7 @@ func (ss *session) thread(p *wire.Command) error {
 	} else {
 		answer = threads.AppendOrderedSubject(answer)
 	}
-	return ss.conn.Answer(append(answer, "\r\n"...))
+	return ss.conn.WriteAnswer(append(answer, "\r\n"...))
 }
 
 // parseOrdered parses the charset and the search keys of a SORT or THREAD. byContent says that the
@@ -123,8 +123,8 @@ func (ss *session) parseOrdered(p *wire.Command, byContent bool) (*query, error)
 // until fewer than maxLargeSorts others run. The caller must call done after it has ordered the
 // messages.
 func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSeqs []uint64, done func(), err error) {
-	found, modSeqs, err = ss.find(q)
-	if err != nil || len(found) <= largeSort {
+	found, modSeqs, err = ss.findUIDs(q)
+	if err != nil || len(found) <= largeSortSize {
 		return found, modSeqs, func() {}, err
 	}
 	select {
@@ -133,7 +133,7 @@ func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSe
 	case <-ss.ctx.Done():
 		return nil, nil, nil, ss.ctx.Err()
 	case <-time.After(time.Until(until)):
-		return nil, nil, nil, errSearchTime
+		return nil, nil, nil, errSearchTooLong
 	}
 }
 
@@ -175,7 +175,7 @@ func (ss *session) eachOrdered(byUID bool, uids []uint32, envelopes bool, until 
 		case ss.ctx.Err() != nil:
 			return ss.ctx.Err()
 		case time.Now().After(until):
-			return errSearchTime
+			return errSearchTooLong
 		}
 		uids = rest
 	}

@@ -77,7 +77,7 @@ func (ss *session) store(p *wire.Command) error {
 		return err
 	}
 	if !silent || ss.condStore {
-		if err := ss.writeFlags(done, attributes{modSeq: ss.condStore, uid: true, flags: !silent}); err != nil {
+		if err := ss.reportFlags(done, attributes{modSeq: ss.condStore, uid: true, flags: !silent}); err != nil {
 			return err
 		}
 	}

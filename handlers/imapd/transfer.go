@@ -19,15 +19,15 @@ func (ss *session) copy(p *wire.Command) error {
 	sel := ss.selected
 	copied, err := ss.server.Service.Inbox.CopyMessages(ss.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), folder)
 	if err != nil {
-		return ss.tryCreate(err)
+		return ss.withTryCreate(err)
 	}
-	ss.code = copyUID(copied)
+	ss.code = copyUIDCode(copied)
 	return nil
 }
 
-// copyUID returns the response code COPYUID. It returns "" if nothing was copied, because the sets
-// of COPYUID cannot be empty (RFC 4315 section 3).
-func copyUID(c *inbox.Copied) string {
+// copyUIDCode returns the response code COPYUID. It returns "" if nothing was copied, because the
+// sets of COPYUID cannot be empty (RFC 4315 section 3).
+func copyUIDCode(c *inbox.Copied) string {
 	if c == nil || len(c.From) == 0 {
 		return ""
 	}
@@ -49,12 +49,12 @@ func (ss *session) move(p *wire.Command) error {
 		return errReadOnly
 	}
 	moved, err := ss.server.Service.Inbox.MoveMessages(ss.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), folder)
-	if code := copyUID(moved); code != "" {
-		ss.conn.Line("* OK [%s] COPY completed", code)
+	if code := copyUIDCode(moved); code != "" {
+		ss.conn.WriteLine("* OK [%s] COPY completed", code)
 		ss.reportExpunged(moved.From)
 	}
 	sel.commandExpunged = sel.commandExpunged && err == nil
-	return ss.tryCreate(err)
+	return ss.withTryCreate(err)
 }
 
 // expunge answers EXPUNGE (RFC 9051 section 6.4.3) and UID EXPUNGE (section 6.4.9). It removes the

@@ -50,7 +50,7 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 		}
 	case imap.UIDSet:
 		for _, r := range set {
-			lo, hi := bounds(uint32(r.Start), uint32(r.Stop), v.last())
+			lo, hi := bounds(uint32(r.Start), uint32(r.Stop), v.lastUID())
 			from, _ := slices.BinarySearch(v, lo)
 			to, found := slices.BinarySearch(v, hi)
 			if found {
@@ -59,7 +59,7 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 			spans = append(spans, span{from, to})
 		}
 	}
-	return v.join(spans)
+	return v.uidsInSpans(spans)
 }
 
 // bounds returns the lower and the upper end of a range. A start or stop of 0 means "*", which is
@@ -74,16 +74,16 @@ func bounds(start, stop, last uint32) (lo, hi uint32) {
 	return min(start, stop), max(start, stop)
 }
 
-// last returns the highest UID of the view, 0 if the view is empty.
-func (v view) last() uint32 {
+// lastUID returns the highest UID of the view, 0 if the view is empty.
+func (v view) lastUID() uint32 {
 	if len(v) == 0 {
 		return 0
 	}
 	return v[len(v)-1]
 }
 
-// join returns the UIDs in all spans, each once.
-func (v view) join(spans []span) []uint32 {
+// uidsInSpans returns the UIDs in all spans, each once.
+func (v view) uidsInSpans(spans []span) []uint32 {
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var out []uint32
 	next := 0
@@ -107,8 +107,8 @@ func (v view) intersect(uids []uint32) []uint32 {
 	return out
 }
 
-// without removes ascending UIDs from the view. It changes v.
-func (v view) without(gone []uint32) view {
+// removeUIDs removes ascending UIDs from the view. It changes v.
+func (v view) removeUIDs(gone []uint32) view {
 	return slices.DeleteFunc(v, func(uid uint32) bool {
 		for len(gone) > 0 && gone[0] < uid {
 			gone = gone[1:]
@@ -163,8 +163,8 @@ type selected struct {
 	saved           []uint32 // UIDs of "$", the result of SEARCH RETURN (SAVE)
 }
 
-// known returns what this session knows of the folder, to ask for later changes.
-func (sel *selected) known() inbox.KnownFolder {
+// knownFolder returns what this session knows of the folder, to ask for later changes.
+func (sel *selected) knownFolder() inbox.KnownFolder {
 	return inbox.KnownFolder{
 		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, OwnChanges: len(sel.ownChanges) + sel.ownExpunged,
 	}

@@ -10,7 +10,7 @@ type huffman struct {
 // build makes the code from the code lengths of its symbols. Length 0 means that a symbol has no
 // code. It returns false if the code is invalid: too many codes of some lengths, or too few. A code
 // with no symbol, or one symbol of length 1, is valid.
-func (h *huffman) build(lengths []byte) bool {
+func (h *huffman) build(lengths []byte) (valid bool) {
 	clear(h.counts[:])
 	used := 0
 	for _, n := range lengths {

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	windowSize  = 1 << 15 // bytes
-	maxCodeBits = 15
-	literals    = 286 // number of symbols for bytes and lengths
-	distances   = 30  // number of symbols for distances
+	windowSize      = 1 << 15 // bytes
+	maxCodeBits     = 15
+	literalSymbols  = 286 // number of symbols for bytes and lengths
+	distanceSymbols = 30  // number of symbols for distances
 )
 
 // errDeflate is returned for data that are not valid DEFLATE.
@@ -74,12 +74,12 @@ func (z *Reader) mustWait(n int) bool {
 	if n == 0 {
 		return false
 	}
-	z.fill()
+	z.fillBits()
 	return z.bitCount < 48
 }
 
-// fill moves buffered bytes into z.bits. It does not wait.
-func (z *Reader) fill() {
+// fillBits moves buffered bytes into z.bits. It does not wait.
+func (z *Reader) fillBits() {
 	for z.bitCount <= 56 && z.in.Buffered() > 0 {
 		c, _ := z.in.ReadByte() // cannot fail, since a byte is buffered
 		z.bits |= uint64(c) << z.bitCount
@@ -140,12 +140,12 @@ func (z *Reader) readHeader([]byte) (int, error) {
 	z.final = final == 1
 	switch kind {
 	case 0:
-		return 0, z.storedHeader()
+		return 0, z.readStoredHeader()
 	case 1:
 		z.lengths.build(fixedLengths[:])
 		z.dists.build(fixedDistances[:])
 	case 2:
-		if err := z.dynamicHeader(); err != nil {
+		if err := z.readDynamicHeader(); err != nil {
 			return 0, err
 		}
 	default:
@@ -155,8 +155,8 @@ func (z *Reader) readHeader([]byte) (int, error) {
 	return 0, nil
 }
 
-// storedHeader reads the size of a stored block (RFC 1951 section 3.2.4).
-func (z *Reader) storedHeader() error {
+// readStoredHeader reads the size of a stored block (RFC 1951 section 3.2.4).
+func (z *Reader) readStoredHeader() error {
 	z.bits >>= z.bitCount % 8
 	z.bitCount -= z.bitCount % 8
 	size, err := z.takeBits(16)
@@ -205,7 +205,7 @@ func (z *Reader) decodeSymbol(p []byte) (int, error) {
 	case s == 256:
 		z.step = (*Reader).readHeader
 		return 0, nil
-	case s >= literals:
+	case s >= literalSymbols:
 		return 0, errDeflate
 	}
 	length, err := z.readExtra(lengthBase[s-257], lengthExtra[s-257])
@@ -216,7 +216,7 @@ func (z *Reader) decodeSymbol(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if d >= distances {
+	if d >= distanceSymbols {
 		return 0, errDeflate
 	}
 	back, err := z.readExtra(distanceBase[d], distanceExtra[d])
@@ -236,12 +236,12 @@ func (z *Reader) readExtra(base, extra int) (int, error) {
 	return base + more, err
 }
 
-// codeOrder is the order in which a block has the lengths of its code length code (RFC 1951 section
-// 3.2.7).
-var codeOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+// codeLengthOrder is the order in which a block has the lengths of its code length code (RFC 1951
+// section 3.2.7).
+var codeLengthOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// dynamicHeader reads the two codes of a block (RFC 1951 section 3.2.7).
-func (z *Reader) dynamicHeader() error {
+// readDynamicHeader reads the two codes of a block (RFC 1951 section 3.2.7).
+func (z *Reader) readDynamicHeader() error {
 	var counts [3]int
 	for i, n := range []uint{5, 5, 4} {
 		v, err := z.takeBits(n)
@@ -251,11 +251,11 @@ func (z *Reader) dynamicHeader() error {
 		counts[i] = v
 	}
 	nlen, ndist := counts[0]+257, counts[1]+1
-	if nlen > literals || ndist > distances {
+	if nlen > literalSymbols || ndist > distanceSymbols {
 		return errDeflate
 	}
-	var lengths [literals + distances]byte
-	for _, at := range codeOrder[:counts[2]+4] {
+	var lengths [literalSymbols + distanceSymbols]byte
+	for _, at := range codeLengthOrder[:counts[2]+4] {
 		v, err := z.takeBits(3)
 		if err != nil {
 			return err
@@ -266,7 +266,7 @@ func (z *Reader) dynamicHeader() error {
 		return errDeflate
 	}
 	clear(lengths[:19])
-	if err := z.codeLengths(lengths[:nlen+ndist]); err != nil {
+	if err := z.readCodeLengths(lengths[:nlen+ndist]); err != nil {
 		return err
 	}
 	if lengths[256] == 0 || !z.lengths.build(lengths[:nlen]) || !z.dists.build(lengths[nlen:nlen+ndist]) {
@@ -275,9 +275,9 @@ func (z *Reader) dynamicHeader() error {
 	return nil
 }
 
-// codeLengths reads the code lengths of both Huffman codes, in which repeated lengths are
+// readCodeLengths reads the code lengths of both Huffman codes, in which repeated lengths are
 // compressed.
-func (z *Reader) codeLengths(to []byte) error {
+func (z *Reader) readCodeLengths(to []byte) error {
 	for i := 0; i < len(to); {
 		s, err := z.lengths.decode(z)
 		if err != nil {

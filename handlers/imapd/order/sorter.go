@@ -44,9 +44,9 @@ func NeedsEnvelope(keys []Key) bool {
 }
 
 const (
-	keptText   = 24      // bytes of each text that are always kept
-	sharedText = 4 << 20 // further bytes for all texts together; each message adds perMessage
-	perMessage = 180
+	keptTextBytes    = 24      // bytes of each text that are always kept
+	sharedTextBytes  = 4 << 20 // further bytes for all texts together; each message adds sharedPerMessage
+	sharedPerMessage = 180
 )
 
 // A Sorter collects the sort keys of messages. To limit the memory for a large folder, it cuts long
@@ -58,14 +58,14 @@ type Sorter struct {
 	values   [][]int64  // for each key that is a number: the values of all messages
 	texts    [][]uint32 // for each key that is a text: positions of the texts in blocks
 	blocks   [][]byte   // the texts
-	textLeft int        // bytes that are left of sharedText
+	textLeft int        // bytes that are left of sharedTextBytes
 	buf      []byte     // reused
 }
 
 // NewSorter returns a Sorter for about n messages.
 func NewSorter(keys []Key, n int) *Sorter {
 	s := &Sorter{
-		keys: keys, numbers: make([]uint32, 0, n), textLeft: sharedText,
+		keys: keys, numbers: make([]uint32, 0, n), textLeft: sharedTextBytes,
 		values: make([][]int64, len(keys)), texts: make([][]uint32, len(keys)),
 	}
 	for i, k := range keys {
@@ -81,7 +81,7 @@ func NewSorter(keys []Key, n int) *Sorter {
 // Add adds the next message, in mailbox order. It keeps nothing that m points to.
 func (s *Sorter) Add(m *Message) {
 	s.numbers = append(s.numbers, m.Number)
-	s.textLeft += perMessage
+	s.textLeft += sharedPerMessage
 	for i, k := range s.keys {
 		switch k.Field {
 		case Arrival:
@@ -107,17 +107,17 @@ func (s *Sorter) Add(m *Message) {
 }
 
 const (
-	blockSize = 1 << 16
-	textSize  = 2 // bytes of the length prefix of each text
+	blockSize        = 1 << 16
+	lengthPrefixSize = 2 // bytes of the length prefix of each text
 )
 
 // addText stores s.buf, perhaps cut, as the text of key i.
 func (s *Sorter) addText(i int) {
-	size := min(len(s.buf), blockSize-textSize, keptText+s.textLeft)
-	s.textLeft -= max(size-keptText, 0)
+	size := min(len(s.buf), blockSize-lengthPrefixSize, keptTextBytes+s.textLeft)
+	s.textLeft -= max(size-keptTextBytes, 0)
 	last := len(s.blocks) - 1
-	if last < 0 || len(s.blocks[last])+textSize+size > blockSize {
-		s.blocks = append(s.blocks, make([]byte, 0, min(blockSize, max(cap(s.numbers)*64, textSize+size))))
+	if last < 0 || len(s.blocks[last])+lengthPrefixSize+size > blockSize {
+		s.blocks = append(s.blocks, make([]byte, 0, min(blockSize, max(cap(s.numbers)*64, lengthPrefixSize+size))))
 		last++
 	}
 	s.texts[i] = append(s.texts[i], uint32(last*blockSize+len(s.blocks[last])))
@@ -128,7 +128,7 @@ func (s *Sorter) addText(i int) {
 // text returns the text at a position in blocks.
 func (s *Sorter) text(at uint32) []byte {
 	b := s.blocks[at/blockSize][at%blockSize:]
-	return b[textSize : textSize+int(binary.BigEndian.Uint16(b))]
+	return b[lengthPrefixSize : lengthPrefixSize+int(binary.BigEndian.Uint16(b))]
 }
 
 // Sorted returns the numbers of the messages in order. Messages with equal keys stay in mailbox

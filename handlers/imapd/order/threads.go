@@ -19,9 +19,9 @@ const (
 // dummies, references to further missing messages are ignored.
 type Threads struct {
 	seed     maphash.Seed
-	byIDs    bool // for THREAD=REFERENCES, not ORDEREDSUBJECT
-	numbers  []uint32
-	sent     []int64
+	byIDs    bool     // for THREAD=REFERENCES, not ORDEREDSUBJECT
+	numbers  []uint32 // sequence number or UID of each message
+	sent     []int64  // Unix seconds of the sent date of each message
 	subjects []uint64 // hash of the base subject of each message; 0: it is empty
 	isReply  []bool
 	buf      []byte // reused
@@ -90,7 +90,7 @@ func (t *Threads) linkMessage(m *Message) {
 		if !isID(id) {
 			continue
 		}
-		key := t.idKey(id)
+		key := t.hashID(id)
 		node, known := t.ids[key]
 		switch {
 		case known:
@@ -111,7 +111,7 @@ func (t *Threads) linkMessage(m *Message) {
 	var key uint64
 	node, hasID := int32(0), isID(m.ID)
 	if hasID {
-		key = t.idKey(m.ID)
+		key = t.hashID(m.ID)
 		node = t.ids[key]
 	}
 	switch {
@@ -141,9 +141,9 @@ func (t *Threads) link(child, parent int32) {
 	}
 }
 
-// idKey returns the hash of a message ID. Quotes that its left side does not need are removed first
-// (RFC 5256 section 3).
-func (t *Threads) idKey(id []byte) uint64 {
+// hashID returns the hash of a message ID. Quotes that its left side does not need are removed
+// first (RFC 5256 section 3).
+func (t *Threads) hashID(id []byte) uint64 {
 	id = bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 	if end := bytes.Index(id, []byte(`"@`)); end > 0 && id[0] == '"' {
 		t.buf = t.buf[:0]

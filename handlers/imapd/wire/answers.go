@@ -10,15 +10,15 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/deflate"
 )
 
-// Line writes a line of an answer. The caller gives no line end.
-func (c *Conn) Line(format string, args ...any) {
+// WriteLine writes a line of an answer. The caller gives no line end.
+func (c *Conn) WriteLine(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.put(fmt.Appendf(nil, format+"\r\n", args...)) // the error stays in c.err
 }
 
-// Answer writes a whole answer, or a piece of one. It does not keep p.
-func (c *Conn) Answer(p []byte) error {
+// WriteAnswer writes a whole answer, or a piece of one. It does not keep p.
+func (c *Conn) WriteAnswer(p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(p)
@@ -129,7 +129,7 @@ func (c *Conn) Bye(why string) {
 // Compress writes the line answer, and then compresses both directions of the connection (RFC
 // 4978). Decompressed input has the same limits as other input: on lines, literals and time.
 func (c *Conn) Compress(pool *deflate.Pool, answer string) {
-	c.Line("%s", answer)
+	c.WriteLine("%s", answer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.flush() // the error stays in c.err

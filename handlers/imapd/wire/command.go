@@ -147,8 +147,8 @@ func (p *Command) Space() {
 	}
 }
 
-// List parses a list in parentheses. It calls item to parse each value.
-func (p *Command) List(item func()) {
+// ReadList parses a list in parentheses. It calls item to parse each value.
+func (p *Command) ReadList(item func()) {
 	p.Expect('(')
 	if p.Skip(')') {
 		return
@@ -162,11 +162,11 @@ func (p *Command) List(item func()) {
 	}
 }
 
-// While parses one or more bytes for which belong returns true. what names them in an error.
-func (p *Command) While(what string, belong func(byte) bool) string {
+// ReadWhile parses one or more bytes for which accepts returns true. what names them in an error.
+func (p *Command) ReadWhile(what string, accepts func(byte) bool) string {
 	rest := p.rest()
 	n := 0
-	for n < len(rest) && belong(rest[n]) {
+	for n < len(rest) && accepts(rest[n]) {
 		n++
 	}
 	if n == 0 {
@@ -190,7 +190,7 @@ func isAStringByte(b byte) bool { return b == ']' || IsAtomByte(b) }
 func isPatternByte(b byte) bool { return b == '%' || b == '*' || isAStringByte(b) }
 
 // Atom parses an atom.
-func (p *Command) Atom() string { return p.While("an atom", IsAtomByte) }
+func (p *Command) Atom() string { return p.ReadWhile("an atom", IsAtomByte) }
 
 // Word parses an atom and returns it in capitals.
 func (p *Command) Word() string { return strings.ToUpper(p.Atom()) }
@@ -244,7 +244,7 @@ func (p *Command) AString() string {
 	if p.nextIsString() {
 		return p.Text()
 	}
-	return p.While("an atom or a string", isAStringByte)
+	return p.ReadWhile("an atom or a string", isAStringByte)
 }
 
 // unreadableFolder is returned for a folder name that cannot be decoded. No folder can have this
@@ -271,7 +271,7 @@ func (p *Command) Pattern() string {
 	if p.nextIsString() {
 		text = p.Text()
 	} else {
-		text = p.While("a pattern", isPatternByte)
+		text = p.ReadWhile("a pattern", isPatternByte)
 	}
 	pattern, ok := p.decodeName(text)
 	if !ok {
@@ -282,9 +282,9 @@ func (p *Command) Pattern() string {
 
 // decodeName decodes a folder name, from modified UTF-7 unless the client uses UTF-8. ok is false
 // if it cannot be decoded.
-func (p *Command) decodeName(text string) (string, bool) {
+func (p *Command) decodeName(text string) (name string, ok bool) {
 	if p.conn.utf8 {
-		return text, validName(text)
+		return text, isValidName(text)
 	}
 	return decodeName(text)
 }
@@ -358,7 +358,7 @@ func (p *Command) set() []numberRange {
 
 // SetText parses a set and returns its text, without checking it.
 func (p *Command) SetText() string {
-	return p.While("a set of numbers", func(b byte) bool { return b == '*' || IsAtomByte(b) })
+	return p.ReadWhile("a set of numbers", func(b byte) bool { return b == '*' || IsAtomByte(b) })
 }
 
 // knownFlags has the standard spelling of flags (RFC 9051 section 2.3.2) by their names in lower
@@ -380,7 +380,7 @@ func (p *Command) Flag() imap.Flag {
 	if system && p.Skip('*') {
 		return imap.FlagWildcard
 	}
-	name := p.While("a flag", IsAtomByte)
+	name := p.ReadWhile("a flag", IsAtomByte)
 	if system {
 		name = `\` + name
 	}
@@ -392,7 +392,7 @@ func (p *Command) Flag() imap.Flag {
 
 // Flags parses a list of flags in parentheses.
 func (p *Command) Flags() (list []imap.Flag) {
-	p.List(func() { list = append(list, p.Flag()) })
+	p.ReadList(func() { list = append(list, p.Flag()) })
 	return list
 }
 
@@ -437,7 +437,7 @@ func (p *Command) ReadMessage() (io.Reader, error) {
 	return p.conn.readMessage()
 }
 
-// EndOfMessage continues with the command after the message was read.
+// EndOfMessage reads the next line of the command. The caller must have read the whole message.
 func (p *Command) EndOfMessage() {
 	if p.err == nil {
 		p.err = p.conn.endMessage()

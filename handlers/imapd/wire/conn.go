@@ -130,7 +130,7 @@ func (c *Conn) TLSState() *tls.ConnectionState {
 // if it is still there.
 func (c *Conn) Next() (*Command, error) {
 	for {
-		if err := c.skip(); err != nil {
+		if err := c.skipRest(); err != nil {
 			return nil, err
 		}
 		c.size = 0
@@ -155,7 +155,7 @@ func (c *Conn) Next() (*Command, error) {
 		if tag == "" {
 			tag = "*"
 		}
-		c.Line("%s BAD [CLIENTBUG] %s", tag, why)
+		c.WriteLine("%s BAD [CLIENTBUG] %s", tag, why)
 	}
 }
 
@@ -174,9 +174,10 @@ func (c *Conn) NextLine() (string, error) {
 	return string(c.rest), nil
 }
 
-// skip skips what is left of a command: the rest of a message, and literals that the client sends
-// without waiting. A client that waits sends no more, since it has got its answer.
-func (c *Conn) skip() error {
+// skipRest skips what is left of a command: the rest of a message, and literals that the client
+// sends without waiting. A client that waits for the continuation request does not send the
+// literal, since it has got the tagged answer instead.
+func (c *Conn) skipRest() error {
 	for c.ending == nil && (c.message || c.marker.nonSync) {
 		n := c.unread
 		if !c.message {
@@ -280,7 +281,7 @@ func (c *Conn) readString() (string, error) {
 		return "", No(imap.ResponseCodeTooBig, "The literal is too large for this command")
 	}
 	if !m.nonSync {
-		c.Line("+ Ready for literal data")
+		c.WriteLine("+ Ready for literal data")
 	}
 	if err := c.Flush(); err != nil {
 		c.fail(err)
@@ -309,7 +310,7 @@ func (c *Conn) readString() (string, error) {
 func (c *Conn) readMessage() (io.Reader, error) {
 	m := c.marker
 	if !m.nonSync {
-		c.Line("+ Ready for literal data")
+		c.WriteLine("+ Ready for literal data")
 	}
 	if err := c.Flush(); err != nil {
 		return nil, c.fail(err)

@@ -192,7 +192,7 @@ func TestFirstErrorStays(t *testing.T) {
 	n := p.Number()
 	p.Space()
 	list := 0
-	p.List(func() { list++ })
+	p.ReadList(func() { list++ })
 	err := p.End()
 	var answer *imap.Error
 	if n != 0 || list != 0 || !errors.As(err, &answer) || answer.Type != imap.StatusResponseTypeBad || !strings.Contains(answer.Text, `a number, not "x"`) {
@@ -210,9 +210,9 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 		"a b 1:":                   func(p *Command) { p.Set() },
 		"a b 32-Jan-2026":          func(p *Command) { p.Date() },
 		`a b "17 Jul 1996"`:        func(p *Command) { p.DateTime() },
-		"a b (x":                   func(p *Command) { p.List(func() { p.Atom() }) },
-		"a b (x y":                 func(p *Command) { p.List(func() { p.Atom() }) },
-		"a b (x  y)":               func(p *Command) { p.List(func() { p.Atom() }) },
+		"a b (x":                   func(p *Command) { p.ReadList(func() { p.Atom() }) },
+		"a b (x y":                 func(p *Command) { p.ReadList(func() { p.Atom() }) },
+		"a b (x  y)":               func(p *Command) { p.ReadList(func() { p.Atom() }) },
 		"a b \"x":                  nil, // no line of a command
 		"a b x y":                  func(p *Command) { p.AString() },
 		"a b  x":                   func(p *Command) { p.AString() },
@@ -272,7 +272,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("&-b&AGE-&")
 	f.Add("a\U0001F600&/\x7f")
 	f.Fuzz(func(t *testing.T, text string) {
-		if validName(text) {
+		if isValidName(text) {
 			if back, ok := decodeName(encodeName(text)); !ok || back != text {
 				t.Errorf("%q is encoded as %q, and that decoded as %q", text, encodeName(text), back)
 			}
@@ -386,7 +386,7 @@ func FuzzWire(f *testing.F) {
 				case p.Next('('):
 					p.Skip('(')
 				default:
-					p.While("anything", func(b byte) bool { return b != ' ' && b != '{' && b != '"' })
+					p.ReadWhile("anything", func(b byte) bool { return b != ' ' && b != '{' && b != '"' })
 				}
 			}
 			if c.size > MaxCommand {

@@ -12,8 +12,8 @@ var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 
 // decodeName decodes a folder name from modified UTF-7, in which UTF-8 is accepted too. ok is false
 // if it cannot be decoded.
-func decodeName(text string) (string, bool) {
-	if !validName(text) {
+func decodeName(text string) (name string, ok bool) {
+	if !isValidName(text) {
 		return "", false
 	}
 	var out strings.Builder
@@ -36,8 +36,8 @@ func decodeName(text string) (string, bool) {
 	}
 }
 
-// validName reports whether a folder name is UTF-8 without control characters.
-func validName(text string) bool {
+// isValidName reports whether a folder name is UTF-8 without control characters.
+func isValidName(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 

@@ -65,7 +65,7 @@ func parseSet(text string) (list []numberRange, ok bool) {
 
 // parseSetNumber parses a number without leading zeros, or "*", for which it returns 0 (RFC 9051
 // section 9, seq-number).
-func parseSetNumber(text string) (uint32, bool) {
+func parseSetNumber(text string) (number uint32, ok bool) {
 	if text == "*" {
 		return 0, true
 	}
