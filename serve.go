@@ -79,7 +79,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.Close()
-	s.listeners.BehindProxies(s.settings.ProxyHeader.Prefixes(), s.log)
+	s.listeners.ReadProxyHeaders(s.settings.ProxyHeader.Prefixes(), s.log)
 	s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	s.listeners.Count(&s.inst.svc.Core.Metrics.Registry)
+	s.listeners.CountConnections(&s.inst.svc.Core.Metrics.Registry)
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	s.api.Metrics = handlers.MetricsReaders{Token: s.settings.Metrics.Token, From: s.settings.Metrics.Allowed.Prefixes()}
@@ -254,7 +254,7 @@ func (s *server) wait(ctx context.Context) error {
 
 // listenAll starts a server on every open socket.
 func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
-	l, tlsConfig := s.listeners, s.certs.Mail()
+	l, tlsConfig := s.listeners, s.certs.MailConfig()
 	exempt := s.settings.Limits.Exempt.Prefixes()
 	// Limits per address do not apply to proxies, because they forward connections of many clients.
 	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes())
@@ -265,7 +265,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 	if l.HTTPTLS != nil {
 		s.start(group, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(listen.LimitHTTP(l.HTTPTLS, "https", false, exemptHTTP, s.log), s.certs.HTTPS()), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(listen.LimitHTTP(l.HTTPTLS, "https", false, exemptHTTP, s.log), s.certs.HTTPSConfig()), s.api)
 		})
 	}
 	smtpServer := smtpd.New(s.inst.svc)

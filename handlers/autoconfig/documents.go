@@ -46,7 +46,7 @@ func (s *Server) writeProfile(q *request) error {
 }
 
 // newProfile returns the profile of an address. Its identifiers depend only on the host and the
-// address, so that it replaces an older profile on the device.
+// address, so that the profile replaces an older one on the device.
 func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -151,8 +151,8 @@ type clientServer struct {
 	Username       string `xml:"username"`
 }
 
-// wholeAddress is the placeholder that clients replace by the address.
-const wholeAddress = "%EMAILADDRESS%"
+// addressPlaceholder is the placeholder that clients replace by the address.
+const addressPlaceholder = "%EMAILADDRESS%"
 
 // socketTypes has the socketType of each kind of core.MailServer.Security.
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
@@ -162,7 +162,7 @@ var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none"
 func (s *Server) writeClientConfig(q *request) error {
 	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
 	if settings == nil && err == nil && q.host.Domain != "" {
-		username = wholeAddress
+		username = addressPlaceholder
 		settings, err = s.Service.Mailboxes.MailSettings(q.host.Domain)
 	}
 	if err != nil {
@@ -203,7 +203,7 @@ func clientServers(kind string, servers []core.MailServer, username string) []cl
 const (
 	autodiscoverPath  = "/autodiscover/autodiscover.xml"
 	autodiscoverV2    = "/autodiscover/autodiscover.json"
-	outlookSpace      = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
+	outlookNamespace  = "http://schemas.microsoft.com/exchange/autodiscover/outlook/responseschema/2006a"
 	autodiscoverLimit = 16 << 10 // maximum bytes of a request
 	xmlMedia          = "text/xml; charset=utf-8"
 )
@@ -330,7 +330,7 @@ func (s *Server) writeAutodiscover(q *request) error {
 	if err != nil {
 		return s.refuseOutlook(q, invalidRequest, "Invalid Request")
 	}
-	if asked.Schema != "" && asked.Schema != outlookSpace {
+	if asked.Schema != "" && asked.Schema != outlookNamespace {
 		return s.refuseOutlook(q, noSuchSchema, "Provider is not available")
 	}
 	email, settings, err := s.settingsFor(q, asked.Email)

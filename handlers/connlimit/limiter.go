@@ -1,6 +1,6 @@
 // Package connlimit limits the connections of a server: in total, and for each address and network.
-// When the total is reached, a new connection takes the slot of an idle one, which is closed. That
-// is one of the network with the most connections. The package does not know which protocol a
+// When the total is reached, an idle connection of the network with the most connections is closed,
+// and a new connection takes its slot. The package does not know which protocol a
 // connection has.
 package connlimit
 
@@ -25,7 +25,7 @@ type Limits struct {
 }
 
 // idleGrace is how long a connection may be idle before it can be evicted for any new connection,
-// see evictable.
+// see slotToEvict.
 const idleGrace = 10 * time.Second
 
 // reportEvery is the time between two lines in the log about refused and evicted connections.
@@ -69,21 +69,21 @@ type Slot struct {
 func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	s := &Slot{limiter: l, evict: evict}
 	var exempt bool
-	s.address, s.network, exempt = l.clientPrefix(from)
+	s.address, s.network, exempt = l.clientPrefixes(from)
 	s.Idle()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !exempt && (isFull(l.addresses[s.address], l.limits.PerAddress) || isFull(len(l.networks[s.network]), l.limits.PerNetwork)) {
-		l.count(&l.refused)
+		l.countEvent(&l.refused)
 		return nil
 	}
 	if isFull(l.all, l.limits.All) {
-		other := l.evictable(len(l.networks[s.network]))
+		other := l.slotToEvict(len(l.networks[s.network]))
 		if other == nil {
-			l.count(&l.refused)
+			l.countEvent(&l.refused)
 			return nil
 		}
-		l.count(&l.evicted)
+		l.countEvent(&l.evicted)
 		l.remove(other)
 		go other.evict()
 	}
@@ -99,12 +99,12 @@ func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 // isFull reports whether n has reached the limit most, where 0 means no limit.
 func isFull(n, most int) bool { return most > 0 && n >= most }
 
-// evictable returns the connection to evict for a new one, nil if there is none. n is how many
+// slotToEvict returns the connection to evict for a new one, nil if there is none. n is how many
 // connections the network of the new one has. A network with at least n+2 connections can lose any
 // idle connection. One with n or n+1 can lose only a connection that has been idle for longer than
-// idleGrace. Of these, evictable chooses the network with the most connections, and in it the
+// idleGrace. Of these, slotToEvict chooses the network with the most connections, and in it the
 // connection that has been idle the longest.
-func (l *Limiter) evictable(n int) *Slot {
+func (l *Limiter) slotToEvict(n int) *Slot {
 	var found *Slot
 	most, since, now := 0, int64(0), time.Now()
 	for _, slots := range l.networks {
@@ -154,18 +154,18 @@ func (l *Limiter) remove(s *Slot) {
 	}
 }
 
-// count counts a refused or evicted connection. The first one is logged at once, later ones
+// countEvent counts a refused or evicted connection. The first one is logged at once, later ones
 // together.
-func (l *Limiter) count(n *int) {
+func (l *Limiter) countEvent(n *int) {
 	*n++
 	if l.timer == nil {
 		l.report()
-		l.timer = time.AfterFunc(reportEvery, l.tick)
+		l.timer = time.AfterFunc(reportEvery, l.reportRegularly)
 	}
 }
 
-// tick logs the counts once in reportEvery. It ends when there is nothing to log.
-func (l *Limiter) tick() {
+// reportRegularly logs the counts once in reportEvery. It ends when there is nothing to log.
+func (l *Limiter) reportRegularly() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -198,9 +198,9 @@ func (l *Limiter) Close() {
 	}
 }
 
-// clientPrefix returns the address and the network under which a client is counted. Only the total
-// applies to exempt clients.
-func (l *Limiter) clientPrefix(a net.Addr) (address, network netip.Prefix, exempt bool) {
+// clientPrefixes returns the address and the network under which a client is counted. Only the
+// total applies to exempt clients.
+func (l *Limiter) clientPrefixes(a net.Addr) (address, network netip.Prefix, exempt bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}, netip.Prefix{}, true // a Unix socket, for example

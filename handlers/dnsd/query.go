@@ -76,7 +76,7 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 			}
 		}()
 	}
-	req, rcode := read(q)
+	req, rcode := parseRequest(q)
 	if req == nil {
 		if q.overLimit {
 			return nil, nil
@@ -94,8 +94,9 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	return wire, nil
 }
 
-// read parses a query. If it returns nil, the second result is the status code of the answer.
-func read(q query) (*request, int) {
+// parseRequest parses a query. If the query is invalid, req is nil, and rcode is the status code of
+// the answer.
+func parseRequest(q query) (req *request, rcode int) {
 	if rcode := checkHeader(q.wire); rcode != dns.RcodeSuccess {
 		return nil, rcode
 	}
@@ -116,9 +117,10 @@ func read(q query) (*request, int) {
 // flags returns the flag word of a message's header.
 func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
-// checkHeader checks a query by its header alone, which limits the work for the rest. Besides one
-// question, a query may have at most the SOA record of an IXFR, an OPT record and a TSIG record.
-func checkHeader(wire []byte) int {
+// checkHeader returns the status code of a query by its header alone, which limits the work for the
+// rest. Besides one question, a query may have at most the SOA record of an IXFR, an OPT record and
+// a TSIG record.
+func checkHeader(wire []byte) (rcode int) {
 	if flags(wire)>>opcodeShift&opcodeMask != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
 	}
@@ -140,11 +142,10 @@ func headerOnly(wire []byte, rcode int) []byte {
 
 // onlyOPT returns the OPT record of a query, nil if there is none. ok is false if the query has
 // several (RFC 6891 section 6.1.1).
-func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
-	var found *dns.OPT
+func onlyOPT(msg *dns.Msg) (found *dns.OPT, ok bool) {
 	for _, rr := range msg.Extra {
-		opt, ok := rr.(*dns.OPT)
-		if !ok {
+		opt, isOPT := rr.(*dns.OPT)
+		if !isOPT {
 			continue
 		}
 		if found != nil || opt.Hdr.Name != "." {
@@ -175,7 +176,7 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	spoken := req.opt == nil || req.opt.Version() == 0
 	proof := noCookie
 	if spoken {
-		proof, req.cookie = r.cookies.read(req.opt, req.from, r.Now())
+		proof, req.cookie = r.cookies.checkCookie(req.opt, req.from, r.Now())
 	}
 	if req.overLimit {
 		if refused, ok := r.checkOverLimit(req, proof); !ok {
@@ -202,17 +203,18 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	return r.answerQuestion(req)
 }
 
-// checkOverLimit decides about a query from a network over the rate limit; ok means that it is
-// answered. A valid cookie proves that the address is not forged, so such a client has a higher
-// limit. Of the other queries, most get no answer. Some get an empty one, after which the client
-// repeats the query over TCP or with the cookie in the answer (RFC 7873 section 5.2.3).
+// checkOverLimit decides about a query from a network over the rate limit. If ok is true, the query
+// is answered as usual, or else with refused, which may be nil. A valid cookie proves that the
+// address is not forged, so such a client has a higher limit. Of the other queries, most get no
+// answer. Some get an empty one, after which the client repeats the query over TCP or with the
+// cookie in the answer (RFC 7873 section 5.2.3).
 func (r *run) checkOverLimit(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	switch {
-	case proof == proven:
+	case proof == provenAddress:
 		return nil, r.trusted.allow(req.from, r.Now())
 	case !r.limits.sendsEmptyAnswer():
 		return nil, false
-	case proof == unproven:
+	case proof == unprovenAddress:
 		return refusal(req.msg, dns.RcodeBadCookie), false
 	}
 	refused = refusal(req.msg, dns.RcodeSuccess)
@@ -230,11 +232,11 @@ func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 	if asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
 		return r.startTransfer(req)
 	}
-	zone, ok := r.zone(asked)
+	zone, ok := r.zoneFor(asked)
 	if !ok {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
-	if h, ok := zone.(hidden); ok && h.Hidden() && r.secondaries.find(req) == nil {
+	if h, ok := zone.(hidden); ok && h.Hidden() && r.secondaries.senderOf(req) == nil {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
 	reply := zone.Answer(req.msg)
@@ -246,10 +248,10 @@ func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 	return reply, nil
 }
 
-// zone returns the zone that answers a question: the one that encloses the name most closely. A
+// zoneFor returns the zone that answers a question: the one that encloses the name most closely. A
 // question for the DS record of a zone goes to the parent zone if that is served here too (RFC 4035
 // section 3.1.4.1).
-func (r *run) zone(asked dns.Question) (Answerer, bool) {
+func (r *run) zoneFor(asked dns.Question) (Answerer, bool) {
 	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
 	if asked.Qtype == dns.TypeDS {
 		if at, end := dns.NextLabel(name, 0); !end {
@@ -263,7 +265,7 @@ func (r *run) zone(asked dns.Question) (Answerer, bool) {
 
 // checkQuestion returns the status code of a question that no zone can answer, and NOERROR for
 // others.
-func checkQuestion(asked dns.Question) int {
+func checkQuestion(asked dns.Question) (rcode int) {
 	switch asked.Qtype {
 	case dns.TypeOPT, dns.TypeTSIG, dns.TypeTKEY, dns.TypeMAILA, dns.TypeMAILB, dns.TypeNone:
 		return dns.RcodeFormatError // no name has records of these types
@@ -285,8 +287,8 @@ func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	return m
 }
 
-// authoritative returns an authoritative answer that has the records.
-func (req *request) authoritative(records ...dns.RR) *dns.Msg {
+// authoritativeAnswer returns an authoritative answer that has the records.
+func (req *request) authoritativeAnswer(records ...dns.RR) *dns.Msg {
 	m := refusal(req.msg, dns.RcodeSuccess)
 	m.Authoritative, m.Compress, m.Answer = true, true, records
 	return m
@@ -301,7 +303,7 @@ func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
 		return packWithin(reply, req.limit, out)
 	}
 	now := r.Now()
-	if _, err := packWithin(reply, req.limit-req.sig.maxSize(reply.Id, now), out); err != nil {
+	if _, err := packWithin(reply, req.limit-req.sig.maxRecordSize(reply.Id, now), out); err != nil {
 		return nil, err
 	}
 	return req.sig.sign(reply, now)
@@ -346,8 +348,8 @@ type proof int
 const (
 	noCookie proof = iota
 	badCookie
-	unproven // the client supports cookies, but has no valid server cookie
-	proven   // the server cookie is valid: this server sent it to this address
+	unprovenAddress // the client supports cookies, but has no valid server cookie
+	provenAddress   // the server cookie is valid: this server sent it to this address
 )
 
 // secret is the key of the hash in server cookies.
@@ -392,9 +394,9 @@ func (c *cookies) secrets(now time.Time) *secrets {
 	return s
 }
 
-// read checks the cookie of a query from an address, and returns the option for the answer, nil for
-// none. If there are several cookies, the first counts (RFC 7873 section 5.2).
-func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dns.EDNS0_COOKIE) {
+// checkCookie checks the cookie of a query from an address, and returns the option for the answer,
+// nil for none. If there are several cookies, the first counts (RFC 7873 section 5.2).
+func (c *cookies) checkCookie(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dns.EDNS0_COOKIE) {
 	sent := cookieOf(opt)
 	if sent == nil {
 		return noCookie, nil
@@ -407,13 +409,13 @@ func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dn
 	if err != nil || n < clientCookie || n > clientCookie && n < 2*clientCookie {
 		return badCookie, nil // section 5.2.2
 	}
-	have, all := unproven, c.secrets(now)
+	have, all := unprovenAddress, c.secrets(now)
 	for _, s := range all.accepted {
-		if n == clientCookie+serverCookie && s.valid(room[:n], from, now) {
-			have = proven
+		if n == clientCookie+serverCookie && s.isValidCookie(room[:n], from, now) {
+			have = provenAddress
 		}
 	}
-	fresh := all.accepted[0].cookie(room[:clientCookie], from, now)
+	fresh := all.accepted[0].newCookie(room[:clientCookie], from, now)
 	return have, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: hex.EncodeToString(fresh)}
 }
 
@@ -430,8 +432,8 @@ func cookieOf(opt *dns.OPT) *dns.EDNS0_COOKIE {
 	return nil
 }
 
-// cookie returns a new cookie for a client at an address: the client's part and ours.
-func (s secret) cookie(client []byte, from netip.Addr, now time.Time) []byte {
+// newCookie returns a new cookie for a client at an address: the client's part and ours.
+func (s secret) newCookie(client []byte, from netip.Addr, now time.Time) []byte {
 	out := append(make([]byte, 0, clientCookie+serverCookie), client...)
 	out = append(out, cookieVersion, 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(now.Unix()))
@@ -453,10 +455,10 @@ func (s secret) appendHash(cookie []byte, from netip.Addr) []byte {
 	return binary.LittleEndian.AppendUint64(cookie, sum)
 }
 
-// valid reports whether a cookie of full length was made with s for this address, not too long ago.
-// The hash covers the reserved bytes as they were received, because another server of the same
-// operator may set them (RFC 9018 section 4.2).
-func (s secret) valid(cookie []byte, from netip.Addr, now time.Time) bool {
+// isValidCookie reports whether a cookie of full length was made with s for this address, not too
+// long ago. The hash covers the reserved bytes as they were received, because another server of the
+// same operator may set them (RFC 9018 section 4.2).
+func (s secret) isValidCookie(cookie []byte, from netip.Addr, now time.Time) bool {
 	if cookie[clientCookie] != cookieVersion {
 		return false
 	}
@@ -475,8 +477,8 @@ func (s secret) valid(cookie []byte, from netip.Addr, now time.Time) bool {
 // share a rate. The seed of the limiter decides at random which ones do.
 const limiterSlots = 1 << 16
 
-// slipEvery is how many refused queries there are for each one that gets an empty answer ("slip" in
-// response rate limiting). After an empty answer the client repeats the query over TCP or with its
+// slipEvery is the number of refused queries of which one gets an empty answer ("slip" in response
+// rate limiting). After an empty answer the client repeats the query over TCP or with its
 // cookie. So a client still gets answers while an attacker forges its address.
 const slipEvery = 2
 
@@ -484,12 +486,12 @@ const slipEvery = 2
 // address (response rate limiting). Each slot is a leaky bucket in one word: the time at which it
 // will be empty, in Unix nanoseconds.
 type limiter struct {
-	seed    maphash.Seed
-	every   int64 // nanoseconds that one answer adds to a slot
-	burst   int64 // nanoseconds that a slot may be ahead of the current time
-	exempt  []netip.Prefix
-	slots   []atomic.Int64
-	refused atomic.Uint64 // queries over the limit
+	seed       maphash.Seed
+	answerCost int64 // nanoseconds that one answer adds to a slot
+	burst      int64 // nanoseconds that a slot may be ahead of the current time
+	exempt     []netip.Prefix
+	slots      []atomic.Int64
+	refused    atomic.Uint64 // queries over the limit
 }
 
 // newLimiter returns a limiter for a number of answers per second, without limits for the exempt
@@ -497,7 +499,7 @@ type limiter struct {
 func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	return &limiter{
 		exempt: exempt,
-		seed:   maphash.MakeSeed(), every: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
+		seed:   maphash.MakeSeed(), answerCost: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
 		slots: make([]atomic.Int64, limiterSlots),
 	}
 }
@@ -507,11 +509,11 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	if limit.Within(l.exempt, from) {
 		return true
 	}
-	slot := &l.slots[maphash.Comparable(l.seed, network(from))%limiterSlots]
+	slot := &l.slots[maphash.Comparable(l.seed, clientNetwork(from))%limiterSlots]
 	at := now.UnixNano()
 	for {
 		have := slot.Load()
-		next := max(have, at) + l.every
+		next := max(have, at) + l.answerCost
 		if next-at > l.burst {
 			return false
 		}
@@ -525,6 +527,6 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 // instead of none.
 func (l *limiter) sendsEmptyAnswer() bool { return l.refused.Add(1)%slipEvery == 0 }
 
-// network returns the network that counts as one client: an IPv4 /24, or an IPv6 /56, which is what
-// one household gets.
-func network(ip netip.Addr) netip.Prefix { return limit.Prefix(ip, 24, 56) }
+// clientNetwork returns the network that counts as one client: an IPv4 /24, or an IPv6 /56, which
+// is what one household gets.
+func clientNetwork(ip netip.Addr) netip.Prefix { return limit.Prefix(ip, 24, 56) }

@@ -56,7 +56,7 @@ func (z stubZone) Answer(q *dns.Msg) *dns.Msg {
 }
 
 func testRun() *run {
-	return (&Server{Zones: stubZone{"a.test"}, Log: slog.New(slog.DiscardHandler)}).start()
+	return (&Server{Zones: stubZone{"a.test"}, Log: slog.New(slog.DiscardHandler)}).newRun()
 }
 
 func packed(t testing.TB, m *dns.Msg) []byte {
@@ -116,7 +116,7 @@ func (z namedZone) Answer(q *dns.Msg) *dns.Msg {
 }
 
 func TestTheParentAnswersForADelegation(t *testing.T) {
-	r := (&Server{Zones: familyZones{}, Log: slog.New(slog.DiscardHandler)}).start()
+	r := (&Server{Zones: familyZones{}, Log: slog.New(slog.DiscardHandler)}).newRun()
 	for _, tc := range []struct {
 		name string
 		typ  uint16
@@ -254,7 +254,7 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 
 func TestRateLimitTellsTheHonestToUseTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}).start()
+		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}).newRun()
 		wire := packed(t, question("a.test.", dns.TypeA))
 		out := make([]byte, udpReadSize)
 		count := func(from string) (full, slipped, dropped int) {
@@ -361,25 +361,25 @@ func TestCookieVectors(t *testing.T) {
 		have                      proof
 		want                      string
 	}{
-		{"A.1", "198.51.100.100", "2464c4abcf10c957", first, 1559731985, unproven, "2464c4abcf10c957010000005cf79f111f8130c3eee29480"},
-		{"A.2", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559734385, proven, "2464c4abcf10c957010000005cf7a871d4a564a1442aca77"},
-		{"A.3", "203.0.113.203", "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5", first, 1559734700, unproven, "fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e"},
-		{"A.3 in time", "203.0.113.203", "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5", first, 1559727985, proven, ""},
+		{"A.1", "198.51.100.100", "2464c4abcf10c957", first, 1559731985, unprovenAddress, "2464c4abcf10c957010000005cf79f111f8130c3eee29480"},
+		{"A.2", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559734385, provenAddress, "2464c4abcf10c957010000005cf7a871d4a564a1442aca77"},
+		{"A.3", "203.0.113.203", "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5", first, 1559734700, unprovenAddress, "fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e"},
+		{"A.3 in time", "203.0.113.203", "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5", first, 1559727985, provenAddress, ""},
 		{
 			"A.4", "2001:db8:220:1:59de:d0f4:8769:82b8", "22681ab97d52c298010000005cf7c57926556bd0934c72f8",
-			second + " dd3bdf9344b678b185a6f5cb60fca715", 1559741961, proven, "22681ab97d52c298010000005cf7c609a6bb79d16625507a",
+			second + " dd3bdf9344b678b185a6f5cb60fca715", 1559741961, provenAddress, "22681ab97d52c298010000005cf7c609a6bb79d16625507a",
 		},
-		{"mapped address", "::ffff:198.51.100.100", "2464c4abcf10c957", first, 1559731985, unproven, "2464c4abcf10c957010000005cf79f111f8130c3eee29480"},
-		{"another address", "198.51.100.101", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985, unproven, ""},
-		{"another client", "198.51.100.100", "2464c4abcf10c958010000005cf79f111f8130c3eee29480", first, 1559731985, unproven, ""},
-		{"another version", "198.51.100.100", "2464c4abcf10c957020000005cf79f111f8130c3eee29480", first, 1559731985, unproven, ""},
-		{"a bit of the hash", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29481", first, 1559731985, unproven, ""},
-		{"another secret", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", second, 1559731985, unproven, ""},
-		{"an hour old", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 + 3600, proven, ""},
-		{"older", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 + 3601, unproven, ""},
-		{"a little ahead", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 - 300, proven, ""},
-		{"too far ahead", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 - 301, unproven, ""},
-		{"too long to be ours", "198.51.100.100", "2464c4abcf10c957" + strings.Repeat("01", 32), first, 1559731985, unproven, ""},
+		{"mapped address", "::ffff:198.51.100.100", "2464c4abcf10c957", first, 1559731985, unprovenAddress, "2464c4abcf10c957010000005cf79f111f8130c3eee29480"},
+		{"another address", "198.51.100.101", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985, unprovenAddress, ""},
+		{"another client", "198.51.100.100", "2464c4abcf10c958010000005cf79f111f8130c3eee29480", first, 1559731985, unprovenAddress, ""},
+		{"another version", "198.51.100.100", "2464c4abcf10c957020000005cf79f111f8130c3eee29480", first, 1559731985, unprovenAddress, ""},
+		{"a bit of the hash", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29481", first, 1559731985, unprovenAddress, ""},
+		{"another secret", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", second, 1559731985, unprovenAddress, ""},
+		{"an hour old", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 + 3600, provenAddress, ""},
+		{"older", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 + 3601, unprovenAddress, ""},
+		{"a little ahead", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 - 300, provenAddress, ""},
+		{"too far ahead", "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", first, 1559731985 - 301, unprovenAddress, ""},
+		{"too long to be ours", "198.51.100.100", "2464c4abcf10c957" + strings.Repeat("01", 32), first, 1559731985, unprovenAddress, ""},
 		{"short", "198.51.100.100", "2464c4abcf10c9", first, 1559731985, badCookie, ""},
 		{"between", "198.51.100.100", "2464c4abcf10c95701", first, 1559731985, badCookie, ""},
 		{"too long", "198.51.100.100", strings.Repeat("01", 41), first, 1559731985, badCookie, ""},
@@ -393,7 +393,7 @@ func TestCookieVectors(t *testing.T) {
 			accepted = append(accepted, secretOf(t, s))
 		}
 		c.current.Store(&secrets{accepted: accepted, made: now})
-		have, fresh := c.read(withCookie(tc.sent), netip.MustParseAddr(tc.from), now)
+		have, fresh := c.checkCookie(withCookie(tc.sent), netip.MustParseAddr(tc.from), now)
 		if have != tc.have || (fresh == nil) != (have == badCookie) {
 			t.Errorf("%s: %d with %v, want %d", tc.name, have, fresh, tc.have)
 		}
@@ -401,7 +401,7 @@ func TestCookieVectors(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.name, fresh.Cookie, tc.want)
 		}
 	}
-	if have, fresh := newCookies(time.Now()).read(&dns.OPT{}, netip.Addr{}, time.Now()); have != noCookie || fresh != nil {
+	if have, fresh := newCookies(time.Now()).checkCookie(&dns.OPT{}, netip.Addr{}, time.Now()); have != noCookie || fresh != nil {
 		t.Errorf("without a cookie: %d, %v", have, fresh)
 	}
 }
@@ -409,20 +409,20 @@ func TestCookieVectors(t *testing.T) {
 func TestSecretsRoll(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c, from := newCookies(now), netip.MustParseAddr("192.0.2.1")
-	_, first := c.read(withCookie("0102030405060708"), from, now)
+	_, first := c.checkCookie(withCookie("0102030405060708"), from, now)
 	now = now.Add(secretLifetime - time.Second)
-	_, old := c.read(withCookie("0102030405060708"), from, now)
+	_, old := c.checkCookie(withCookie("0102030405060708"), from, now)
 	now = now.Add(2 * time.Second)
-	have, renewed := c.read(withCookie(old.Cookie), from, now)
-	if have != proven || len(c.secrets(now).accepted) != 2 {
+	have, renewed := c.checkCookie(withCookie(old.Cookie), from, now)
+	if have != provenAddress || len(c.secrets(now).accepted) != 2 {
 		t.Errorf("a cookie of the secret before: %d", have)
 	}
-	have, _ = c.read(withCookie(renewed.Cookie), from, now)
-	if have != proven {
+	have, _ = c.checkCookie(withCookie(renewed.Cookie), from, now)
+	if have != provenAddress {
 		t.Errorf("a cookie of the new secret: %d", have)
 	}
-	have, _ = c.read(withCookie(first.Cookie), from, now)
-	if have != unproven {
+	have, _ = c.checkCookie(withCookie(first.Cookie), from, now)
+	if have != unprovenAddress {
 		t.Errorf("a cookie of yesterday: %d", have)
 	}
 	was := c.secrets(now).accepted[1]
@@ -457,7 +457,7 @@ func TestAnswersCarryACookie(t *testing.T) {
 // client with only the client part of a cookie gets the server part.
 func TestCookiesOpenTheRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10}).start()
+		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10}).newRun()
 		from := netip.MustParseAddr("192.0.2.1")
 		ask := func(q *dns.Msg) *dns.Msg {
 			answer := r.answerUDP(packed(t, q), from, make([]byte, udpReadSize))

@@ -90,7 +90,7 @@ type run struct {
 // more queries, lets running answers finish, and returns nil when its last goroutine has ended. It
 // returns an error if a socket fails.
 func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) error {
-	r := s.start()
+	r := s.newRun()
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -118,8 +118,8 @@ func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) er
 	return context.Cause(stop)
 }
 
-// start returns a run in which the zero fields of s have their defaults.
-func (s *Server) start() *run {
+// newRun returns a run in which the zero fields of s have their defaults.
+func (s *Server) newRun() *run {
 	r := &run{Server: *s}
 	if r.Log == nil {
 		r.Log = slog.Default()
@@ -163,8 +163,8 @@ func (r *run) shutDown(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	udp.Close()
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -45,9 +45,9 @@ func newSecondaries(all []builtin.Secondary) *secondaries {
 	return s
 }
 
-// find returns the secondary that sent a query, nil if none of them did. The signature must have
-// been verified before.
-func (s *secondaries) find(req *request) *builtin.Secondary {
+// senderOf returns the secondary that sent a query, nil if none of them did. The signature must
+// have been verified before.
+func (s *secondaries) senderOf(req *request) *builtin.Secondary {
 	if req.sig != nil {
 		return s.byKey[req.sig.key]
 	}
@@ -84,7 +84,7 @@ type transfer struct {
 // transfer. Differences between versions of a zone are not stored, so IXFR gets the whole zone (RFC
 // 1995 section 4).
 func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
-	to := r.secondaries.find(req)
+	to := r.secondaries.senderOf(req)
 	if to == nil {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
@@ -111,7 +111,7 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 		}
 		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial number arithmetic (RFC 1982)
 			// The client has this version already, or must repeat the query over TCP.
-			return req.authoritative(soa), nil
+			return req.authoritativeAnswer(soa), nil
 		}
 	case !req.stream:
 		return refusal(req.msg, dns.RcodeRefused), nil
@@ -130,11 +130,11 @@ func firstSOA(zone transferable) *dns.SOA {
 
 // clientSOA returns the SOA record of the version that the client of an IXFR has. ok is false if
 // the query has none.
-func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
+func clientSOA(msg *dns.Msg) (soa *dns.SOA, ok bool) {
 	if len(msg.Ns) != 1 {
 		return nil, false
 	}
-	soa, ok := msg.Ns[0].(*dns.SOA)
+	soa, ok = msg.Ns[0].(*dns.SOA)
 	return soa, ok
 }
 
@@ -165,7 +165,7 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	defer release()
 	start := time.Now()
 	t.until = start.Add(t.run.TransferFor)
-	t.message = t.req.authoritative()
+	t.message = t.req.authoritativeAnswer()
 	if t.req.opt != nil { // RFC 5936 section 2.2.5: in the first message
 		t.message.Extra = []dns.RR{answerOPT(t.req.opt, t.req.cookie)}
 	}
@@ -219,7 +219,7 @@ func (t *transfer) flush() error {
 	if err := writeFrame(t.conn, wire, deadline); err != nil {
 		return err
 	}
-	next := t.req.authoritative()
+	next := t.req.authoritativeAnswer()
 	next.Question = nil
 	t.message, t.size = next, 0
 	return nil
@@ -241,11 +241,11 @@ const maxMAC = sha512.Size
 
 // signature is the state for signing the answers to a signed query.
 type signature struct {
-	key    *builtin.TSIGKey
-	query  *dns.TSIG
-	mac    string // MAC of the query, later of the last answer; the next MAC covers it
-	timers bool   // an answer was signed, so the next MAC covers less (RFC 8945 section 5.3.1)
-	code   uint16 // the error code in the TSIG records of answers
+	key       *builtin.TSIGKey
+	query     *dns.TSIG
+	mac       string // MAC of the query, later of the last answer; the next MAC covers it
+	timers    bool   // an answer was signed, so the next MAC covers less (RFC 8945 section 5.3.1)
+	tsigError uint16 // the error code in the TSIG records of answers
 }
 
 // tsigOf returns the TSIG record of a query, nil if there is none. ok is false if there are
@@ -265,54 +265,57 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	return tsig, true
 }
 
-// verify checks the signature of a query (RFC 8945 section 5.2). The answer must be signed with the
-// returned signature, also if the status code is an error.
-func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
+// verify checks the signature of a query (RFC 8945 section 5.2). If the returned signature is
+// not nil, the answer must be signed with it, also if rcode is an error.
+func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signature, rcode int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
 	s := &signature{key: key, query: tsig, mac: tsig.MAC}
 	if key == nil || dns.CanonicalName(tsig.Algorithm) != key.Algorithm {
-		return s.refuse(dns.RcodeBadKey)
+		return s.rejected(dns.RcodeBadKey)
 	}
 	err := dns.TsigVerifyWithProvider(bytes.Clone(wire), key, "", false)
 	switch {
 	case errors.Is(err, dns.ErrSig):
-		return s.refuse(dns.RcodeBadSig)
+		return s.rejected(dns.RcodeBadSig)
 	case errors.Is(err, dns.ErrTime):
-		return s.refuse(dns.RcodeBadTime)
+		return s.rejected(dns.RcodeBadTime)
 	case err != nil:
 		return nil, dns.RcodeFormatError
 	case int(tsig.MACSize) < key.MACSize(): // truncated MACs are refused
-		return s.refuse(dns.RcodeBadTrunc)
+		return s.rejected(dns.RcodeBadTrunc)
 	}
 	return s, dns.RcodeSuccess
 }
 
-// refuse sets the error code of the TSIG record, and returns the status code of the answer.
-func (s *signature) refuse(code uint16) (*signature, int) {
-	s.code = code
+// rejected returns the signature and the status code of the answer to a query with an invalid
+// signature. tsigError is the error code in the TSIG record of the answer.
+func (s *signature) rejected(tsigError uint16) (answer *signature, rcode int) {
+	s.tsigError = tsigError
 	return s, dns.RcodeNotAuth
 }
 
-// record returns the TSIG record of the next answer, without a MAC.
-func (s *signature) record(id uint16, now time.Time) *dns.TSIG {
+// tsigRecord returns the TSIG record of the next answer, without a MAC.
+func (s *signature) tsigRecord(id uint16, now time.Time) *dns.TSIG {
 	t := &dns.TSIG{
 		Hdr:       dns.RR_Header{Name: s.query.Hdr.Name, Rrtype: dns.TypeTSIG, Class: dns.ClassANY},
-		Algorithm: s.query.Algorithm, TimeSigned: uint64(now.Unix()), Fudge: tsigFudge, OrigId: id, Error: s.code,
+		Algorithm: s.query.Algorithm, TimeSigned: uint64(now.Unix()), Fudge: tsigFudge, OrigId: id, Error: s.tsigError,
 	}
-	if s.code == dns.RcodeBadTime { // the answer has our time (section 5.2.3)
+	if s.tsigError == dns.RcodeBadTime { // the answer has our time (section 5.2.3)
 		t.TimeSigned, t.Fudge = s.query.TimeSigned, s.query.Fudge
 		t.OtherLen, t.OtherData = 6, fmt.Sprintf("%012x", uint64(now.Unix())&(1<<48-1))
 	}
 	return t
 }
 
-// maxSize returns the maximum size of a TSIG record of an answer, in bytes.
-func (s *signature) maxSize(id uint16, now time.Time) int { return dns.Len(s.record(id, now)) + maxMAC }
+// maxRecordSize returns the maximum size of a TSIG record of an answer, in bytes.
+func (s *signature) maxRecordSize(id uint16, now time.Time) int {
+	return dns.Len(s.tsigRecord(id, now)) + maxMAC
+}
 
 // sign returns an answer in wire form with its TSIG record. Answers with an error of the key or the
 // MAC have no MAC (section 5.3.2).
 func (s *signature) sign(m *dns.Msg, now time.Time) ([]byte, error) {
-	m.Extra = append(m.Extra, s.record(m.Id, now))
+	m.Extra = append(m.Extra, s.tsigRecord(m.Id, now))
 	wire, mac, err := dns.TsigGenerateWithProvider(m, s.key, s.mac, s.timers)
 	if err != nil {
 		return nil, fmt.Errorf("sign a DNS message: %w", err)

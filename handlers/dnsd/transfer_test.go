@@ -373,7 +373,7 @@ func signedRun() *run {
 	return (&Server{Zones: stubZone{"a.test"}, Log: slog.New(slog.DiscardHandler), Secondaries: []builtin.Secondary{
 		{Name: "one", Addr: netip.MustParseAddrPort("192.0.2.53:53"), Key: testKey},
 		{Name: "two", Addr: netip.MustParseAddrPort("192.0.2.54:53")},
-	}}).start()
+	}}).newRun()
 }
 
 // sign brings a query to the wire; do may spoil its TSIG record before it is signed.

@@ -40,7 +40,7 @@ func replyFromQueriedAddress(conn *net.UDPConn) {
 }
 
 // reportDestination requests the control messages that replySource reads. A socket can have IPv4,
-// IPv6 or both. It reports whether the request worked for one of them.
+// IPv6 or both. reportDestination reports whether the request worked for one of them.
 func reportDestination(conn *net.UDPConn) bool {
 	err6 := ipv6.NewPacketConn(conn).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(conn).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
@@ -85,7 +85,7 @@ func (r *run) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			if isFatal(err) {
 				return err
 			}
-			pause(ctx, readRetryDelay) // for example if the system is short of memory
+			sleep(ctx, readRetryDelay) // for example if the system is short of memory
 			continue
 		}
 		if answer := r.answerUDP(in[:n], from.Addr(), out); answer != nil {
@@ -116,7 +116,7 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 		case err != nil && isFatal(err):
 			return err
 		case err != nil: // for example if there are no file descriptors left
-			pause(ctx, wait)
+			sleep(ctx, wait)
 			wait = min(2*wait, time.Second)
 			continue
 		}

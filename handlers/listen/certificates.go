@@ -37,7 +37,7 @@ func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 		return c, c.Read(s.TLSCert, s.TLSKey)
 	}
 	var err error
-	c.fallback, err = selfSigned(host)
+	c.fallback, err = selfSignedCertificate(host)
 	return c, err
 }
 
@@ -52,25 +52,26 @@ func (c *Certificates) Read(certFile, keyFile string) error {
 	return nil
 }
 
-// Mail returns the TLS configuration for SMTP and IMAP. It returns nil if c is nil.
-func (c *Certificates) Mail() *tls.Config {
+// MailConfig returns the TLS configuration for SMTP and IMAP. It returns nil if c is nil.
+func (c *Certificates) MailConfig() *tls.Config {
 	if c == nil {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Pick}
 }
 
-// HTTPS returns the TLS configuration for HTTPS. It returns nil if c is nil.
-func (c *Certificates) HTTPS() *tls.Config {
+// HTTPSConfig returns the TLS configuration for HTTPS. It returns nil if c is nil.
+func (c *Certificates) HTTPSConfig() *tls.Config {
 	if c == nil {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pickForHTTPS, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// pickForHTTPS does what Pick does. But in production it returns no certificate if that does not
-// cover the server name. That ends the handshake with unrecognized_name (RFC 6066 section 3). With
-// a certificate of another name, browsers and mail clients would warn their users of an attack.
+// pickForHTTPS does what Pick does. But in production it returns no certificate if the one that
+// Pick returns does not cover the server name. This ends the handshake with unrecognized_name (RFC
+// 6066 section 3). With a certificate of another name, browsers and mail clients would warn their
+// users of an attack.
 func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := c.Pick(hello)
 	if cert == nil || err != nil || c.sandbox || hello.ServerName == "" || strings.EqualFold(strings.TrimSuffix(hello.ServerName, "."), c.host) {
@@ -91,29 +92,29 @@ func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificat
 // clients expect that one.
 func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
-	if cert := c.byACME(name); cert != nil {
+	if cert := c.acmeCertificate(name); cert != nil {
 		return cert, nil
 	}
 	if cert := c.file.Load(); cert != nil {
 		return cert, nil
 	}
-	if cert := c.byACME(c.host); cert != nil {
+	if cert := c.acmeCertificate(c.host); cert != nil {
 		return cert, nil
 	}
 	return c.fallback, nil
 }
 
-// byACME returns the certificate that ACME issued for a name, nil if there is none.
-func (c *Certificates) byACME(name string) *tls.Certificate {
+// acmeCertificate returns the certificate that ACME issued for a name, nil if there is none.
+func (c *Certificates) acmeCertificate(name string) *tls.Certificate {
 	if c.Issued == nil || name == "" {
 		return nil
 	}
 	return c.Issued(name)
 }
 
-// selfSigned makes a self-signed certificate. Most mail servers do not verify certificates, so they
-// can use TLS with it at once.
-func selfSigned(host string) (*tls.Certificate, error) {
+// selfSignedCertificate makes a self-signed certificate. Most mail servers do not verify
+// certificates, so they can use TLS with it at once.
+func selfSignedCertificate(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

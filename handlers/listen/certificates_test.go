@@ -15,7 +15,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 	const host, certified, other = "mail.example.test", "www.certified.test", "www.other.test"
 	byACME := &servicetest.Certificate(t, certified).Certificates[0]
 	fromFile := &servicetest.Certificate(t, host).Certificates[0]
-	own, err := selfSigned(host)
+	own, err := selfSignedCertificate(host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 		if c.fresh {
 			want = byACME
 		}
-		for protocol, config := range map[string]*tls.Config{"https": certs.HTTPS(), "mail": certs.Mail()} {
+		for protocol, config := range map[string]*tls.Config{"https": certs.HTTPSConfig(), "mail": certs.MailConfig()} {
 			got, err := handshake(config, c.name)
 			if protocol == "https" && c.refused {
 				if err == nil || !strings.HasSuffix(err.Error(), "tls: unrecognized name") {

@@ -58,7 +58,7 @@ func Open(s *config.Settings, log *slog.Logger) (l *Listeners, err error) {
 	if err := l.listenDNS(s.DNS, passed); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for --dns: %w", err), l.Close())
 	}
-	passed.warn(log)
+	passed.warnUnused(log)
 	return l, nil
 }
 
@@ -92,9 +92,9 @@ func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
 	return out
 }
 
-// Count makes the TCP listeners count their open connections, and adds the counts to the registry
-// as a metric.
-func (l *Listeners) Count(r *metrics.Registry) {
+// CountConnections makes the TCP listeners count their open connections, and adds the counts to the
+// registry as a metric.
+func (l *Listeners) CountConnections(r *metrics.Registry) {
 	open := map[string]*atomic.Int64{}
 	for name, ln := range l.byProtocol() {
 		open[name] = new(atomic.Int64)
@@ -142,9 +142,9 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// BehindProxies makes all TCP listeners read a PROXY header from connections that come from the
+// ReadProxyHeaders makes all TCP listeners read a PROXY header from connections that come from the
 // networks.
-func (l *Listeners) BehindProxies(networks []netip.Prefix, log *slog.Logger) {
+func (l *Listeners) ReadProxyHeaders(networks []netip.Prefix, log *slog.Logger) {
 	for _, ln := range l.byProtocol() {
 		if *ln != nil {
 			*ln = proxyproto.Listen(*ln, networks, log)

@@ -170,6 +170,6 @@ func streamOf(method, path string, whole bool) http2.HeadersFrameParam {
 
 // httpsOf is what listeners of HTTPS offer beside a certificate.
 func httpsOf(c *tls.Config) *tls.Config {
-	c.NextProtos = (&Certificates{}).HTTPS().NextProtos
+	c.NextProtos = (&Certificates{}).HTTPSConfig().NextProtos
 	return c
 }

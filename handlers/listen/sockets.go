@@ -127,8 +127,8 @@ func sameAddress(want config.Address, have net.Addr) bool {
 	return anyHost == h.IP.IsUnspecified() && (anyHost || w.IP.Equal(h.IP))
 }
 
-// warn logs a warning for each socket that no listener has taken.
-func (p *passedSockets) warn(log *slog.Logger) {
+// warnUnused logs a warning for each socket that no listener has taken.
+func (p *passedSockets) warnUnused(log *slog.Logger) {
 	const text = "a socket that was passed to this process belongs to no listener, so connections to it get no answer"
 	for _, s := range p.streams {
 		log.Warn(text, "name", s.name, "tcp", s.addr.String())

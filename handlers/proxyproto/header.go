@@ -62,15 +62,15 @@ func parseLine(b []byte) (h Header, n int, err error) {
 	if len(words) != 6 {
 		return h, 0, errors.New("the PROXY header is not PROXY, TCP4 or TCP6, and four words")
 	}
-	source, ok := addrPort(words[1], words[2], words[4])
-	if _, fine := addrPort(words[1], words[3], words[5]); !ok || !fine {
+	source, ok := parseAddrPort(words[1], words[2], words[4])
+	if _, fine := parseAddrPort(words[1], words[3], words[5]); !ok || !fine {
 		return h, 0, errors.New("the PROXY header has an invalid address or port")
 	}
 	return Header{source}, end + 1, nil
 }
 
-// addrPort parses an IP address of the family and a port. Each must be in its canonical form.
-func addrPort(family, address, port string) (netip.AddrPort, bool) {
+// parseAddrPort parses an IP address of the family and a port. Each must be in its canonical form.
+func parseAddrPort(family, address, port string) (netip.AddrPort, bool) {
 	ip, err := netip.ParseAddr(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
 	ok := err == nil && err2 == nil && ip.Zone() == "" && strconv.FormatUint(n, 10) == port &&
@@ -82,8 +82,8 @@ func addrPort(family, address, port string) (netip.AddrPort, bool) {
 const (
 	commandLocal = 0x20 // version 2 is in the upper four bits
 	commandProxy = 0x21 // the same with the command PROXY
-	overIPv4     = 0x11 // TCP over IPv4
-	overIPv6     = 0x21 // TCP over IPv6
+	familyTCP4   = 0x11 // TCP over IPv4
+	familyTCP6   = 0x21 // TCP over IPv6
 )
 
 // parseBinary parses a version 2 header: signature, command, family, length, addresses, and
@@ -104,7 +104,7 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 	if family>>4 > 3 || family&0xf > 2 {
 		return h, 0, errors.New("the PROXY header has an unknown family")
 	}
-	size := map[byte]int{overIPv4: 4, overIPv6: 16}[family]
+	size := map[byte]int{familyTCP4: 4, familyTCP6: 16}[family]
 	if command == commandLocal {
 		size = 0
 	}
@@ -125,8 +125,8 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 // from this host in some places. They are reserved and belong to no host (RFC 7600 section 4.8, RFC
 // 9780).
 var (
-	noHost4 = netip.MustParseAddr("192.0.0.8")
-	noHost6 = netip.MustParseAddr("100:0:0:1::")
+	reservedIPv4 = netip.MustParseAddr("192.0.0.8")
+	reservedIPv6 = netip.MustParseAddr("100:0:0:1::")
 )
 
 // address returns the remote address for the connection. If the header has none, it is that of the
@@ -137,9 +137,9 @@ func (h Header) address(proxy net.Addr) net.Addr {
 	case !at.IsValid():
 		return proxy
 	case ip.IsLoopback() && ip.Is4():
-		at = netip.AddrPortFrom(noHost4, at.Port())
+		at = netip.AddrPortFrom(reservedIPv4, at.Port())
 	case ip.IsLoopback():
-		at = netip.AddrPortFrom(noHost6, at.Port())
+		at = netip.AddrPortFrom(reservedIPv6, at.Port())
 	}
 	return net.TCPAddrFromAddrPort(at)
 }

@@ -68,7 +68,7 @@ func (l *listener) accept() {
 		} else if !l.addWaiting(conn) {
 			conn.Close()
 		} else {
-			go l.read(conn)
+			go l.readAndDeliver(conn)
 		}
 	}
 }
@@ -102,8 +102,8 @@ func (l *listener) addWaiting(conn net.Conn) bool {
 	return true
 }
 
-// read reads the header of a connection, and passes the connection to Accept.
-func (l *listener) read(conn net.Conn) {
+// readAndDeliver reads the header of a connection, and passes the connection to Accept.
+func (l *listener) readAndDeliver(conn net.Conn) {
 	c, err := readHeader(conn)
 	l.mu.Lock()
 	delete(l.waiting, conn)
@@ -168,7 +168,7 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 		h, length, bad := Parse(in)
 		switch {
 		case bad == nil:
-			return &proxied{Conn: conn, remote: h.address(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
+			return &proxiedConn{Conn: conn, remote: h.address(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
 		case !errors.Is(bad, errPartial) || len(in) == MaxHeader:
 			return nil, bad
 		case err != nil:
@@ -177,21 +177,21 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 	}
 }
 
-// A proxied is the connection of a client that came through a proxy.
-type proxied struct {
+// A proxiedConn is the connection of a client that came through a proxy.
+type proxiedConn struct {
 	net.Conn
 	remote   net.Addr
 	buffered []byte // bytes that were read together with the header and not returned yet
 }
 
 // RemoteAddr returns the client's address.
-func (c *proxied) RemoteAddr() net.Addr { return c.remote }
+func (c *proxiedConn) RemoteAddr() net.Addr { return c.remote }
 
 // NetConn returns the connection to the proxy.
-func (c *proxied) NetConn() net.Conn { return c.Conn }
+func (c *proxiedConn) NetConn() net.Conn { return c.Conn }
 
 // Read reads bytes that follow the header.
-func (c *proxied) Read(b []byte) (int, error) {
+func (c *proxiedConn) Read(b []byte) (int, error) {
 	if len(c.buffered) == 0 {
 		return c.Conn.Read(b)
 	}

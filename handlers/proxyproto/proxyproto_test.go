@@ -44,19 +44,19 @@ func TestParse(t *testing.T) {
 		{header: "PROXY " + strings.Repeat("x", 200), wrong: "longer than 107"},
 		{header: "EHLO there\r\n", wrong: "does not begin with a PROXY header"},
 		{header: "PROXYTCP4 1.2.3.4\r\n", wrong: "does not begin with a PROXY header"},
-		{header: binaryHeader(commandProxy, overIPv4, four), source: "203.0.113.7:1234"},
-		{header: binaryHeader(commandProxy, overIPv4, four+"\x04\x00\x01\x00"), source: "203.0.113.7:1234"},
-		{header: binaryHeader(commandProxy, overIPv6, six), source: "[2001:db8::7]:1234"},
+		{header: binaryHeader(commandProxy, familyTCP4, four), source: "203.0.113.7:1234"},
+		{header: binaryHeader(commandProxy, familyTCP4, four+"\x04\x00\x01\x00"), source: "203.0.113.7:1234"},
+		{header: binaryHeader(commandProxy, familyTCP6, six), source: "[2001:db8::7]:1234"},
 		{header: binaryHeader(commandProxy, 0, ""), source: "invalid AddrPort"},
 		{header: binaryHeader(commandProxy, 0x31, strings.Repeat("x", 216)), source: "invalid AddrPort"},
-		{header: binaryHeader(commandLocal, overIPv4, four), source: "invalid AddrPort"},
-		{header: binaryHeader(commandLocal, overIPv4, ""), source: "invalid AddrPort"},
+		{header: binaryHeader(commandLocal, familyTCP4, four), source: "invalid AddrPort"},
+		{header: binaryHeader(commandLocal, familyTCP4, ""), source: "invalid AddrPort"},
 		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeader-16)), source: "invalid AddrPort"},
 		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeader-15)), wrong: "longer than 536"},
-		{header: binaryHeader(commandProxy, overIPv4, four[:11]), wrong: "shorter than its addresses"},
-		{header: binaryHeader(commandProxy, overIPv6, four), wrong: "shorter than its addresses"},
-		{header: binaryHeader(0x22, overIPv4, four), wrong: "command"},
-		{header: binaryHeader(0x11, overIPv4, four), wrong: "version"},
+		{header: binaryHeader(commandProxy, familyTCP4, four[:11]), wrong: "shorter than its addresses"},
+		{header: binaryHeader(commandProxy, familyTCP6, four), wrong: "shorter than its addresses"},
+		{header: binaryHeader(0x22, familyTCP4, four), wrong: "command"},
+		{header: binaryHeader(0x11, familyTCP4, four), wrong: "version"},
 		{header: binaryHeader(commandProxy, 0x13, four), wrong: "family"},
 		{header: binaryHeader(commandProxy, 0x41, four), wrong: "family"},
 	} {
@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("PROXY TCP4 203.0.113.7 10.0.0.1 1234 25\r\nEHLO"))
-	f.Add([]byte(binaryHeader(commandProxy, overIPv4, "\xcb\x00\x71\x07\x0a\x00\x00\x01\x04\xd2\x00\x19") + "EHLO"))
+	f.Add([]byte(binaryHeader(commandProxy, familyTCP4, "\xcb\x00\x71\x07\x0a\x00\x00\x01\x04\xd2\x00\x19") + "EHLO"))
 	f.Add([]byte(binaryHeader(commandLocal, 0, "")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, n, err := Parse(b)

@@ -86,7 +86,7 @@ func (b *body) fill() error {
 		b.started = true
 		b.conn.startBody()
 	}
-	if lines := b.lines(); len(lines) > 0 {
+	if lines := b.bufferedLines(); len(lines) > 0 {
 		_, _ = b.conn.in.Discard(len(lines))
 		return b.takePiece(lines)
 	}
@@ -109,9 +109,9 @@ func (b *body) fill() error {
 	return b.takePiece(piece)
 }
 
-// lines returns the complete lines in the buffer, up to the first that begins with a dot. None of
-// them is longer than maxLine, since the buffer is shorter.
-func (b *body) lines() []byte {
+// bufferedLines returns the complete lines in the buffer, up to the first that begins with a dot.
+// None of them is longer than maxLine, since the buffer is shorter.
+func (b *body) bufferedLines() []byte {
 	there, _ := b.conn.in.Peek(b.conn.in.Buffered())
 	if b.midLine || len(there) == 0 || there[0] == '.' {
 		return nil

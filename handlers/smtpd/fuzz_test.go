@@ -73,7 +73,7 @@ func newStage(f *testing.F) *stage {
 
 // play lets a client send its script and returns the replies.
 func (st *stage) play(t *testing.T, m Mode, s *script) string {
-	r := st.server.start(t.Context(), m)
+	r := st.server.newRun(t.Context(), m)
 	defer r.cancel()
 	w := newProtocolConn(s, &r.limits, r.host, libraryLog{r.log})
 	w.attach(r.limiter.Acquire(s.RemoteAddr(), w.closeNow))

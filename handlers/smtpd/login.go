@@ -31,7 +31,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	switch {
 	case !s.authAllowed():
 		return nil, reply(538, "5.7.11", "Encryption required, send STARTTLS first")
-	case s.current() != nil:
+	case s.currentEnvelope() != nil:
 		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
 	}
 	l := &maillogin.Login{
@@ -61,7 +61,7 @@ func (s loginSession) finishLogin(u core.MailboxUser, err error) error {
 	}
 	e := loginError(err)
 	s.failedLogins++
-	if known := s.rates.allow(s.ip, failure); s.failedLogins >= s.limits.Logins || !known {
+	if known := s.rates.allow(s.ip, failureEvent); s.failedLogins >= s.limits.Logins || !known {
 		s.conn.closeAfterReply()
 	}
 	return e
@@ -85,7 +85,7 @@ func (s loginSession) closeWithLogin(u core.MailboxUser) {
 				return
 			}
 			if e, ok := core.AsError(s.service.Accounts.MailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
-				s.conn.stop(errClosed)
+				s.conn.stop(errMailboxClosed)
 				return
 			}
 		}

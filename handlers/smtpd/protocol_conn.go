@@ -95,16 +95,16 @@ type closeReply struct {
 func (f *closeReply) Error() string { return f.enhanced + " " + f.text }
 
 var (
-	errTooSlow   = &closeReply{421, "4.4.2", "Timeout exceeded"}
-	errStopping  = &closeReply{421, "4.3.2", "Server shutting down"}
-	errEvicted   = &closeReply{421, "4.3.2", "Idle connection closed for others, try again later"}
-	errClosed    = &closeReply{421, "4.2.1", "Mailbox disabled"}
-	errTooMany   = &closeReply{421, "4.7.0", "Too many commands without effect"}
-	errLine      = &closeReply{421, "4.5.2", "Line too long"}
-	errChunk     = &closeReply{501, "5.5.4", "Invalid BDAT command"}
-	errBigChunk  = &closeReply{552, "5.3.4", "Message too large"}
-	errTruncated = errors.New("the connection ended before the whole message arrived")
-	errPanic     = &closeReply{421, "4.3.0", "Internal error"}
+	errTooSlow        = &closeReply{421, "4.4.2", "Timeout exceeded"}
+	errStopping       = &closeReply{421, "4.3.2", "Server shutting down"}
+	errEvicted        = &closeReply{421, "4.3.2", "Idle connection closed for others, try again later"}
+	errMailboxClosed  = &closeReply{421, "4.2.1", "Mailbox disabled"}
+	errIdleCommands   = &closeReply{421, "4.7.0", "Too many commands without effect"}
+	errCommandTooLong = &closeReply{421, "4.5.2", "Line too long"}
+	errInvalidChunk   = &closeReply{501, "5.5.4", "Invalid BDAT command"}
+	errChunkTooLarge  = &closeReply{552, "5.3.4", "Message too large"}
+	errTruncated      = errors.New("the connection ended before the whole message arrived")
+	errPanic          = &closeReply{421, "4.3.0", "Internal error"}
 )
 
 const (
@@ -195,12 +195,12 @@ func (w *protocolConn) nextCommand() error {
 	line, err := w.in.ReadSlice('\n')
 	switch {
 	case err == bufio.ErrBufferFull:
-		return w.fail(errLine)
+		return w.fail(errCommandTooLong)
 	case err != nil:
 		return w.fail(err) // the client may have sent a part of a command
 	}
 	if int(w.idleCommands.Add(1)) > w.limits.Commands {
-		return w.fail(errTooMany)
+		return w.fail(errIdleCommands)
 	}
 	answer := w.code == 334
 	w.code = 0
@@ -325,14 +325,14 @@ func (w *protocolConn) startTLS(text string) error {
 func (w *protocolConn) beginChunk(arg string) error {
 	args := strings.Fields(arg)
 	if len(args) == 0 || len(args) > 2 || len(args) == 2 && !strings.EqualFold(args[1], "LAST") || w.verb != "BDAT" {
-		return w.fail(errChunk)
+		return w.fail(errInvalidChunk)
 	}
 	size, err := strconv.ParseUint(args[0], 10, 32)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && int64(size) > 2*w.limits.Size:
-		return w.fail(errBigChunk) // RFC 1870 section 6.3; it is too large to be skipped
+		return w.fail(errChunkTooLarge) // RFC 1870 section 6.3; it is too large to be skipped
 	case err != nil:
-		return w.fail(errChunk)
+		return w.fail(errInvalidChunk)
 	}
 	w.chunk = int64(size)
 	return nil
@@ -482,7 +482,7 @@ func (w *protocolConn) endBody() {
 // Write buffers replies. They are sent when no more input is buffered (RFC 2920 section 3.2).
 func (w *protocolConn) Write(p []byte) (int, error) {
 	if !w.inReply {
-		w.reply(p)
+		w.writeReplyLine(p)
 	} else if !w.suppressReply {
 		w.out = append(w.out, p...)
 	}
@@ -498,8 +498,9 @@ func (w *protocolConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reply handles the first bytes of a line of a reply.
-func (w *protocolConn) reply(p []byte) {
+// writeReplyLine records the code of a reply line and buffers the line. p are its first bytes,
+// which patchReply may change.
+func (w *protocolConn) writeReplyLine(p []byte) {
 	if len(p) > 3 {
 		w.code, _ = strconv.Atoi(string(p[:3]))
 	}

@@ -11,7 +11,7 @@ func TestClientLimits(t *testing.T) {
 	l := Limits{MessagesPerMinute: 2, RecipientsPerMinute: 2, ErrorsPerMinute: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	c := newClientRates(l, func() time.Time { return now })
 	one, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
-	for _, a := range []event{message, recipient, failure} {
+	for _, a := range []event{messageEvent, recipientEvent, failureEvent} {
 		for i := range 3 {
 			if got := c.allow(one, a); got != (i < 2) {
 				t.Errorf("event %d, time %d: %v", a, i, got)
@@ -27,16 +27,16 @@ func TestClientLimits(t *testing.T) {
 		}
 	}
 	now = now.Add(rateWindow)
-	if !c.allow(one, message) {
+	if !c.allow(one, messageEvent) {
 		t.Error("the window does not end")
 	}
 	for range 20 {
-		if !c.allow(netip.MustParseAddr("10.9.8.7"), message) || !c.allow(netip.MustParseAddr("::ffff:10.9.8.7"), message) {
+		if !c.allow(netip.MustParseAddr("10.9.8.7"), messageEvent) || !c.allow(netip.MustParseAddr("::ffff:10.9.8.7"), messageEvent) {
 			t.Fatal("an exempt address is limited")
 		}
 	}
 	for i := range 3 {
-		if got := c.allow(netip.MustParseAddr("127.0.0.1"), message); got != (i < 2) {
+		if got := c.allow(netip.MustParseAddr("127.0.0.1"), messageEvent); got != (i < 2) {
 			t.Errorf("event %d from loopback: %v", i, got)
 		}
 	}

@@ -78,7 +78,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	if mode == Submissions && s.TLS == nil {
 		return errors.Join(fmt.Errorf("serve SMTP over TLS on %s: %w", ln.Addr(), errNoTLS), ln.Close())
 	}
-	r := s.start(ctx, mode)
+	r := s.newRun(ctx, mode)
 	defer r.cancel()
 	defer r.limiter.Close()
 	unhook := context.AfterFunc(ctx, func() { ln.Close() })
@@ -97,8 +97,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	return fmt.Errorf("accept SMTP connections on %s: %w", ln.Addr(), err)
 }
 
-// start makes the state of one call of Run.
-func (s *Server) start(ctx context.Context, mode Mode) *run {
+// newRun makes the state of one call of Run.
+func (s *Server) newRun(ctx context.Context, mode Mode) *run {
 	r := &run{
 		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Core.Hostname(),
 		rates: newClientRates(s.Limits, s.service.Core.Now), conns: map[*protocolConn]struct{}{},
@@ -373,9 +373,9 @@ type rateKey struct {
 type event int
 
 const (
-	message event = iota
-	recipient
-	failure // an unknown recipient, or a failed log-in
+	messageEvent event = iota
+	recipientEvent
+	failureEvent // an unknown recipient, or a failed log-in
 )
 
 func newClientRates(l Limits, now func() time.Time) *clientRates {
@@ -385,7 +385,7 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 // allow counts an event. It reports whether the client is within its limits.
 func (c *clientRates) allow(ip netip.Addr, what event) bool {
 	most := map[event]int{
-		message: c.limits.MessagesPerMinute, recipient: c.limits.RecipientsPerMinute, failure: c.limits.ErrorsPerMinute,
+		messageEvent: c.limits.MessagesPerMinute, recipientEvent: c.limits.RecipientsPerMinute, failureEvent: c.limits.ErrorsPerMinute,
 	}[what]
 	now := c.now()
 	address := c.counts.Add(rateKey{limit.Host(ip), what}, now)

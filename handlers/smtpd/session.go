@@ -120,8 +120,8 @@ func (s *session) Logout() error {
 	return nil
 }
 
-// current returns the state of the mail transaction, nil outside one.
-func (s *session) current() *envelope {
+// currentEnvelope returns the state of the mail transaction, nil outside one.
+func (s *session) currentEnvelope() *envelope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.envelope
@@ -137,14 +137,14 @@ func (s *session) messageCount() int {
 // Mail begins a mail transaction.
 func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	switch {
-	case s.current() != nil:
+	case s.currentEnvelope() != nil:
 		return reply(503, "5.5.1", "Nested MAIL command")
 	case s.mode != MX && s.user == nil:
 		return reply(530, "5.7.0", "Authentication required")
 	case s.messageCount() >= s.limits.Messages:
-		return s.closeWith("4.7.0", "Too many messages in one connection")
-	case !s.rates.allow(s.ip, message):
-		return s.closeWith("4.7.0", "Too many messages from your address, try again in a minute")
+		return s.replyAndClose("4.7.0", "Too many messages in one connection")
+	case !s.rates.allow(s.ip, messageEvent):
+		return s.replyAndClose("4.7.0", "Too many messages from your address, try again in a minute")
 	}
 	sender, ok := reversePath(from)
 	if !ok {
@@ -180,18 +180,18 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 // reversePath returns a sender address, with the quotes that go-smtp has removed. ok is false if
 // the address is invalid. It accepts more than the check of a recipient does, since the sender's
 // mailbox is on another server.
-func reversePath(from string) (string, bool) {
+func reversePath(from string) (path string, ok bool) {
 	if from == "" {
 		return "", true
 	}
-	path, ok := quoteAddress(from)
+	path, ok = quoteAddress(from)
 	bad := func(r rune) bool { return isControl(r) || r == '<' || r == '>' }
 	return path, ok && len(path) <= 254 && utf8.ValidString(path) && !strings.ContainsFunc(path, bad)
 }
 
 // quoteAddress returns an address with its local part quoted if necessary. ok is false if the
 // address has no @ or an invalid domain.
-func quoteAddress(address string) (string, bool) {
+func quoteAddress(address string) (quoted string, ok bool) {
 	local, domain, ok := msg.SplitEmail(address)
 	if !ok || strings.ContainsAny(domain, " \t\"") {
 		return "", false
@@ -201,7 +201,7 @@ func quoteAddress(address string) (string, bool) {
 
 // Rcpt accepts a recipient or returns the reply that refuses it.
 func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
-	e := s.current()
+	e := s.currentEnvelope()
 	address, ok := quoteAddress(to)
 	if e == nil {
 		return reply(503, "5.5.1", "Need MAIL FROM first")
@@ -209,8 +209,8 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if !ok {
 		return reply(553, "5.1.3", "Invalid recipient address")
 	}
-	if !s.rates.allow(s.ip, recipient) {
-		return s.closeWith("4.7.0", "Too many recipients from your address, try again in a minute")
+	if !s.rates.allow(s.ip, recipientEvent) {
+		return s.replyAndClose("4.7.0", "Too many recipients from your address, try again in a minute")
 	}
 	if s.mode != MX {
 		return s.addSubmissionRcpt(e, address, o)
@@ -248,15 +248,15 @@ func (s *session) addSubmissionRcpt(e *envelope, address string, o *smtp.RcptOpt
 // recipients it ends the connection, since the client may be guessing addresses.
 func (s *session) rejectRecipient(err error) error {
 	e := s.smtpError(err)
-	if of := s.current(); of != nil {
+	if of := s.currentEnvelope(); of != nil {
 		of.refused = e
 	}
 	if e.Code < 500 {
 		return s.closeIf421(e)
 	}
 	s.unknownRecipients++
-	if known := s.rates.allow(s.ip, failure); s.unknownRecipients > s.limits.Unknown || !known {
-		return s.closeWith("4.7.0", "Too many unknown recipients")
+	if known := s.rates.allow(s.ip, failureEvent); s.unknownRecipients > s.limits.Unknown || !known {
+		return s.replyAndClose("4.7.0", "Too many unknown recipients")
 	}
 	return e
 }
@@ -269,8 +269,8 @@ func (s *session) closeIf421(e *smtp.SMTPError) error {
 	return e
 }
 
-// closeWith returns a reply with the code 421, after which the connection ends.
-func (s *session) closeWith(enhanced, text string) error {
+// replyAndClose returns a reply with the code 421, after which the connection ends.
+func (s *session) replyAndClose(enhanced, text string) error {
 	s.conn.closeAfterReply()
 	return reply(421, enhanced, text)
 }
@@ -312,15 +312,15 @@ func (s *session) Data(r io.Reader) error {
 	return reply(250, "2.0.0", "OK: "+said)
 }
 
-// beginData takes the envelope out of the session, so that Reset does not change it; nil if the
-// session has ended.
-func (s *session) beginData() (*envelope, func()) {
+// beginData takes the envelope out of the session, so that Reset does not change it. The envelope
+// is nil if the session has ended. Otherwise the caller must call done.
+func (s *session) beginData() (e *envelope, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.envelope == nil {
 		return nil, nil
 	}
-	e := s.envelope
+	e = s.envelope
 	s.envelope = nil
 	s.messages++
 	s.receiving.Add(1)
@@ -328,7 +328,7 @@ func (s *session) beginData() (*envelope, func()) {
 }
 
 // deliver passes a message to the service and returns the text for the reply.
-func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
+func (s *session) deliver(e *envelope, spool *core.Spool) (replyText string, err error) {
 	c := inbound.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.sentEHLO, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
 		id, err := s.service.Inbound.Receive(e.ctx, inbound.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
