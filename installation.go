@@ -46,7 +46,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 		return nil, err
 	}
 	opts := storeOptions(log)
-	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheckPages(dir), operator.MayMigrate(dir, s, version)
+	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheckPages(dir), operator.MigrationGuard(dir, s, version)
 	c.Metrics = core.NewMetrics()
 	opts.Committed = c.Metrics.CommitTime.Observe
 	if l != nil {

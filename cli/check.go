@@ -121,7 +121,7 @@ func openStoppedStore(e *env) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MayMigrate(e.dir, s, e.Version)})
+	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MigrationGuard(e.dir, s, e.Version)})
 }
 
 // rebuildStore rebuilds the database if damage is not nil, and then the lost rows of messages from

@@ -23,7 +23,7 @@ func testProgram() *Program {
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)
-		st, err := store.Open(dir, store.Options{Log: log, Program: p.Version, MayMigrate: operator.MayMigrate(dir, s, p.Version)})
+		st, err := store.Open(dir, store.Options{Log: log, Program: p.Version, MayMigrate: operator.MigrationGuard(dir, s, p.Version)})
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func (s *Server) authenticate(c *call) error {
 	}
 	var who core.Actor
 	var err error
-	token := s.cookie(c.r)
+	token := s.sessionCookie(c.r)
 	if token != "" && len(c.r.Header.Values("Authorization")) == 0 && c.r.URL.Path != mcpPath {
 		if err := checkSameOrigin(c.r); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (s *Server) authenticate(c *call) error {
 		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), token, addr)
 		c.via = core.AuditDashboard
 	} else {
-		token = bearer(c.r)
+		token = bearerToken(c.r)
 		c.via = core.AuditAPI
 		find := s.svc.Accounts.Authenticate
 		if c.r.URL.Path == mcpPath {
@@ -42,8 +42,8 @@ func (s *Server) authenticate(c *call) error {
 	return err
 }
 
-// bearer returns the bearer token of the request, "" if there is none.
-func bearer(r *http.Request) string {
+// bearerToken returns the bearer token of the request, "" if there is none.
+func bearerToken(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -51,9 +51,10 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// cookieName returns the name of the session cookie for this connection. It returns "" if the
-// connection is not encrypted, since the cookie must not be sent then; a sandbox allows it.
-func cookieName(r *http.Request, sandbox bool) string {
+// sessionCookieName returns the name of the session cookie for this connection. It returns "" if
+// the connection is not encrypted, since the cookie must not be sent then. In a sandbox the cookie
+// has a name without encryption too.
+func sessionCookieName(r *http.Request, sandbox bool) string {
 	switch {
 	case isSecure(r):
 		return "__Host-mailstead"
@@ -63,9 +64,9 @@ func cookieName(r *http.Request, sandbox bool) string {
 	return ""
 }
 
-// cookie returns the value of the request's session cookie, "" if there is none.
-func (s *Server) cookie(r *http.Request) string {
-	name := cookieName(r, s.svc.Core.Config.Sandbox)
+// sessionCookie returns the value of the request's session cookie, "" if there is none.
+func (s *Server) sessionCookie(r *http.Request) string {
+	name := sessionCookieName(r, s.svc.Core.Config.Sandbox)
 	if name == "" {
 		return ""
 	}
@@ -76,14 +77,14 @@ func (s *Server) cookie(r *http.Request) string {
 	return found.Value
 }
 
-// challenge returns the WWW-Authenticate header of a response with status 401. At /mcp it says
-// where a client learns how to get a token (RFC 6750 section 3, RFC 9728 section 5.1).
-func (s *Server) challenge(r *http.Request) string {
+// wwwAuthenticate returns the WWW-Authenticate header of a response with status 401. At /mcp it
+// says where a client learns how to get a token (RFC 6750 section 3, RFC 9728 section 5.1).
+func (s *Server) wwwAuthenticate(r *http.Request) string {
 	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
 		return `Bearer error="invalid_token"`
 	}
 	metadata := `Bearer resource_metadata="` + s.baseURL(r) + resourceMetadataPath + `"`
-	if bearer(r) == "" {
+	if bearerToken(r) == "" {
 		return metadata
 	}
 	return metadata + `, error="invalid_token"`

@@ -20,7 +20,7 @@ import (
 const csvType = "text/csv"
 
 const (
-	defaultBody = 1 << 20 // maximum bytes of a body, unless the operation allows more
+	defaultMaxBody = 1 << 20 // maximum bytes of a body, unless the operation allows more
 
 	// Bounds of drain: bytes in all, time in all, and time without any bytes.
 	maxDrain         = 64 << 20
@@ -40,20 +40,20 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
 		return nil, done, nil
 	}
-	most := max(c.op.Body, defaultBody)
-	if c.r.ContentLength > most {
-		drain(c)
-		return nil, done, tooLarge(c.op, most)
+	maxBytes := max(c.op.Body, defaultMaxBody)
+	if c.r.ContentLength > maxBytes {
+		drainBody(c)
+		return nil, done, tooLargeError(c.op, maxBytes)
 	}
-	if most == defaultBody {
-		body, err = io.ReadAll(&limitedReader{c.r.Body, most})
+	if maxBytes == defaultMaxBody {
+		body, err = io.ReadAll(&limitedReader{c.r.Body, maxBytes})
 	} else {
-		body, done, err = b.readLarge(c, most)
+		body, done, err = b.readLarge(c, maxBytes)
 	}
 	if errors.Is(err, errTooLarge) {
-		drain(c)
+		drainBody(c)
 	}
-	if err = bodyError(c.op, most, err); err != nil {
+	if err = bodyError(c.op, maxBytes, err); err != nil {
 		done()
 		return nil, func() {}, err
 	}
@@ -73,9 +73,9 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	return body, done, nil
 }
 
-// tooLarge returns the error for a body of more than most bytes.
-func tooLarge(o *api.Operation, most int64) error {
-	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", most, o.Name)
+// tooLargeError returns the error for a body of more than maxBytes bytes.
+func tooLargeError(o *api.Operation, maxBytes int64) error {
+	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", maxBytes, o.Name)
 }
 
 var (
@@ -101,9 +101,10 @@ func (b *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads and discards the rest of a body, because many clients do not read the response before
-// they have sent the whole request. Clients that wait for 100 Continue have not begun to send.
-func drain(c *call) {
+// drainBody reads and discards the rest of a body, because many clients do not read the response
+// before they have sent the whole request. Clients that wait for 100 Continue have not begun to
+// send.
+func drainBody(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return
 	}
@@ -119,22 +120,22 @@ func drain(c *call) {
 }
 
 // bodyError turns an error of reading the body into the error for the client; nil stays nil.
-func bodyError(o *api.Operation, most int64, err error) error {
+func bodyError(o *api.Operation, maxBytes int64, err error) error {
 	if errors.Is(err, errTooLarge) {
-		return tooLarge(o, most)
+		return tooLargeError(o, maxBytes)
 	}
-	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
+	if errors.Is(err, errCutBody) || err != nil && maxBytes == defaultMaxBody {
 		return core.Errorf("invalid_json", "The body is incomplete. Send it again.").Because(err)
 	}
 	return err
 }
 
-// readLarge reads a body of at most most bytes by way of a spool, as described at bodies.
-func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err error) {
+// readLarge reads a body of at most maxBytes bytes by way of a spool, as described at bodies.
+func (b *bodies) readLarge(c *call, maxBytes int64) (body []byte, done func(), err error) {
 	done = func() {}
-	spool := b.svc.Core.NewSpool(most + 1)
+	spool := b.svc.Core.NewSpool(maxBytes + 1)
 	defer spool.Close()
-	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
+	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, maxBytes}}); err != nil {
 		return nil, done, fmt.Errorf("write the request body to a spool: %w", err)
 	}
 	ctx, done, err := b.svc.Core.HoldLarge(c.r.Context(), spool.Size())

@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A source holds the parts of a request that decode reads fields from.
-type source struct {
+// requestParts are the parts of a request that decode reads fields from.
+type requestParts struct {
 	path   func(name string) string // returns a path parameter; nil: path fields stay empty
 	query  url.Values
 	header http.Header
@@ -40,20 +40,20 @@ type source struct {
 // (`required`, `min`, `max` and `enum`). Objects and lists within fields are checked too. Two kinds
 // of list are left to the service, which checks each item so that each can fail alone: texts with
 // `items:"judged"` and objects with `items:"each"`. The error names every wrong field.
-func decode(in any, src source) error {
+func decode(in any, src requestParts) error {
 	v := reflect.ValueOf(in).Elem()
-	d := &decoder{source: src}
+	d := &decoder{requestParts: src}
 	if err := d.readObject(v.Type()); err != nil {
 		return err
 	}
-	d.fill(v, false)
+	d.fillStruct(v, false)
 	if src.strict {
 		d.checkUnknown()
 	}
 	if src.given != nil {
 		*src.given = d.changes
 	}
-	if err := d.result(); err != nil || !src.patch || len(d.changes) > 0 {
+	if err := d.collectedError(); err != nil || !src.patch || len(d.changes) > 0 {
 		return err
 	}
 	return nothingToUpdate(v.Type())
@@ -76,11 +76,11 @@ func nothingToUpdate(t reflect.Type) error {
 
 // A decoder fills one request struct, and collects the errors of its fields.
 type decoder struct {
-	source
+	requestParts
 	fields  map[string]json.RawMessage // the fields of the body
 	known   map[string]reflect.Type    // the body fields that the request struct has
 	details []core.Detail              // one for each wrong field
-	changes []string                   // names of the given body fields, see source.given
+	changes []string                   // names of the given body fields, see requestParts.given
 }
 
 // addError notes what is wrong with a field.
@@ -88,8 +88,8 @@ func (d *decoder) addError(field, code, format string, args ...any) {
 	d.details = append(d.details, core.Detail{Field: field, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// result returns the error with all noted details, nil if no field is wrong.
-func (d *decoder) result() error {
+// collectedError returns the error with all noted details, nil if no field is wrong.
+func (d *decoder) collectedError() error {
 	if len(d.details) == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (d *decoder) readObject(t reflect.Type) error {
 		return nil
 	}
 	fields, err := splitObject(bytes.TrimPrefix(d.body, utf8BOM))
-	if errors.Is(err, errTooMany) {
+	if errors.Is(err, errTooManyItems) {
 		return core.Errorf("too_many_items", "In the body %s. Send less at a time.", err)
 	}
 	if err != nil {
@@ -164,8 +164,8 @@ func shortJSONError(err error) error {
 	return err
 }
 
-// fill sets the fields of the struct v. If partial is true, no field is required.
-func (d *decoder) fill(v reflect.Value, partial bool) {
+// fillStruct sets the fields of the struct v. If partial is true, no field is required.
+func (d *decoder) fillStruct(v reflect.Value, partial bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if partial {
@@ -173,17 +173,17 @@ func (d *decoder) fill(v reflect.Value, partial bool) {
 		}
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
-			d.fill(v.Field(i), partial || f.Tag.Get("required") == "no")
+			d.fillStruct(v.Field(i), partial || f.Tag.Get("required") == "no")
 		case f.Tag.Get("path") != "":
 			if d.path != nil {
 				v.Field(i).SetString(d.path(f.Tag.Get("path")))
 			}
 		case f.Tag.Get("query") != "":
-			d.fromQuery(v.Field(i), f)
+			d.setFromQuery(v.Field(i), f)
 		case f.Tag.Get("header") != "":
 			v.Field(i).SetString(strings.Join(d.header.Values(f.Tag.Get("header")), ","))
 		case openapi.JSONName(f) != "":
-			d.fromBody(v.Field(i), f)
+			d.setFromBody(v.Field(i), f)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func fieldNames(name string, f reflect.StructField) []string {
 	return all
 }
 
-// fromQuery sets a field from the query parameter that its tags name.
-func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
+// setFromQuery sets a field from the query parameter that its tags name.
+func (d *decoder) setFromQuery(v reflect.Value, f reflect.StructField) {
 	name := f.Tag.Get("query")
 	for _, n := range fieldNames(name, f) {
 		for _, key := range []string{n, "filter[" + n + "]"} {
@@ -261,8 +261,8 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 	d.checkBounds(v, f, name)
 }
 
-// fromBody sets a field from the body field that its tags name, and checks it.
-func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
+// setFromBody sets a field from the body field that its tags name, and checks it.
+func (d *decoder) setFromBody(v reflect.Value, f reflect.StructField) {
 	name := openapi.JSONName(f)
 	var raw json.RawMessage
 	for _, n := range fieldNames(name, f) {
@@ -570,11 +570,11 @@ func joinWords(words ...string) string { return strings.TrimSpace(strings.Join(w
 
 func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// numberTag returns the number in a tag of field f, or none if there is no number.
-func numberTag(f reflect.StructField, tag string, none float64) float64 {
+// numberTag returns the number in a tag of field f, or otherwise if there is no number.
+func numberTag(f reflect.StructField, tag string, otherwise float64) float64 {
 	n, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
 	if err != nil {
-		return none
+		return otherwise
 	}
 	return n
 }
@@ -667,8 +667,8 @@ func hasNUL(raw []byte) bool {
 const maxItems = 100_000
 
 var (
-	errDuplicate = errors.New("a name is given twice")
-	errTooMany   = fmt.Errorf("a list or an object has more than %d items", maxItems)
+	errDuplicateName = errors.New("a name is given twice")
+	errTooManyItems  = fmt.Errorf("a list or an object has more than %d items", maxItems)
 )
 
 // A container is an object or a list that walkNames is inside of.
@@ -695,7 +695,7 @@ func walkNames(raw []byte, visit func(depth int, name string)) error {
 			in := &open[len(open)-1]
 			in.name = in.names != nil
 			if in.items++; in.items >= maxItems {
-				return errTooMany
+				return errTooManyItems
 			}
 		case '"':
 			end := jsonTextEnd(raw, i)
@@ -719,7 +719,7 @@ func (in *container) addName(quoted []byte) (string, error) {
 		return "", err
 	}
 	if in.names[name] {
-		return "", fmt.Errorf("%w: %.40q", errDuplicate, name)
+		return "", fmt.Errorf("%w: %.40q", errDuplicateName, name)
 	}
 	in.names[name], in.name = true, false
 	return name, nil

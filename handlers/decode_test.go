@@ -82,7 +82,7 @@ func TestTagsHoldInsideListsAndObjects(t *testing.T) {
 		`{"list":[{"ty\u0070e":"explode"}]}`:                                              "list.0.type not_allowed",
 	} {
 		var got []string
-		if e, _ := core.AsError(decode(&whole{}, source{body: []byte(body)})); e != nil {
+		if e, _ := core.AsError(decode(&whole{}, requestParts{body: []byte(body)})); e != nil {
 			for _, d := range e.Details {
 				got = append(got, d.Field+" "+d.Code)
 			}
@@ -216,7 +216,7 @@ func TestTagsHoldInEveryRequest(t *testing.T) {
 					if own := openapi.JSONName(f.f); code != "required" {
 						v := reflect.New(o.Call.In)
 						other := strings.Replace(text, `"`+own+`":`+value, `"`+strings.ToUpper(own)+`":`+value, 1)
-						if err := decode(v.Interface(), source{body: []byte(other)}); err == nil && strings.Contains(fmt.Sprintf("%+v", dump(v)), "explode") {
+						if err := decode(v.Interface(), requestParts{body: []byte(other)}); err == nil && strings.Contains(fmt.Sprintf("%+v", dump(v)), "explode") {
 							t.Errorf("%s fills %s from %.200s", o.Name, f.path, other)
 						}
 					}
@@ -247,7 +247,7 @@ func dump(v reflect.Value) string {
 
 // detailsOf returns the errors in a body, each as field and code.
 func detailsOf(in reflect.Type, body string) (out []string) {
-	if e, _ := core.AsError(decode(reflect.New(in).Interface(), source{body: []byte(body)})); e != nil {
+	if e, _ := core.AsError(decode(reflect.New(in).Interface(), requestParts{body: []byte(body)})); e != nil {
 		for _, d := range e.Details {
 			out = append(out, d.Field+" "+d.Code)
 		}
@@ -262,12 +262,12 @@ func TestWholeNumbers(t *testing.T) {
 		"\xef\xbb\xbf" + `{"name":"a","count":7}`: 7,
 	} {
 		var in specimen
-		if err := decode(&in, source{body: []byte(body)}); err != nil || in.Count == nil || *in.Count != want {
+		if err := decode(&in, requestParts{body: []byte(body)}); err != nil || in.Count == nil || *in.Count != want {
 			t.Errorf("%s: %v, %v", body, in.Count, err)
 		}
 	}
 	for _, body := range []string{`{"name":"a","count":5.5}`, `{"name":"a","count":1e400}`, `{"name":"a","count":9007199254740993.0}`, `{"name":"a","count":"5.0"}`} {
-		if err := decode(&specimen{}, source{body: []byte(body)}); err == nil {
+		if err := decode(&specimen{}, requestParts{body: []byte(body)}); err == nil {
 			t.Errorf("%s is taken", body)
 		}
 	}
@@ -275,7 +275,7 @@ func TestWholeNumbers(t *testing.T) {
 		Ports []int `json:"ports"`
 		Text  string
 	}
-	if err := decode(&refs, source{body: []byte(`{"ports":[1.0,2e0,3]}`)}); err != nil || fmt.Sprint(refs.Ports) != "[1 2 3]" {
+	if err := decode(&refs, requestParts{body: []byte(`{"ports":[1.0,2e0,3]}`)}); err != nil || fmt.Sprint(refs.Ports) != "[1 2 3]" {
 		t.Errorf("%v, %v", refs.Ports, err)
 	}
 	if got := unquoteJSON([]byte("5.0")); got != "5" {
@@ -285,7 +285,7 @@ func TestWholeNumbers(t *testing.T) {
 
 func TestDecodeNamesEveryWrongField(t *testing.T) {
 	var in specimen
-	err := decode(&in, source{
+	err := decode(&in, requestParts{
 		query:  url.Values{"limit": {"x"}, "filter[flag]": {"maybe"}, "since": {"then"}, "word": {"c"}},
 		body:   []byte(`{"title":"","count":101,"ratio":2,"note":7,"number":0,"tags":["a","b","c","d"],"boxes":[{"uid":1}],"yes":"no","extra":1,"more":2}`),
 		strict: true,
@@ -325,7 +325,7 @@ func TestDecodeLooksInside(t *testing.T) {
 	} {
 		var in specimen
 		got := ""
-		if e, ok := core.AsError(decode(&in, source{body: []byte(body)})); ok {
+		if e, ok := core.AsError(decode(&in, requestParts{body: []byte(body)})); ok {
 			got = e.Code
 			if len(e.Details) > 0 {
 				got = e.Details[0].Field + " " + e.Details[0].Code
@@ -336,7 +336,7 @@ func TestDecodeLooksInside(t *testing.T) {
 		}
 	}
 	var in specimen
-	err := decode(&in, source{strict: true, body: []byte(`{"name":"a","boxes":[{"uid":"1","Mailbox":"x","mail":{"uid":1}}],"page":true}`)})
+	err := decode(&in, requestParts{strict: true, body: []byte(`{"name":"a","boxes":[{"uid":"1","Mailbox":"x","mail":{"uid":1}}],"page":true}`)})
 	if e, _ := core.AsError(err); e == nil || len(e.Details) != 2 || e.Details[0].Field != "boxes.Mailbox" || e.Details[1].Field != "boxes.mail" {
 		t.Errorf("unknown fields inside: %v", err)
 	}
@@ -347,13 +347,13 @@ func TestDecodeLooksInside(t *testing.T) {
 func TestDecodeNumbersPastTheRange(t *testing.T) {
 	var in specimen
 	const huge = "99999999999999999999"
-	if err := decode(&in, source{query: url.Values{"limit": {huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit < 1<<62 {
+	if err := decode(&in, requestParts{query: url.Values{"limit": {huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit < 1<<62 {
 		t.Errorf("huge limit: %v", err)
 	}
-	if err := decode(&in, source{query: url.Values{"limit": {"-" + huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit > 0 {
+	if err := decode(&in, requestParts{query: url.Values{"limit": {"-" + huge}}, body: []byte(`{"name":"a"}`)}); err != nil || *in.Limit > 0 {
 		t.Errorf("limit far below: %v", err)
 	}
-	err := decode(&in, source{body: []byte(`{"name":"a","count":` + huge + `,"big":1e999}`)})
+	err := decode(&in, requestParts{body: []byte(`{"name":"a","count":` + huge + `,"big":1e999}`)})
 	if e, _ := core.AsError(err); e == nil || e.Details[0].Field != "count" {
 		t.Errorf("huge count: %v", err)
 	}
@@ -361,7 +361,7 @@ func TestDecodeNumbersPastTheRange(t *testing.T) {
 
 func TestDecodeFills(t *testing.T) {
 	var in specimen
-	err := decode(&in, source{
+	err := decode(&in, requestParts{
 		path:  func(string) string { return "x" },
 		query: url.Values{"filter[limit]": {"3"}, "flag": {"false"}, "since": {"2026-11-01"}, "word": {"a"}},
 		body:  []byte(`{"name":"Ann","count":5,"note":null,"number":2,"tags":["t"],"boxes":null,"unknown":1}`),
@@ -388,7 +388,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var in specimen
-		err = decode(&in, source{query: query, body: body, strict: strict})
+		err = decode(&in, requestParts{query: query, body: body, strict: strict})
 		if err != nil {
 			e, ok := core.AsError(err)
 			if !ok || code.Status(e.Code) != 400 || e.Message == "" {
@@ -489,7 +489,7 @@ func TestBodiesOnTheWire(t *testing.T) {
 	const body = `{"email":"a@far.test"}`
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d", n) }
 	chunks := fmt.Sprintf("%x;x=y\r\n%s\r\n%x\r\n%s\r\n0\r\nTrailer: x\r\n\r\n", 5, body[:5], len(body)-5, body[5:])
-	big := `{"email":"` + strings.Repeat("x", defaultBody) + `"}`
+	big := `{"email":"` + strings.Repeat("x", defaultMaxBody) + `"}`
 	for name, tc := range map[string]struct {
 		status int
 		parts  []string

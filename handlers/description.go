@@ -71,7 +71,7 @@ func (s *Server) makeDescription() *description {
 // sendDescription answers GET and HEAD of a document about the API.
 func (s *Server) sendDescription(c *call) {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		s.notAllowed(c, []string{"GET", "HEAD"})
+		s.sendNotAllowed(c, []string{"GET", "HEAD"})
 		return
 	}
 	p := (*s.description())[c.r.URL.Path]

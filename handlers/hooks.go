@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// Limits of POST /hooks/{kind}/{relay}. Relays, which send mail on for this server, report there in
-// notices what became of the mail. The requests have no token, since each notice proves who sent
-// it. These limits bound the work until that is checked.
+// Limits of POST /hooks/{kind}/{relay}. A relay sends mail on for this server, and reports there
+// in a notice what became of the mail. The request has no token, since the notice itself proves who
+// sent it. These limits bound the work until that proof is checked.
 
 const (
 	noticesPerMinute    = 3000             // requests from one address
@@ -43,7 +43,7 @@ func newNoticeLimiter() *noticeLimiter {
 // acquire takes a slot for a notice of addr. The caller must call release. The error says why there
 // is no slot.
 func (h *noticeLimiter) acquire(addr string, now time.Time) (release func(), err error) {
-	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
+	if h.requests.add(addr, now) > noticesPerMinute || h.refused.requestsOf(addr, now) > refusedPerMinute {
 		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
 	release, ok := h.running.TryAcquire(addr)

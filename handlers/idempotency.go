@@ -12,20 +12,20 @@ import (
 // operation. Later ones get the stored response of the first.
 func (s *Server) answerOnce(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
-		s.fail(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
+		s.sendError(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
 	}
 	id := once.ID(c.who, c.r.Method, c.r.URL.Path, key)
 	unlock, ok := s.idempotencyKeys.TryLock(id)
 	if !ok {
-		s.fail(c, core.Errorf("idempotency_in_progress", "The first request with this Idempotency-Key is still running. Try again in a moment."))
+		s.sendError(c, core.Errorf("idempotency_in_progress", "The first request with this Idempotency-Key is still running. Try again in a moment."))
 		return
 	}
 	defer unlock()
 	req := once.New(id, body, func(out any) (once.Answer, error) { return encodeAnswer(c.op, out) })
 	kept, err := once.Replay(s.svc.Core, req)
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	if kept != nil {
@@ -52,7 +52,7 @@ func (s *Server) answerOnce(c *call, path func(name string) string, key string, 
 
 // encodeAnswer encodes an operation's result as the response to store for its Idempotency-Key.
 func encodeAnswer(o *api.Operation, out any) (once.Answer, error) {
-	body, err := encode(out)
+	body, err := encodeJSON(out)
 	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
 }
 

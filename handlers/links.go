@@ -18,7 +18,7 @@ func (s *Server) sendExport(c *call) {
 	f, err := s.svc.Mailboxes.OpenExport(c.r.Context(), token)
 	if err != nil {
 		s.countBadLink(addr, err)
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	s.sendFile(c, http.StatusOK, f)
@@ -35,12 +35,12 @@ func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	if c.r.Method != http.MethodGet {
-		s.notAllowed(c, []string{http.MethodGet})
+		s.sendNotAllowed(c, []string{http.MethodGet})
 		return "", "", false
 	}
 	addr = remoteAddr(c.r)
 	if err := s.badTokens.check(addr, s.now()); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return "", "", false
 	}
 	return token, addr, true

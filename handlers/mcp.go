@@ -80,20 +80,20 @@ func (a *mcpServer) serve(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := a.checkOrigin(c.r); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	if err := c.identify(c); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	if c.r.Method != http.MethodPost {
-		s.notAllowed(c, []string{http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodPost})
 		return
 	}
-	body, done, err := a.read(c)
+	body, done, err := a.readMessage(c)
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	defer done()
@@ -106,7 +106,7 @@ func (a *mcpServer) serve(c *call) {
 		return
 	}
 	if !acceptsStream(c.r.Header.Values("Accept")) {
-		s.fail(c, core.Errorf("not_acceptable", "The header Accept must have both application/json and text/event-stream."))
+		s.sendError(c, core.Errorf("not_acceptable", "The header Accept must have both application/json and text/event-stream."))
 		return
 	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
@@ -139,10 +139,10 @@ func (a *mcpServer) checkOrigin(r *http.Request) error {
 	return core.Errorf("forbidden_origin", "Requests from pages of %.100q are not allowed. Connect the assistant directly, without a browser's Origin.", origins)
 }
 
-// read reads the message of a request. Its limit is the largest body that the token may send with
-// any tool, and messageOverhead. The caller must call done when it no longer uses the body.
-func (a *mcpServer) read(c *call) (body []byte, done func(), err error) {
-	most := int64(defaultBody)
+// readMessage reads the message of a request. Its limit is the largest body that the token may send
+// with any tool, and messageOverhead. The caller must call done when it no longer uses the body.
+func (a *mcpServer) readMessage(c *call) (body []byte, done func(), err error) {
+	most := int64(defaultMaxBody)
 	for _, o := range a.tools {
 		if o.Permit(c.who) == nil {
 			most = max(most, o.Body)
@@ -205,14 +205,14 @@ func (a *mcpServer) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mc
 func (a *mcpServer) runTool(c *call, answer *bufferedResponse, arguments []byte) (form reflect.Type) {
 	s := a.server
 	form = c.op.Call.Out
-	defer s.recover(c, answer)
-	if err := s.rates.count(c, s.now()); err != nil {
-		s.fail(c, err)
+	defer s.recoverPanic(c, answer)
+	if err := s.rates.countCall(c, s.now()); err != nil {
+		s.sendError(c, err)
 		return form
 	}
 	args, confirmation, err := prepareArguments(c.op, arguments)
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return form
 	}
 	if c.op.Tool.Confirm.Do != nil && !a.confirmed(c, answer, args, confirmation) {
@@ -226,12 +226,12 @@ func (a *mcpServer) runTool(c *call, answer *bufferedResponse, arguments []byte)
 func (a *mcpServer) runOperation(c *call, o *api.Operation, args []byte) {
 	path, query, body, err := splitArguments(o, string(args))
 	if err != nil {
-		a.server.fail(c, core.Errorf("validation_error", "%s.", err))
+		a.server.sendError(c, core.Errorf("validation_error", "%s.", err))
 		return
 	}
 	r, err := http.NewRequestWithContext(c.r.Context(), o.Method, mcpPath, bytes.NewReader(body))
 	if err != nil {
-		a.server.fail(c, fmt.Errorf("build the HTTP request of %s: %w", o.Name, err))
+		a.server.sendError(c, fmt.Errorf("build the HTTP request of %s: %w", o.Name, err))
 		return
 	}
 	r.URL = &url.URL{Path: o.Path, RawQuery: query.Encode()} // path parameters are in path

@@ -22,10 +22,10 @@ type confirmationRequest struct {
 // the first call. If it returns false, it has answered the call.
 func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
-	same := canonical(args)
+	same := canonicalJSON(args)
 	if confirmation != "" {
 		if err := s.svc.Core.Confirmed(c.who, o.Name, same, confirmation); err != nil {
-			s.fail(c, err)
+			s.sendError(c, err)
 			return false
 		}
 		return true
@@ -43,7 +43,7 @@ func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, co
 		Quote json.RawMessage `json:"quote"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil {
-		s.fail(c, fmt.Errorf("decode the confirmation text of %s: %w", o.Name, err))
+		s.sendError(c, fmt.Errorf("decode the confirmation text of %s: %w", o.Name, err))
 		return false
 	}
 	if in == nil {
@@ -61,9 +61,9 @@ func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, co
 	return false
 }
 
-// canonical encodes a JSON value with sorted names and no spaces, so that equal arguments are equal
-// bytes.
-func canonical(args []byte) []byte {
+// canonicalJSON encodes a JSON value with sorted names and no spaces, so that equal arguments are
+// equal bytes.
+func canonicalJSON(args []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber() // keeps 1e400 and long numbers exact
 	var v any

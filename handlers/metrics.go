@@ -22,8 +22,8 @@ type MetricsReaders struct {
 	From  []netip.Prefix // networks that need no token
 }
 
-// allow reports whether the client of a request may read the metrics.
-func (m *MetricsReaders) allow(r *http.Request) bool {
+// mayRead reports whether the client of a request may read the metrics.
+func (m *MetricsReaders) mayRead(r *http.Request) bool {
 	addr := remoteAddr(r)
 	if ip, err := netip.ParseAddr(addr); addr == "" || err == nil && limit.Within(m.From, ip) {
 		return true
@@ -33,10 +33,10 @@ func (m *MetricsReaders) allow(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1 && ok && m.Token != ""
 }
 
-// metrics sends the metrics in Prometheus text format.
-func (s *Server) metrics(c *call) {
+// sendMetrics sends the metrics in Prometheus text format.
+func (s *Server) sendMetrics(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
-	if !s.Metrics.allow(c.r) {
+	if !s.Metrics.mayRead(c.r) {
 		http.Error(c.w, "You may not read the metrics. Give the token of [metrics] token as Authorization: Bearer, or add your address to [metrics] allowed_networks.", http.StatusForbidden)
 		return
 	}

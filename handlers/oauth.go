@@ -80,7 +80,7 @@ func (s *Server) sendAuthServerMetadata(c *call) {
 func (s *Server) sendMetadata(c *call, document any) {
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		s.notAllowed(c, []string{http.MethodGet})
+		s.sendNotAllowed(c, []string{http.MethodGet})
 		return
 	}
 	c.w.Header().Set("Cache-Control", "no-cache")
@@ -122,7 +122,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 // registerClient answers a client that registers itself (RFC 7591).
 func (s *Server) registerClient(c *call) {
 	if c.r.Method != http.MethodPost {
-		s.notAllowed(c, []string{http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodPost})
 		return
 	}
 	addr, now := remoteAddr(c.r), s.now()
@@ -157,7 +157,7 @@ func (s *Server) authorizeClient(c *call) {
 		oauthPage.show(c, code.Status(e.Code), text)
 	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		s.notAllowed(c, []string{http.MethodGet})
+		s.sendNotAllowed(c, []string{http.MethodGet})
 		return
 	}
 	if s.redirectToHTTPS(c) {
@@ -169,7 +169,7 @@ func (s *Server) authorizeClient(c *call) {
 		return
 	}
 	who, signedIn := core.Actor{}, false
-	if cookie := s.cookie(c.r); cookie != "" {
+	if cookie := s.sessionCookie(c.r); cookie != "" {
 		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
 		if e, ours := core.AsError(err); err != nil && (!ours || code.Status(e.Code) != http.StatusUnauthorized) {
 			failed(err)
@@ -179,7 +179,7 @@ func (s *Server) authorizeClient(c *call) {
 	}
 	if signedIn {
 		c.who = who
-		err = s.rates.count(c, s.now())
+		err = s.rates.countCall(c, s.now())
 	} else {
 		err = s.limitAnonymous(c)
 	}
@@ -199,20 +199,20 @@ func (s *Server) authorizeClient(c *call) {
 		to = "/sign-in?next=" + url.QueryEscape(authorizePath+"?"+q.Encode())
 	}
 	if to == "" {
-		s.dashboard(c)
+		s.serveDashboard(c)
 		return
 	}
 	c.w.Header().Set("Location", to)
 	c.w.WriteHeader(http.StatusFound)
 }
 
-// readBodyAs reads a body that has the given media type and at most most bytes.
-func readBodyAs(r *http.Request, media string, most int64) ([]byte, error) {
+// readBodyAs reads a body that has the given media type and at most maxBytes bytes.
+func readBodyAs(r *http.Request, mediaType string, maxBytes int64) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != media || r.Body == nil {
+	if err != nil || kind != mediaType || r.Body == nil {
 		return nil, errors.New("the request body has the wrong Content-Type")
 	}
-	return io.ReadAll(&limitedReader{r.Body, most})
+	return io.ReadAll(&limitedReader{r.Body, maxBytes})
 }
 
 // readForm reads the form in the body of an OAuth client's request. It ignores parameters in the
@@ -239,13 +239,13 @@ func (s *Server) readForm(c *call) (url.Values, error) {
 // grantToken serves the token endpoint (RFC 6749 section 3.2).
 func (s *Server) grantToken(c *call) {
 	if c.r.Method != http.MethodPost {
-		s.notAllowed(c, []string{http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodPost})
 		return
 	}
 	var out *signin.AccessToken
 	form, err := s.readForm(c)
 	if err == nil {
-		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.baseURL(c.r), s.visitor(c), form)
+		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.baseURL(c.r), s.visitorOf(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, out, err)
 }
@@ -253,12 +253,12 @@ func (s *Server) grantToken(c *call) {
 // revokeGrant serves the revocation endpoint (RFC 7009).
 func (s *Server) revokeGrant(c *call) {
 	if c.r.Method != http.MethodPost {
-		s.notAllowed(c, []string{http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodPost})
 		return
 	}
 	form, err := s.readForm(c)
 	if err == nil {
-		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitor(c), form)
+		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitorOf(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
 }

@@ -90,7 +90,7 @@ func TestExamplesAreTaken(t *testing.T) {
 	c := theContract()
 	for _, o := range c.ops {
 		described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
-		src := source{path: func(string) string { return "x" }, query: url.Values{}, strict: true}
+		src := requestParts{path: func(string) string { return "x" }, query: url.Values{}, strict: true}
 		for _, p := range described.Parameters {
 			if p.In == "query" {
 				text, _ := json.Marshal(c.doc.Example(p.Schema))

@@ -22,11 +22,11 @@ func (s *Server) api(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := c.identify(c); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
-	if err := s.rates.count(c, s.now()); err != nil {
-		s.fail(c, err)
+	if err := s.rates.countCall(c, s.now()); err != nil {
+		s.sendError(c, err)
 		return
 	}
 	s.noParam.ServeHTTP(c.w, routerRequest(c.r))
@@ -91,10 +91,10 @@ func (s *Server) fillRouters() {
 			}
 		}
 		if len(allowed) > 0 {
-			s.notAllowed(callOf(r.Context()), allowed)
+			s.sendNotAllowed(callOf(r.Context()), allowed)
 			return
 		}
-		s.fail(callOf(r.Context()), core.Errorf("not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
+		s.sendError(callOf(r.Context()), core.Errorf("not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
@@ -108,7 +108,7 @@ func routerPath(path string) string {
 func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	c.op = o
 	if err := o.Permit(c.who); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err == nil && o.Upload != nil && kind == mboxType {
@@ -117,7 +117,7 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	}
 	body, done, err := s.bodies.read(c)
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	defer done()
@@ -132,14 +132,14 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
+		s.sendError(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
 	if !c.op.Waits {
 		s.svc.Inbound.WaitFiled(c.r.Context(), 0)
 	}
 	if err := s.checkTaint(c, query); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	ctx := c.r.Context()
@@ -155,19 +155,19 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 			return err
 		}
 		defer leave()
-		err = decode(in, source{
+		err = decode(in, requestParts{
 			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, patch: c.op.Method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
 		if err != nil {
 			return err
 		}
-		return checkFields(c)
+		return checkBoundFields(c)
 	})
 	if c.op.Waits {
 		err = cmp.Or(s.svc.Accounts.CheckActor(c.r.Context(), c.who), err)
 	}
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	if f := fileOf(out); f != nil {
@@ -217,8 +217,8 @@ func (s *Server) checkTaint(c *call, query url.Values) error {
 	return nil
 }
 
-// checkFields returns an error if the request has body fields that a bound token must not set.
-func checkFields(c *call) error {
+// checkBoundFields returns an error if the request has body fields that a bound token must not set.
+func checkBoundFields(c *call) error {
 	if !c.who.Bound || c.op.BoundFields == "" && c.op.Method != http.MethodPatch {
 		return nil
 	}

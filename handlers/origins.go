@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// origin returns the origin (RFC 6454) of the page that a browser shows for the request.
-func origin(r *http.Request) string {
+// pageOrigin returns the origin (RFC 6454) of the page that a browser shows for the request.
+func pageOrigin(r *http.Request) string {
 	if isSecure(r) {
 		return "https://" + r.Host
 	}
@@ -23,9 +23,9 @@ func origin(r *http.Request) string {
 // can own.
 func (s *Server) baseURL(r *http.Request) string {
 	if s.svc.Core.Config.Sandbox {
-		u, err := url.Parse(origin(r))
+		u, err := url.Parse(pageOrigin(r))
 		if err == nil && u.Host == r.Host && (isIPOrLocalhost(u.Hostname()) || s.isOwnName(u.Hostname())) {
-			return origin(r)
+			return pageOrigin(r)
 		}
 	}
 	return s.svc.Core.Config.BaseURL
@@ -72,7 +72,7 @@ func checkSameOrigin(r *http.Request) error {
 // checkOwnPage returns an error if a page of another site sent the request, whatever its method.
 func checkOwnPage(r *http.Request) error {
 	for _, from := range r.Header.Values("Origin") {
-		if !strings.EqualFold(from, origin(r)) {
+		if !strings.EqualFold(from, pageOrigin(r)) {
 			return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.")
 		}
 	}

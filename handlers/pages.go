@@ -23,9 +23,9 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// dashboard serves the pages of the dashboard. Over plain HTTP it redirects to HTTPS, without which
-// nobody can sign in; a sandbox needs none.
-func (s *Server) dashboard(c *call) {
+// serveDashboard serves the pages of the dashboard. Over plain HTTP it redirects to HTTPS, without
+// which nobody can sign in; a sandbox needs none.
+func (s *Server) serveDashboard(c *call) {
 	if s.Web == nil {
 		http.NotFound(c.w, c.r)
 		return
@@ -144,7 +144,7 @@ func (s *Server) resetPassword(c *call) {
 	case http.MethodPost:
 		s.submitReset(c, addr)
 	default:
-		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
-	err = s.svc.Signin.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
+	err = s.svc.Signin.CompleteReset(c.r.Context(), s.visitorOf(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
 	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusBadRequest {
 		v.Error = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
@@ -254,7 +254,7 @@ func (s *Server) serveRecovery(c *call) {
 		}
 		recoveryPage.show(c, http.StatusOK, recoveryView{Message: r.Message})
 	default:
-		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
+		s.sendNotAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
 }
 
@@ -267,11 +267,11 @@ type unsubscribeView struct {
 	Message       string // the final message; "": the button is shown
 }
 
-// unsubscribe serves the URL of the List-Unsubscribe header field. Mail systems send it a POST for
-// their users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes nothing,
-// so that a link checker does no harm. Requests from other sites are allowed, because the token in
-// the URL is the permission.
-func (s *Server) unsubscribe(c *call) {
+// serveUnsubscribe serves the URL of the List-Unsubscribe header field. Mail systems send it a POST
+// for their users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes
+// nothing, so that a link checker does no harm. Requests from other sites are allowed, because the
+// token in the URL is the permission.
+func (s *Server) serveUnsubscribe(c *call) {
 	unsubscribePage.setHeaders(c.w.Header())
 	now := s.now()
 	if s.notices.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
@@ -351,10 +351,10 @@ func (s *Server) decodeView(c *call, in any) bool {
 	if err != nil {
 		err = core.Invalid("query", "invalid", "the query string is not properly encoded")
 	} else {
-		err = decode(in, source{path: c.r.PathValue, query: query, header: c.r.Header})
+		err = decode(in, requestParts{path: c.r.PathValue, query: query, header: c.r.Header})
 	}
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 	}
 	return err == nil
 }
@@ -384,7 +384,7 @@ func (s *Server) viewApprovalFile(c *call) {
 	}
 	how := "inline"
 	if in.Save {
-		how, file.ContentType = disposition(file.Name), "application/octet-stream"
+		how, file.ContentType = contentDisposition(file.Name), "application/octet-stream"
 	}
 	s.sendBody(c, http.StatusOK, file, how)
 }
@@ -393,7 +393,7 @@ func (s *Server) viewApprovalFile(c *call) {
 func (s *Server) sendView(c *call, d *view.Document, err error) {
 	h := c.w.Header()
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	h.Set("X-Images-Remote", strconv.Itoa(d.Remote))
@@ -416,7 +416,7 @@ func (s *Server) sendImage(c *call) {
 	image, err := s.svc.Inbox.OpenImage(c.r.Context(), token)
 	if err != nil {
 		s.countBadLink(addr, err)
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))

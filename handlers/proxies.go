@@ -76,8 +76,8 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 	if err != nil || !p.trusts(peer.Addr()) {
 		return r, func() {}, true
 	}
-	client := p.client(normalizeIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
-	a := requestClient{client.String(), p.secure(r)}
+	client := p.clientAddr(normalizeIP(peer.Addr()), r.Header.Values("X-Forwarded-For"))
+	a := requestClient{client.String(), p.usedHTTPS(r)}
 	slot := p.clients.Acquire(net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), func() {})
 	if slot == nil {
 		return r, nil, false
@@ -87,10 +87,10 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 
 func (p *Proxies) trusts(ip netip.Addr) bool { return limit.Within(p.trusted, ip) }
 
-// client returns the address of the client. It goes through the addresses that proxies have added
-// to X-Forwarded-For, from the last back to the first, and returns the first one that is not
+// clientAddr returns the address of the client. It goes through the addresses that proxies have
+// added to X-Forwarded-For, from the last back to the first, and returns the first one that is not
 // trusted. If a trusted proxy added an invalid address, it returns the address of that proxy.
-func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
+func (p *Proxies) clientAddr(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
 		for {
@@ -137,9 +137,9 @@ func parseHop(text string) (netip.Addr, bool) {
 	return normalizeIP(both.Addr()), err == nil
 }
 
-// secure reports whether the client used HTTPS. The last value of X-Forwarded-Proto decides, or the
-// connection itself if there is none.
-func (p *Proxies) secure(r *http.Request) bool {
+// usedHTTPS reports whether the client used HTTPS. The last value of X-Forwarded-Proto decides, or
+// the connection itself if there is none.
+func (p *Proxies) usedHTTPS(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
 	if len(lines) == 0 {
 		return r.TLS != nil

@@ -183,15 +183,15 @@ func FuzzForwardedFor(f *testing.F) {
 	p := trusting("10.0.0.0/8", "192.0.2.1/32")
 	peer := netip.MustParseAddr("192.0.2.1")
 	f.Fuzz(func(t *testing.T, first, second string) {
-		got := p.client(peer, []string{first, second})
+		got := p.clientAddr(peer, []string{first, second})
 		if !got.IsValid() || got.Zone() != "" || got.Is4In6() {
 			t.Fatalf("%q, %q: %v", first, second, got)
 		}
-		if alone := p.client(peer, []string{first + "," + second}); alone != got {
+		if alone := p.clientAddr(peer, []string{first + "," + second}); alone != got {
 			t.Fatalf("%q, %q: %v in two fields, %v in one", first, second, got, alone)
 		}
 		// What stands before an untrusted hop is the client's own word.
-		if both := p.client(peer, []string{first, second, "198.51.100.7"}); both.String() != "198.51.100.7" {
+		if both := p.clientAddr(peer, []string{first, second, "198.51.100.7"}); both.String() != "198.51.100.7" {
 			t.Fatalf("%q, %q: %v", first, second, both)
 		}
 	})

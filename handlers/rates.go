@@ -19,10 +19,10 @@ func newRates(l core.Limits) *rates {
 	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
 }
 
-// count counts one request of the caller's account and sets the X-RateLimit headers. It returns an
-// error if the account is over its burst limit. Dashboard sessions are counted separately from
+// countCall counts one request of the caller's account and sets the X-RateLimit headers. It returns
+// an error if the account is over its burst limit. Dashboard sessions are counted separately from
 // tokens.
-func (r *rates) count(c *call, now time.Time) error {
+func (r *rates) countCall(c *call, now time.Time) error {
 	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
 	used := r.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
@@ -42,8 +42,8 @@ func (r *rates) add(key string, now time.Time) int {
 	return r.counts.Add(key, now.Truncate(time.Minute))
 }
 
-// used returns the number of requests of a key in this minute.
-func (r *rates) used(key string, now time.Time) int {
+// requestsOf returns the number of requests of a key in this minute.
+func (r *rates) requestsOf(key string, now time.Time) int {
 	return r.counts.Count(key, now.Truncate(time.Minute))
 }
 
@@ -71,7 +71,7 @@ func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 
 // check returns an error if too many bad tokens came from addr in this minute.
 func (b *badTokens) check(addr string, now time.Time) error {
-	if b.used(addr, now) <= badTokensPerMinute {
+	if b.requestsOf(addr, now) <= badTokensPerMinute {
 		return nil
 	}
 	return rateLimited(now, "Too many bad tokens came from %s. Wait for the next minute.", addr)

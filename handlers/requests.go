@@ -25,13 +25,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	defer func() { s.countRequest(c, counted, span, began) }()
-	defer s.recover(c, counted)
+	defer s.recoverPanic(c, counted)
 	answer(c)
 }
 
-// recover logs a panic and answers with status 500. It writes the answer to w, because c.w may be a
-// buffer that nobody reads any more.
-func (s *Server) recover(c *call, w http.ResponseWriter) {
+// recoverPanic logs a panic and answers with status 500. It writes the answer to w, because c.w may
+// be a buffer that nobody reads any more.
+func (s *Server) recoverPanic(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
 		return
@@ -41,7 +41,7 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 	c.w = w
-	s.fail(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
+	s.sendError(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
 }
 
 // requestIDForm matches a valid request ID of a client.

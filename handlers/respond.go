@@ -39,13 +39,13 @@ func locationOf(status int, body any) string {
 	return ""
 }
 
-func encode(body any) ([]byte, error) {
+func encodeJSON(body any) ([]byte, error) {
 	var buf bytes.Buffer
-	err := encodeTo(&buf, body)
+	err := encodeJSONTo(&buf, body)
 	return buf.Bytes(), err
 }
 
-func encodeTo(buf *bytes.Buffer, body any) error {
+func encodeJSONTo(buf *bytes.Buffer, body any) error {
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(body)
@@ -55,7 +55,7 @@ func encodeTo(buf *bytes.Buffer, body any) error {
 func (s *Server) send(c *call, status int, contentType string, body any) {
 	buf := buffers.Bytes()
 	defer buffers.FreeBytes(buf)
-	if err := encodeTo(buf, body); err != nil {
+	if err := encodeJSONTo(buf, body); err != nil {
 		s.Log.Error("encode a response", "request_id", c.id, "error", err)
 		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
 		return
@@ -68,12 +68,12 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 
 // sendFile sends a file as a download.
 func (s *Server) sendFile(c *call, status int, f *core.File) {
-	s.sendBody(c, status, f, disposition(f.Name))
+	s.sendBody(c, status, f, contentDisposition(f.Name))
 }
 
-// disposition returns the Content-Disposition of a download (RFC 6266). It has an ASCII file name
-// for old clients, and also a UTF-8 name if the two differ.
-func disposition(name string) string {
+// contentDisposition returns the Content-Disposition of a download (RFC 6266). It has an ASCII file
+// name for old clients, and also a UTF-8 name if the two differ.
+func contentDisposition(name string) string {
 	ascii := strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {
 			return '_'
@@ -140,8 +140,8 @@ type problemBody struct {
 	problem
 }
 
-// fail answers with an error. It logs internal errors.
-func (s *Server) fail(c *call, err error) {
+// sendError answers with an error. It logs internal errors.
+func (s *Server) sendError(c *call, err error) {
 	e := core.Explain(err)
 	status := code.Status(e.Code)
 	if status >= 500 && status != http.StatusServiceUnavailable {
@@ -154,7 +154,7 @@ func (s *Server) fail(c *call, err error) {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 	if status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", s.challenge(c.r))
+		h.Set("WWW-Authenticate", s.wwwAuthenticate(c.r))
 	}
 	if wantsProblem(c.r) {
 		s.send(c, status, "application/problem+json", problemBody{
@@ -168,11 +168,11 @@ func (s *Server) fail(c *call, err error) {
 // retrySeconds returns d in seconds, rounded up.
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// notAllowed answers with status 405. allowed are the allowed methods, which may repeat.
-func (s *Server) notAllowed(c *call, found []string) {
-	methods := slices.Compact(slices.Sorted(slices.Values(found)))
+// sendNotAllowed answers with status 405. allowed are the allowed methods, which may repeat.
+func (s *Server) sendNotAllowed(c *call, allowed []string) {
+	methods := slices.Compact(slices.Sorted(slices.Values(allowed)))
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
-	s.fail(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
+	s.sendError(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
 // wantsProblem reports whether the client accepts errors in the form of RFC 9457.

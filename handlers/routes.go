@@ -15,18 +15,18 @@ import (
 
 // publicPaths returns the handlers of all paths, for requests from the network.
 func (s *Server) publicPaths() *pathMux {
-	mux := s.paths(s.authenticate, s.answerForHost)
+	mux := s.newPathMux(s.authenticate, s.answerForHost)
 	mux.HandleFunc(challengePath, s.answerChallenge)
 	return mux
 }
 
-// paths returns the handlers of all paths. Below /v1 the routers of operations decide. A path that
-// ends in a slash matches everything below it. The path without the slash has a row too, because
-// ServeMux would redirect it otherwise.
+// newPathMux returns the handlers of all paths. Below /v1 the routers of operations decide. A path
+// that ends in a slash matches everything below it. The path without the slash has a row too,
+// because ServeMux would redirect it otherwise.
 //
 // Each request is first offered to before, with the autoconfig document of its path, or nil. before
 // returns true if it has answered the request because of its host.
-func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
+func (s *Server) newPathMux(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -49,15 +49,15 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		// Pages for browsers: the dashboard, and those behind links with a token. sessionRoutes
 		// has the paths of signed-in users.
 		"/":                           s.page,
-		"/session/":                   s.noSessionRoute,
-		"/session/image":              s.noSessionRoute,
+		"/session/":                   s.sessionPathNotFound,
+		"/session/image":              s.sessionPathNotFound,
 		imagePath:                     s.sendImage,
 		"/reset":                      s.resetPassword,
 		"/recovery":                   s.serveRecovery,
 		exportPath:                    s.sendExport,
-		"/export":                     s.dashboard,
-		unsubscribePath:               s.unsubscribe,
-		"/unsubscribe":                s.dashboard,
+		"/export":                     s.serveDashboard,
+		unsubscribePath:               s.serveUnsubscribe,
+		"/unsubscribe":                s.serveDashboard,
 		"/oauth":                      s.pathNotFound,
 		"/oauth/":                     s.pathNotFound,
 		"/.well-known":                s.pathNotFound,
@@ -65,9 +65,9 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/.well-known/acme-challenge": s.pathNotFound,
 
 		// Monitoring, and the notices of relays.
-		"/healthz": s.health,
-		"/readyz":  s.ready,
-		"/metrics": s.metrics,
+		"/healthz": s.sendHealth,
+		"/readyz":  s.sendReadiness,
+		"/metrics": s.sendMetrics,
 		hooksPath:  s.receiveNotice,
 		"/hooks":   s.pathNotFound,
 	} {
@@ -106,11 +106,11 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Signin.DeletePasskey)}},
 		{Operation: api.Operation{Route: api.POST("/session/passkey/options"), Status: 200, Call: api.Plain(s.offerPasskey)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/passkey"), Status: 200, Call: api.With(s.usePasskey)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgot)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgotPassword)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/recover"), Status: 202, Call: api.With(s.recoverMailbox)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/recovery"), Status: 200, Call: api.With(s.confirmRecovery)}, anonymous: true},
 		{Operation: api.Operation{Route: api.GET("/session/welcome"), Status: 200, Call: api.With(s.checkWelcome)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/welcome"), Status: 200, Call: api.With(s.welcome)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/welcome"), Status: 200, Call: api.With(s.completeWelcome)}, anonymous: true},
 		{Operation: api.Operation{Route: api.GET(consentPath), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(s.askConsent)}},
 		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.With(s.decideConsent)}},
 		{Operation: api.Operation{Route: api.GET(viewPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
@@ -141,7 +141,7 @@ func (s *Server) serveMCP(c *call) {
 func (s *Server) pathNotFound(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
-	s.fail(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
+	s.sendError(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
 }
 
 // programsPath matches paths that programs try on any host: other versions of the API, and
@@ -155,7 +155,7 @@ func (s *Server) page(c *call) {
 		s.pathNotFound(c)
 		return
 	}
-	s.dashboard(c)
+	s.serveDashboard(c)
 }
 
 // answerForHost answers a request that is not for the dashboard because of its host or path: with a
@@ -219,8 +219,8 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// health serves /healthz: it tells a monitor whether the store accepts writes.
-func (s *Server) health(c *call) {
+// sendHealth serves /healthz: it tells a monitor whether the store accepts writes.
+func (s *Server) sendHealth(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err := s.svc.Core.StoreFailure(); err != nil {
 		c.w.WriteHeader(http.StatusServiceUnavailable)
@@ -230,9 +230,9 @@ func (s *Server) health(c *call) {
 	_, _ = io.WriteString(c.w, "ok\n")
 }
 
-// ready serves /readyz: it tells a monitor whether the server accepts mail and changes, with a line
-// for each reason why it does not.
-func (s *Server) ready(c *call) {
+// sendReadiness serves /readyz: it tells a monitor whether the server accepts mail and changes,
+// with a line for each reason why it does not.
+func (s *Server) sendReadiness(c *call) {
 	reasons := s.svc.Health.NotReady()
 	select {
 	case <-s.ending:

@@ -36,20 +36,20 @@ type sessionRoute struct {
 // checks the origin and the user, reads the body, calls the service and answers.
 func (s *Server) sessionHandler(rows map[string]*sessionRoute) func(*call) {
 	return func(c *call) {
-		sessionHeaders(c.w.Header())
+		setSessionHeaders(c.w.Header())
 		row := rows[c.r.Method]
 		if row == nil {
-			s.notAllowed(c, slices.Collect(maps.Keys(rows)))
+			s.sendNotAllowed(c, slices.Collect(maps.Keys(rows)))
 			return
 		}
 		c.op = &row.Operation
 		if err := s.authorizeSession(c, row); err != nil {
-			s.fail(c, err)
+			s.sendError(c, err)
 			return
 		}
 		if row.raw != nil {
 			if err := s.checkTaint(c, nil); err != nil {
-				s.fail(c, err)
+				s.sendError(c, err)
 				return
 			}
 			row.raw(c)
@@ -57,7 +57,7 @@ func (s *Server) sessionHandler(rows map[string]*sessionRoute) func(*call) {
 		}
 		body, done, err := s.bodies.read(c)
 		if err != nil {
-			s.fail(c, err)
+			s.sendError(c, err)
 			return
 		}
 		defer done()
@@ -65,13 +65,13 @@ func (s *Server) sessionHandler(rows map[string]*sessionRoute) func(*call) {
 	}
 }
 
-// noSessionRoute answers requests to unknown paths below /session.
-func (s *Server) noSessionRoute(c *call) {
-	sessionHeaders(c.w.Header())
-	s.fail(c, core.Errorf("not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
+// sessionPathNotFound answers requests to unknown paths below /session.
+func (s *Server) sessionPathNotFound(c *call) {
+	setSessionHeaders(c.w.Header())
+	s.sendError(c, core.Errorf("not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
 }
 
-func sessionHeaders(h http.Header) {
+func setSessionHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
@@ -83,16 +83,16 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if err := checkSameOrigin(c.r); err != nil {
 		return err
 	}
-	if row.optional && s.cookie(c.r) != "" {
-		if who, err := s.svc.Signin.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
+	if row.optional && s.sessionCookie(c.r) != "" {
+		if who, err := s.svc.Signin.AuthenticateSession(c.r.Context(), s.sessionCookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
-			return s.rates.count(c, s.now())
+			return s.rates.countCall(c, s.now())
 		}
 	}
 	if row.anonymous {
 		return s.limitAnonymous(c)
 	}
-	if s.cookie(c.r) == "" && !row.tokens {
+	if s.sessionCookie(c.r) == "" && !row.tokens {
 		return core.Errorf("unauthorized", "You are not signed in.")
 	}
 	if err := s.authenticate(c); err != nil {
@@ -101,7 +101,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in instead, and send no Authorization header.")
 	}
-	if err := s.rates.count(c, s.now()); err != nil || row.Scope == "" {
+	if err := s.rates.countCall(c, s.now()); err != nil || row.Scope == "" {
 		return err
 	}
 	return row.Permit(c.who)
@@ -111,7 +111,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 // if it came without TLS where signing in needs it.
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
-	if cookieName(c.r, s.svc.Core.Config.Sandbox) == "" {
+	if sessionCookieName(c.r, s.svc.Core.Config.Sandbox) == "" {
 		return core.Errorf("https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Core.Config.BaseURL)
 	}
 	if err := s.badTokens.check(addr, now); err != nil {
@@ -126,7 +126,7 @@ func (s *Server) limitAnonymous(c *call) error {
 // setCookie sets the session cookie in the browser. It removes the cookie if value is "".
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
-		Name: cookieName(c.r, s.svc.Core.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
+		Name: sessionCookieName(c.r, s.svc.Core.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
 		SameSite: http.SameSiteStrictMode, MaxAge: int(accounts.SessionLife / time.Second),
 	}
 	if value == "" {
@@ -135,9 +135,9 @@ func (s *Server) setCookie(c *call, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
-// visitor describes the client of the request to the rules of signing in.
-func (s *Server) visitor(c *call) signin.Visitor {
-	return signin.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
+// visitorOf describes the client of the request to the rules of signing in.
+func (s *Server) visitorOf(c *call) signin.Visitor {
+	return signin.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.sessionCookie(c.r)}
 }
 
 // setSession sets the cookie of a new session and returns the session.
@@ -172,7 +172,7 @@ func (s *Server) logRefusal(c *call, who string, err error) error {
 
 func (s *Server) signIn(ctx context.Context, _ core.Actor, in signin.SignInIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Signin.SignIn(ctx, s.visitor(c), in)
+	out, err := s.svc.Signin.SignIn(ctx, s.visitorOf(c), in)
 	s.svc.Core.Metrics.CountLogin("dashboard", err)
 	if err != nil {
 		return nil, s.logRefusal(c, in.Email, err)
@@ -196,9 +196,9 @@ func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in signin.Lin
 	return out, err
 }
 
-func (s *Server) welcome(ctx context.Context, _ core.Actor, in signin.WelcomeIn) (*signin.Session, error) {
+func (s *Server) completeWelcome(ctx context.Context, _ core.Actor, in signin.WelcomeIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Signin.CompleteWelcome(ctx, s.visitor(c), in)
+	out, err := s.svc.Signin.CompleteWelcome(ctx, s.visitorOf(c), in)
 	if err != nil {
 		s.countBadLink(remoteAddr(c.r), err)
 		return nil, s.logRefusal(c, "", err)
@@ -206,12 +206,12 @@ func (s *Server) welcome(ctx context.Context, _ core.Actor, in signin.WelcomeIn)
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) forgot(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Message, error) {
-	return s.svc.Signin.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
+func (s *Server) forgotPassword(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Message, error) {
+	return s.svc.Signin.ForgotPassword(ctx, s.visitorOf(callOf(ctx)), in)
 }
 
 func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Message, error) {
-	return s.svc.Signin.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
+	return s.svc.Signin.RecoverMailbox(ctx, s.visitorOf(callOf(ctx)), in)
 }
 
 func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in signin.RecoveryIn) (*signin.RecoveryConfirmed, error) {
@@ -223,20 +223,20 @@ func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in signin.Re
 }
 
 func (s *Server) startPasskey(ctx context.Context, who core.Actor, in signin.PasswordIn) (any, error) {
-	return s.svc.Signin.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
+	return s.svc.Signin.StartPasskey(ctx, who, pageOrigin(callOf(ctx).r), in)
 }
 
 func (s *Server) addPasskey(ctx context.Context, who core.Actor, in signin.NewPasskeyIn) (*signin.Session, error) {
-	return s.svc.Signin.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
+	return s.svc.Signin.AddPasskey(ctx, who, pageOrigin(callOf(ctx).r), in)
 }
 
 func (s *Server) offerPasskey(ctx context.Context, _ core.Actor) (any, error) {
-	return s.svc.Signin.OfferPasskey(ctx, origin(callOf(ctx).r))
+	return s.svc.Signin.OfferPasskey(ctx, pageOrigin(callOf(ctx).r))
 }
 
 func (s *Server) usePasskey(ctx context.Context, _ core.Actor, in signin.UsePasskeyIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Signin.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
+	out, err := s.svc.Signin.UsePasskey(ctx, s.visitorOf(c), pageOrigin(c.r), in)
 	if err != nil {
 		return nil, s.logRefusal(c, "", err)
 	}

@@ -215,7 +215,7 @@ func (d *drawer) request(o *api.Operation) (path string, body []byte) {
 	if o.Method == "GET" || o.Call.In == nil {
 		return path, nil
 	}
-	most := int(max(o.Body, defaultBody))
+	most := int(max(o.Body, defaultMaxBody))
 	d.large = d.rnd.IntN(4) == 0
 	d.left = d.size(most) * 9 / 10
 	if d.atOnce {

@@ -32,7 +32,7 @@ func New(svc *service.Service) *Server {
 
 // ServeHTTP answers requests from the network.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r, leave, ok := s.fromProxy(w, r)
+	r, leave, ok := s.admitFromProxy(w, r)
 	if !ok {
 		return
 	}
@@ -40,9 +40,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dispatch(s.public, w, r)
 }
 
-// fromProxy stores the client of a request that came through a proxy in the request's context. If
-// the client has too many requests at once, it answers the request and ok is false.
-func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
+// admitFromProxy stores the client of a request that came through a proxy in the request's context.
+// If the client has too many requests at once, it answers the request and ok is false.
+func (s *Server) admitFromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
 	out, leave, ok = s.Proxies.admit(r)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
@@ -54,7 +54,7 @@ func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Re
 // Local returns the handler for the local socket. Its client is the operator, who acts as the owner
 // of an account: the one that the header X-Mailstead-Account names, or else the first.
 func (s *Server) Local() http.Handler {
-	mux := s.paths(func(c *call) error {
+	mux := s.newPathMux(func(c *call) error {
 		who, err := s.svc.Accounts.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
 		c.who, c.via = who, core.AuditCommands
 		return err

@@ -25,7 +25,7 @@ const streamPath = "/session/stream"
 func (s *Server) stream(c *call) {
 	feed, err := s.openFeed(c)
 	if err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	defer feed.Close()
@@ -125,7 +125,7 @@ func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool)
 }
 
 func (e *eventStream) send(event string, data any) error {
-	text, err := encode(data) // encode returns one line, with its line end
+	text, err := encodeJSON(data) // one line, with its line end
 	if err != nil {
 		return err
 	}

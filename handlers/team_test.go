@@ -283,7 +283,7 @@ func TestDeadLinksAreBounded(t *testing.T) {
 	stranger := b.with("")
 	stranger.get("/reset?token=x").is(404)
 	stranger.get("/export/x").fails(404, "not_found")
-	if n := b.server.badTokens.used("127.0.0.1", now); n != 2 {
+	if n := b.server.badTokens.requestsOf("127.0.0.1", now); n != 2 {
 		t.Errorf("counted %d, want 2", n)
 	}
 	for range badTokensPerMinute {

@@ -25,7 +25,7 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 	userID := path("user_id")
 	c.who.Request = &core.Request{Action: c.op.Name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
 	if err := c.op.Upload.May(c.r.Context(), c.who, userID); err != nil {
-		s.fail(c, err)
+		s.sendError(c, err)
 		return
 	}
 	select {
@@ -34,7 +34,7 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 	default:
 		e := core.Errorf("rate_limited", "Too many files are being received. Try again in a moment.")
 		e.RetryAfter = 10 * time.Second
-		s.fail(c, e)
+		s.sendError(c, e)
 		return
 	}
 	file, err := s.svc.Mailboxes.KeepUpload(c.who, mailboxes.Upload{
@@ -44,13 +44,13 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 		err = core.Errorf("invalid_json", "The file is incomplete. Send it again.").Because(err)
 	}
 	if err != nil {
-		drain(c)
-		s.fail(c, err)
+		drainBody(c)
+		s.sendError(c, err)
 		return
 	}
 	out, err := c.op.Upload.Plan(c.r.Context(), c.who, userID, file)
 	if err != nil {
-		s.fail(c, errors.Join(err, s.svc.Mailboxes.DropUpload(file)))
+		s.sendError(c, errors.Join(err, s.svc.Mailboxes.DropUpload(file)))
 		return
 	}
 	s.sendJSON(c, c.op.Status, out)

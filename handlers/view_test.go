@@ -333,7 +333,7 @@ func TestDisposition(t *testing.T) {
 		"\xff":      `attachment; filename=_; filename*=UTF-8''_`,
 		"":          "attachment",
 	} {
-		if got := disposition(in); got != want {
+		if got := contentDisposition(in); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ func account(s *service.Service) []Operation {
 			Call:  With(s.Accounts.CreateToken),
 			Group: "Tokens", Summary: "Create an API token",
 			Text:   "Its value is shown only once. With `mailboxes` or a `policy` it is bound: it can give nobody access, and change nothing that happens by itself; what it may call has `x-bound`.",
-			Errors: codes("insufficient_scope forbidden_role person_required too_many_items"),
+			Errors: errorCodes("insufficient_scope forbidden_role person_required too_many_items"),
 			Show:   "name permissions expires_in_days",
 			Tool:   Tool{None: true},
 		},
@@ -48,7 +48,7 @@ func account(s *service.Service) []Operation {
 			Call:  With(s.Accounts.DeleteToken),
 			Group: "Tokens", Summary: "Revoke an API token",
 			Text:   "This cannot be undone.",
-			Errors: codes("insufficient_scope"),
+			Errors: errorCodes("insufficient_scope"),
 		},
 		{
 			Name: "clear_token_taint", Route: POST("/v1/auth/tokens/{token_id}/clear-taint"), Status: 200,
@@ -56,7 +56,7 @@ func account(s *service.Service) []Operation {
 			Call:  With(s.Accounts.ClearTokenTaint),
 			Group: "Tokens", Summary: "End the taint of an API token",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
-			Errors: codes("person_required"),
+			Errors: errorCodes("person_required"),
 			Tool:   Tool{None: true},
 		},
 		{

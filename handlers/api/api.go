@@ -81,7 +81,7 @@ type May struct {
 	// The user of a mailbox may call it only in a session, not with a token of the mailbox.
 	Own bool
 	// It is about the whole account, so callers that see only some mailboxes may not call it.
-	Whole bool
+	WholeAccount bool
 
 	// The rules for bound tokens, which belong to programs that may obey texts that they read, see
 	// core.Actor.Bound.
@@ -92,8 +92,8 @@ type May struct {
 	Taints       bool // the response may have text of strangers from any message
 	// A token that is limited to mailboxes may call it, although the users of these mailboxes may
 	// not.
-	Limited bool
-	Person  bool // only for team users in a dashboard session, not for tokens
+	LimitedTokens bool
+	Person        bool // only for team users in a dashboard session, not for tokens
 }
 
 // A BoundUse says when a bound token may call an operation. The zero value means never. Bound
@@ -124,7 +124,7 @@ func (o *Operation) Permit(who core.Actor) error {
 	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {
 		return wrongRole()
 	}
-	if who.MailboxToken && !o.Limited && !slices.Contains(o.Roles, core.RoleMailbox) {
+	if who.MailboxToken && !o.LimitedTokens && !slices.Contains(o.Roles, core.RoleMailbox) {
 		return core.Errorf("forbidden_role", "This token is limited to some mailboxes, and may do only what the people of those may. %s is not among it.", o.Name)
 	}
 	if who.Bound && !o.OpenToBound() {
@@ -143,7 +143,7 @@ func (o *Operation) Permit(who core.Actor) error {
 	if o.Person && !who.IsPerson() {
 		return core.Errorf("person_required", "Only a person may use %s: an owner or admin of the account, signed in to the dashboard with a password of their own choice.", o.Name)
 	}
-	if o.Whole && !who.SeesAll() {
+	if o.WholeAccount && !who.SeesAll() {
 		return core.Errorf("forbidden_role", "You can see some mailboxes alone, and %s is about the whole account. Ask the account's owner or an admin.", o.Name)
 	}
 	return nil
@@ -164,8 +164,8 @@ type Uploader struct {
 	Plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
 }
 
-// codes splits a text with spaces into error codes.
-func codes(text string) []string { return strings.Fields(text) }
+// errorCodes splits a text with spaces into error codes.
+func errorCodes(text string) []string { return strings.Fields(text) }
 
 // A Caller calls a service method whose types are known only at run time.
 type Caller struct {

@@ -27,9 +27,9 @@ func credentials(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateCredential),
 			Group: "Credentials", Summary: "Create a password for a device or program",
 			Text:   "It works for IMAP and submission, by PLAIN, LOGIN, SCRAM-SHA-256 and, in the place of a token, by OAUTHBEARER and XOAUTH2. The answer has `password` this once. A mailbox can have 25.",
-			Errors: codes("credential_limit_reached too_many_items"),
+			Errors: errorCodes("credential_limit_reached too_many_items"),
 			Show:   "name",
-			Tool:   Tool{Confirm: AskFirst(i.createCredential), Asks: "It"},
+			Tool:   Tool{Confirm: AskFirst(i.createCredentialIntent), Asks: "It"},
 		},
 		{
 			Name: "delete_credential", Route: DELETE("/v1/email-users/{user_id}/credentials/{credential_id}"), Status: 200,
@@ -44,7 +44,7 @@ func credentials(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.ClearCredentialTaint),
 			Group: "Credentials", Summary: "End the taint of a password",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
-			Errors: codes("person_required"),
+			Errors: errorCodes("person_required"),
 			Tool:   Tool{None: true},
 		},
 		{
@@ -59,9 +59,9 @@ func credentials(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateSMTPCredential),
 			Group: "Credentials", Summary: "Create a password that sends for a domain",
 			Text:   "A program that logs in to submission with it may send as any address of the domain, within the domain's limits. The user name is the credential's id. The answer has `password` this once.",
-			Errors: codes("credential_limit_reached person_required domain_busy too_many_items"),
+			Errors: errorCodes("credential_limit_reached person_required domain_busy too_many_items"),
 			Show:   "name",
-			Tool:   Tool{Confirm: AskFirst(i.createSMTPCredential), Asks: "It"},
+			Tool:   Tool{Confirm: AskFirst(i.createSMTPCredentialIntent), Asks: "It"},
 		},
 		{
 			Name: "delete_smtp_credential", Route: DELETE("/v1/domains/{domain_id}/smtp-credentials/{credential_id}"), Status: 200,
@@ -76,13 +76,13 @@ func credentials(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.ClearSMTPCredentialTaint),
 			Group: "Credentials", Summary: "End the taint of a password of a domain",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
-			Errors: codes("person_required"),
+			Errors: errorCodes("person_required"),
 			Tool:   Tool{None: true},
 		},
 	}
 }
 
-func (i intents) createCredential(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*Intent, error) {
+func (i intents) createCredentialIntent(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*Intent, error) {
 	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (i intents) createCredential(ctx context.Context, who core.Actor, in mailbo
 	return newIntent("make a password with which a program reads and sends all mail of %s", mb.Email)
 }
 
-func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*Intent, error) {
+func (i intents) createSMTPCredentialIntent(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*Intent, error) {
 	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func dns(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Zones.ListCustomDNSRecords),
 			Group: "DNS", Summary: "List a domain's custom records",
-			Errors: codes(dnsErrors),
+			Errors: errorCodes(dnsErrors),
 		},
 		{
 			Name: "create_custom_dns_record", Route: POST("/v1/domains/{domain_id}/custom-dns-records"), Status: 200,
@@ -25,14 +25,14 @@ func dns(s *service.Service) []Operation {
 			Call:  With(s.Zones.CreateCustomDNSRecord),
 			Group: "DNS", Summary: "Add a record",
 			Text:   "At Cloudflare it is `pending` until it is created, and `error` if that fails.",
-			Errors: codes(recordErrors),
+			Errors: errorCodes(recordErrors),
 		},
 		{
 			Name: "update_custom_dns_record", Route: PATCH("/v1/domains/{domain_id}/custom-dns-records/{record_id}"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.UpdateCustomDNSRecord),
 			Group: "DNS", Summary: "Change a record",
-			Errors: codes(recordErrors),
+			Errors: errorCodes(recordErrors),
 			Show:   "value ttl",
 		},
 		{
@@ -40,21 +40,21 @@ func dns(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.DeleteCustomDNSRecord),
 			Group: "DNS", Summary: "Delete a record",
-			Errors: codes(dnsErrors + " domain_busy"),
+			Errors: errorCodes(dnsErrors + " domain_busy"),
 		},
 		{
 			Name: "set_dmarc", Route: PUT("/v1/domains/{domain_id}/dmarc"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.SetDMARC),
 			Group: "DNS", Summary: "Set a custom DMARC policy",
-			Errors: codes(dnsErrors + " domain_busy invalid_dmarc"),
+			Errors: errorCodes(dnsErrors + " domain_busy invalid_dmarc"),
 		},
 		{
 			Name: "reset_dmarc", Route: DELETE("/v1/domains/{domain_id}/dmarc"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.ResetDMARC),
 			Group: "DNS", Summary: "Reset the DMARC policy to p=reject",
-			Errors: codes(dnsErrors + " domain_busy"),
+			Errors: errorCodes(dnsErrors + " domain_busy"),
 		},
 		{
 			Name: "list_dmarc_reports", Route: GET("/v1/domains/{domain_id}/dmarc-reports"), Status: 200,
@@ -77,34 +77,34 @@ func dns(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.SetRedirect),
 			Group: "DNS", Summary: "Redirect a domain's website",
-			Errors: codes("domain_busy"),
+			Errors: errorCodes("domain_busy"),
 		},
 		{
 			Name: "delete_redirect", Route: DELETE("/v1/domains/{domain_id}/redirect"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.DeleteRedirect),
 			Group: "DNS", Summary: "End a redirect",
-			Errors: codes("domain_busy"),
+			Errors: errorCodes("domain_busy"),
 		},
 		{
 			Name: "set_forward", Route: POST("/v1/domains/{domain_id}/forward"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.SetForward),
 			Group: "DNS", Summary: "Forward a domain's mail that matches no mailbox",
-			Errors: codes("domain_busy"),
-			Tool:   Tool{Outward: true, Confirm: AskFirst(i.setForward), Asks: "It"},
+			Errors: errorCodes("domain_busy"),
+			Tool:   Tool{Outward: true, Confirm: AskFirst(i.setForwardIntent), Asks: "It"},
 		},
 		{
 			Name: "delete_forward", Route: DELETE("/v1/domains/{domain_id}/forward"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.DeleteForward),
 			Group: "DNS", Summary: "End a forward",
-			Errors: codes("domain_busy"),
+			Errors: errorCodes("domain_busy"),
 		},
 	}
 }
 
-func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetForwardIn) (*Intent, error) {
+func (i intents) setForwardIntent(ctx context.Context, who core.Actor, in domains.SetForwardIn) (*Intent, error) {
 	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func allDomains(s *service.Service) []Operation {
 			Call:  With(s.Domains.SearchDomain),
 			Group: "Domains", Summary: "Check whether a domain is available, and its price",
 			Text:   "Mailstead asks the registrar, else the registry by RDAP, else the DNS; `checked_via` says which answered. `available` is null if none of them knows.",
-			Errors: codes("invalid_domain"),
+			Errors: errorCodes("invalid_domain"),
 			Tool:   Tool{Outward: true},
 		},
 		{
@@ -51,7 +51,7 @@ func allDomains(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Domains", Summary: "Connect domains that you own",
 			Text:   "One invalid name does not stop the others. With `edge_api_token` the records are created at Cloudflare; each name is checked there first.",
-			Errors: codes("domain_limit_exceeded"),
+			Errors: errorCodes("domain_limit_exceeded"),
 			Tool:   Tool{Outward: true},
 		},
 		{
@@ -60,7 +60,7 @@ func allDomains(s *service.Service) []Operation {
 			Call:  With(s.Domains.CheckProvider),
 			Group: "Domains", Summary: "Show a domain's registrar and nameservers",
 			Text:   "Mailstead asks its own registrars, else the registry by RDAP, about the registered name. An unregistered domain has no registrar and no nameservers. Without an answer the status is 502; in a sandbox the registrar is then null, and the nameservers come from the DNS.",
-			Errors: codes("invalid_domain upstream_error"),
+			Errors: errorCodes("invalid_domain upstream_error"),
 			Tool:   Tool{Outward: true},
 		},
 		{
@@ -78,8 +78,8 @@ func allDomains(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Domains", Summary: "Set up a domain, and register it if requested",
 			Text:   "Registration needs `register: true`, the quoted `price` and the `purchase` permission. A second run repairs the domain, and never buys twice. Passwords are generated unless given; an export shows them.",
-			Errors: codes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"),
-			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomain), Asks: "A purchase, and a forward address,"},
+			Errors: errorCodes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"),
+			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, and a forward address,"},
 		},
 		{
 			Name: "get_domain", Route: GET("/v1/domains/{domain_id}"), Status: 200,
@@ -92,17 +92,17 @@ func allDomains(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.UpdateDomain),
 			Group: "Domains", Summary: "Change a domain",
-			Errors: codes("domain_busy upstream_error not_configured"),
+			Errors: errorCodes("domain_busy upstream_error not_configured"),
 			Show:   "tags notes",
-			Tool:   Tool{Confirm: AskFirst(i.updateDomain), Asks: "A catch_all"},
+			Tool:   Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all"},
 		},
 		{
 			Name: "delete_domain", Route: DELETE("/v1/domains/{domain_id}"), Status: 202,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.DeleteDomain),
 			Group: "Domains", Summary: "Delete a domain with its mailboxes and their mail",
-			Errors: codes("domain_busy"),
-			Tool:   Tool{Confirm: AskFirst(i.deleteDomain), Asks: "It"},
+			Errors: errorCodes("domain_busy"),
+			Tool:   Tool{Confirm: AskFirst(i.deleteDomainIntent), Asks: "It"},
 		},
 		{
 			Name: "get_dns_status", Route: GET("/v1/domains/{domain_id}/dns-status"), Status: 200,
@@ -117,20 +117,20 @@ func allDomains(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Domains.GetDNSRecords),
 			Group: "Domains", Summary: "List the records to enter for a manual domain",
-			Errors: codes("not_manual_domain"),
+			Errors: errorCodes("not_manual_domain"),
 		},
 		{
 			Name: "verify_dns", Route: POST("/v1/domains/{domain_id}/verify-dns"), Status: 200,
 			May:   May{Scope: Write, Roles: Everyone},
 			Call:  With(s.Domains.VerifyDNS),
 			Group: "Domains", Summary: "Check whether a manual domain's records exist",
-			Errors: codes("not_manual_domain records_not_ready"),
+			Errors: errorCodes("not_manual_domain records_not_ready"),
 			Tool:   Tool{Outward: true},
 		},
 	}
 }
 
-func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.SetupDomainIn) (*Intent, error) {
+func (i intents) setupDomainIntent(ctx context.Context, who core.Actor, in domains.SetupDomainIn) (*Intent, error) {
 	quote, err := i.s.Domains.QuoteSetup(ctx, who, in)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.Set
 	return &Intent{Would: strings.Join(actions, ", and "), Quote: quote}, nil
 }
 
-func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {
+func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {
 	if in.CatchAll.Value == "" {
 		return nil, nil
 	}
@@ -159,7 +159,7 @@ func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.Up
 	return newIntent("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
 }
 
-func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*Intent, error) {
+func (i intents) deleteDomainIntent(ctx context.Context, who core.Actor, in domains.DomainIn) (*Intent, error) {
 	d, err := i.s.Domains.GetDomain(ctx, who, in)
 	if err != nil {
 		return nil, err

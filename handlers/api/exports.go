@@ -11,7 +11,7 @@ func exports(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateExport),
 			Group: "Jobs and export", Summary: "Export mailboxes with their passwords",
 			Text:   "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. One export every five seconds.",
-			Errors: codes("export_rate_limited exactly_one_parameter credential_limit_reached"),
+			Errors: errorCodes("export_rate_limited exactly_one_parameter credential_limit_reached"),
 			Show:   "format all",
 			Media:  "text/csv",
 			Tool: Tool{
@@ -27,7 +27,7 @@ func exports(s *service.Service) []Operation {
 			Upload: &Uploader{s.Mailboxes.MayImport, s.Mailboxes.ImportUpload},
 			Group:  "Jobs and export", Summary: "Import mail into a mailbox",
 			Text:   "From the folders of a mailbox on another server, or from an mbox file, which is sent as the body with `Content-Type: application/mbox` and may be as long as the mailbox's quota has room for. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.",
-			Errors: codes("quota_exceeded"),
+			Errors: errorCodes("quota_exceeded"),
 			Show:   "imap",
 			Tool:   Tool{None: true},
 		},

@@ -18,7 +18,7 @@ func folders(s *service.Service) []Operation {
 			Call:  With(s.Inbox.CreateMailFolder),
 			Group: "Folders", Summary: "Create a folder",
 			Text:   "`/` stands between levels; folders above it that are missing are made.",
-			Errors: codes("folder_exists too_many_items"),
+			Errors: errorCodes("folder_exists too_many_items"),
 			Show:   "name",
 		},
 		{
@@ -27,7 +27,7 @@ func folders(s *service.Service) []Operation {
 			Call:  With(s.Inbox.UpdateMailFolder),
 			Group: "Folders", Summary: "Rename a folder",
 			Text:   "With all below it.",
-			Errors: codes("folder_exists folder_protected"),
+			Errors: errorCodes("folder_exists folder_protected"),
 			Show:   "name",
 		},
 		{
@@ -36,7 +36,7 @@ func folders(s *service.Service) []Operation {
 			Call:  With(s.Inbox.DeleteMailFolder),
 			Group: "Folders", Summary: "Delete a folder",
 			Text:   "Its messages go to Trash.",
-			Errors: codes("folder_protected folder_has_children"),
+			Errors: errorCodes("folder_protected folder_has_children"),
 		},
 	}
 }

@@ -25,9 +25,9 @@ func groups(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateGroup),
 			Group: "Groups", Summary: "Create a group",
 			Text:   "Mail to its address is filed once for each member here, and sent on to members elsewhere. A member is a mailbox by its `user_id`, or an `email`: of a mailbox, an alias, another group, or elsewhere.",
-			Errors: codes("group_loop email_user_exists domain_not_ready"),
+			Errors: errorCodes("group_loop email_user_exists domain_not_ready"),
 			Show:   "email name members send_as",
-			Tool:   Tool{Confirm: AskFirst(i.createGroup), Asks: "A member elsewhere"},
+			Tool:   Tool{Confirm: AskFirst(i.createGroupIntent), Asks: "A member elsewhere"},
 		},
 		{
 			Name: "get_group", Route: GET("/v1/groups/{group_id}"), Status: 200,
@@ -41,9 +41,9 @@ func groups(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.UpdateGroup),
 			Group: "Groups", Summary: "Change a group",
 			Text:   "`members` replaces the list. The address stays as it is.",
-			Errors: codes("group_loop"),
+			Errors: errorCodes("group_loop"),
 			Show:   "members",
-			Tool:   Tool{Confirm: AskFirst(i.updateGroup), Asks: "A member elsewhere"},
+			Tool:   Tool{Confirm: AskFirst(i.updateGroupIntent), Asks: "A member elsewhere"},
 		},
 		{
 			Name: "delete_group", Route: DELETE("/v1/groups/{group_id}"), Status: 200,
@@ -55,13 +55,13 @@ func groups(s *service.Service) []Operation {
 	}
 }
 
-// createGroup asks for agreement if mail would go to external addresses.
-func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*Intent, error) {
+// createGroupIntent asks for agreement if mail would go to external addresses.
+func (i intents) createGroupIntent(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*Intent, error) {
 	return i.externalMembersIntent(in.Email, in.Members)
 }
 
-// updateGroup asks for agreement if mail would go to external addresses.
-func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.UpdateGroupIn) (*Intent, error) {
+// updateGroupIntent asks for agreement if mail would go to external addresses.
+func (i intents) updateGroupIntent(ctx context.Context, who core.Actor, in mailboxes.UpdateGroupIn) (*Intent, error) {
 	if in.Members == nil {
 		return nil, nil
 	}

@@ -29,7 +29,7 @@ func mail(s *service.Service) []Operation {
 			Waits: true,
 			Group: "Inbox", Summary: "Wait for a message in a mailbox",
 			Text:   waitText,
-			Errors: codes("rate_limited"),
+			Errors: errorCodes("rate_limited"),
 			Tool:   Tool{Outward: true, Text: toolWaitText},
 		},
 		{
@@ -69,7 +69,7 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Inbox.MarkMessage),
 			Group: "Inbox", Summary: "Mark a message as read or flagged, or undo it",
 			Text:   "Give `is_read`, `is_flagged`, or both. A message of an external mailbox is marked on its server first; if that fails, nothing is changed and the answer is 502.",
-			Errors: codes("upstream_error"),
+			Errors: errorCodes("upstream_error"),
 			Show:   "is_read is_flagged",
 		},
 		{
@@ -78,7 +78,7 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Submit.UnsubscribeMessage),
 			Group: "Inbox", Summary: "Unsubscribe from a message's list",
 			Text:   "By one click (RFC 8058): a POST to the https address that the message offers, where a valid DKIM signature covers the offer. `http_status` is what the list's server answered.",
-			Errors: codes("sending_not_allowed cannot_unsubscribe"),
+			Errors: errorCodes("sending_not_allowed cannot_unsubscribe"),
 		},
 		{
 			Name: "answer_invitation", Route: POST("/v1/email-users/{user_id}/inbox/{message_id}/invitation"), Status: 200,
@@ -87,7 +87,7 @@ func mail(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Inbox", Summary: "Answer an invitation",
 			Text:   "Sends the organizer of the event what `invitation` of the message is about an answer (RFC 5546), which their calendar reads.",
-			Errors: codes("sending_not_allowed recipient_not_allowed no_invitation domain_not_ready sending_paused daily_send_limit_reached new_recipient_limit_reached"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed no_invitation domain_not_ready sending_paused daily_send_limit_reached new_recipient_limit_reached"),
 			Show:   "answer",
 		},
 		{
@@ -103,8 +103,8 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Inbox.DeleteMessage),
 			Group: "Inbox", Summary: "Delete a message",
 			Text:   "A message of an external mailbox is deleted on its server first; if that fails, nothing is changed and the answer is 502.",
-			Errors: codes("upstream_error"),
-			Tool:   Tool{Hidden: "to", IntoTrash: true, Text: "It is moved to Trash. " + permanentText, Confirm: AskFirst(i.deleteMessage), Asks: "A deletion for good"},
+			Errors: errorCodes("upstream_error"),
+			Tool:   Tool{Hidden: "to", IntoTrash: true, Text: "It is moved to Trash. " + permanentText, Confirm: AskFirst(i.deleteMessageIntent), Asks: "A deletion for good"},
 		},
 		{
 			Name: "list_inbox", Route: GET("/v1/inbox"), Status: 200,
@@ -116,12 +116,12 @@ func mail(s *service.Service) []Operation {
 		},
 		{
 			Name: "wait_for_any_message", Route: GET("/v1/inbox/wait"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Always, Limited: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Always, LimitedTokens: true},
 			Call:  With(s.Inbox.WaitForAnyMessage),
 			Waits: true,
 			Group: "Inbox", Summary: "Wait for a message in any mailbox",
 			Text:   waitText,
-			Errors: codes("rate_limited"),
+			Errors: errorCodes("rate_limited"),
 			Tool:   Tool{Outward: true, Text: toolWaitText},
 		},
 		{
@@ -130,7 +130,7 @@ func mail(s *service.Service) []Operation {
 			Call:  Plain(s.External.RefreshInbox),
 			Group: "Inbox", Summary: "Fetch new mail of every mailbox",
 			Text:   "It returns at once.",
-			Errors: codes("universal_inbox_disabled"),
+			Errors: errorCodes("universal_inbox_disabled"),
 			Tool:   Tool{Outward: true},
 		},
 		{
@@ -139,7 +139,7 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Inbox.BulkDeleteMessages),
 			Group: "Inbox", Summary: "Delete up to 200 messages",
 			Text: "Messages of external mailboxes are deleted on their servers first; each failure is an item of `errors` and does not stop the others.",
-			Tool: Tool{Destructive: true, Confirm: AskFirst(i.deleteMessages), Asks: "It"},
+			Tool: Tool{Destructive: true, Confirm: AskFirst(i.deleteMessagesIntent), Asks: "It"},
 		},
 		{
 			Name: "bulk_mark_messages", Route: POST("/v1/inbox/bulk-mark"), Status: 200,
@@ -147,7 +147,7 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Inbox.BulkMarkMessages),
 			Group: "Inbox", Summary: "Mark up to 200 messages as read or flagged, or undo it",
 			Text:   "Give `is_read`, `is_flagged`, or both. A message that is marked already counts as marked. Messages of external mailboxes are marked on their servers first; each failure is an item of `errors` and does not stop the others.",
-			Errors: codes("nothing_to_update"),
+			Errors: errorCodes("nothing_to_update"),
 			Show:   "messages is_read",
 		},
 		{
@@ -156,7 +156,7 @@ func mail(s *service.Service) []Operation {
 			Call:  With(s.Inbox.BulkMoveMessages),
 			Group: "Inbox", Summary: "Move up to 200 messages",
 			Text:   "Into one folder of their mailboxes, by its role or its name. `results` tells where each is now: a message has another UID there, and the same `email_id`. Messages of external mailboxes stay where they are.",
-			Errors: codes("too_many_items"),
+			Errors: errorCodes("too_many_items"),
 			Show:   "messages to",
 		},
 		{
@@ -164,7 +164,7 @@ func mail(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: People, Bound: Always},
 			Call:  With(s.Inbox.GetInboxMessage),
 			Group: "Inbox", Summary: "Show a message by UID and mailbox",
-			Errors: codes("mailbox_required"),
+			Errors: errorCodes("mailbox_required"),
 			Tool:   Tool{Outward: true, Text: "It does not mark it read. " + mailText},
 		},
 		{
@@ -172,7 +172,7 @@ func mail(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: People, Bound: Always, BoundFields: "is_read is_flagged"},
 			Call:  With(s.Inbox.MarkInboxMessage),
 			Group: "Inbox", Summary: "Mark a message by UID and mailbox",
-			Errors: codes("mailbox_required upstream_error"),
+			Errors: errorCodes("mailbox_required upstream_error"),
 			Show:   "is_read is_flagged",
 		},
 		{
@@ -180,19 +180,19 @@ func mail(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: People, Bound: Always, WhileTainted: "to=trash"},
 			Call:  With(s.Inbox.DeleteInboxMessage),
 			Group: "Inbox", Summary: "Delete a message by UID and mailbox",
-			Errors: codes("mailbox_required upstream_error"),
+			Errors: errorCodes("mailbox_required upstream_error"),
 			Tool: Tool{
 				Hidden:    "to",
 				IntoTrash: true,
 				Text:      "It is moved to Trash. " + permanentText,
-				Confirm:   AskFirst(i.deleteInboxMessage),
+				Confirm:   AskFirst(i.deleteInboxMessageIntent),
 				Asks:      "A deletion for good",
 			},
 		},
 	}
 }
 
-func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDeleteMessagesIn) (*Intent, error) {
+func (i intents) deleteMessagesIntent(_ context.Context, _ core.Actor, in inbox.BulkDeleteMessagesIn) (*Intent, error) {
 	each := map[string]int{}
 	var order []string
 	for _, m := range in.Messages {
@@ -209,7 +209,7 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 	return newIntent("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
-func (i intents) deleteMessage(ctx context.Context, who core.Actor, in inbox.DeleteMessageIn) (*Intent, error) {
+func (i intents) deleteMessageIntent(ctx context.Context, who core.Actor, in inbox.DeleteMessageIn) (*Intent, error) {
 	if forGood, err := i.s.Inbox.DeletesForGood(who, in); err != nil || !forGood {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (i intents) deleteMessage(ctx context.Context, who core.Actor, in inbox.Del
 	return newIntent("delete the message %s of %s for good", in.MessageID, mb.Email)
 }
 
-func (i intents) deleteInboxMessage(_ context.Context, who core.Actor, in inbox.DeleteInboxMessageIn) (*Intent, error) {
+func (i intents) deleteInboxMessageIntent(_ context.Context, who core.Actor, in inbox.DeleteInboxMessageIn) (*Intent, error) {
 	if forGood, err := i.s.Inbox.DeletesInboxMessageForGood(who, in); err != nil || !forGood {
 		return nil, err
 	}

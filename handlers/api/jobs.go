@@ -11,7 +11,7 @@ func jobs(s *service.Service) []Operation {
 			Call:  With(s.ListJobs),
 			Group: "Jobs and export", Summary: "List the jobs of the last 30 days",
 			Text:   "With `job_id` the answer has only that job.",
-			Errors: codes("not_found"),
+			Errors: errorCodes("not_found"),
 		},
 		{
 			Name: "get_job", Route: GET("/v1/jobs/{job_id}"), Status: 200,

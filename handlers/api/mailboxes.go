@@ -27,12 +27,12 @@ func emailUsers(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateEmailUser),
 			Group: "Email users", Summary: "Create a mailbox",
 			Text:   "Give `username` and `domain`, or `email`. The answer holds its password; later an export shows it.",
-			Errors: codes("email_user_exists email_user_limit_exceeded domain_busy"),
+			Errors: errorCodes("email_user_exists email_user_limit_exceeded domain_busy"),
 			Show:   "username domain name",
 			Tool: Tool{
 				Text:    "Give `username` and `domain`, or `email`. Leave the password out to generate one; it is not shown here, see create_export.",
 				Secrets: passwordText,
-				Confirm: AskFirst(i.createEmailUser),
+				Confirm: AskFirst(i.createEmailUserIntent),
 				Asks:    "A forward_to",
 			},
 		},
@@ -42,7 +42,7 @@ func emailUsers(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.GenerateNames),
 			Group: "Email users", Summary: "Generate names and usernames",
 			Text:   "The same request with the same `seed` gives the same answer, except for `available`, which is null unless the domain is yours.",
-			Errors: codes("invalid_domain"),
+			Errors: errorCodes("invalid_domain"),
 			Show:   "count domain",
 		},
 		{
@@ -51,7 +51,7 @@ func emailUsers(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateEmailUsersBulk),
 			Group: "Email users", Summary: "Create up to 100 mailboxes on one domain",
 			Text:   "Give `users` or `template_id`. One that fails does not stop the others.",
-			Errors: codes("email_user_limit_exceeded domain_busy"),
+			Errors: errorCodes("email_user_limit_exceeded domain_busy"),
 			Show:   "domain users",
 			Tool: Tool{
 				Text:    "Give `users` or `template_id`. One that fails does not stop the others. Passwords are generated unless given, and not shown here; see create_export.",
@@ -65,7 +65,7 @@ func emailUsers(s *service.Service) []Operation {
 			Group: "Email users", Summary: "Delete up to 100 mailboxes",
 			Text: "Give `user_ids` or `emails`.",
 			Show: "user_ids",
-			Tool: Tool{Confirm: AskFirst(i.deleteEmailUsers), Asks: "It"},
+			Tool: Tool{Confirm: AskFirst(i.deleteEmailUsersIntent), Asks: "It"},
 		},
 		{
 			Name: "delete_email_users_bulk", Route: POST("/v1/email-users/bulk-delete"), Status: 200, Alias: true,
@@ -74,7 +74,7 @@ func emailUsers(s *service.Service) []Operation {
 			Group: "Email users", Summary: "Delete up to 100 mailboxes",
 			Text: "Give `user_ids` or `emails`.",
 			Show: "user_ids",
-			Tool: Tool{Confirm: AskFirst(i.deleteEmailUsers), Asks: "It"},
+			Tool: Tool{Confirm: AskFirst(i.deleteEmailUsersIntent), Asks: "It"},
 		},
 		{
 			Name: "get_email_user", Route: GET("/v1/email-users/{user_id}"), Status: 200,
@@ -87,9 +87,9 @@ func emailUsers(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Mailboxes.UpdateEmailUser),
 			Group: "Email users", Summary: "Change a mailbox",
-			Errors: codes("domain_busy domain_not_ready too_many_items"),
+			Errors: errorCodes("domain_busy domain_not_ready too_many_items"),
 			Show:   "name footer",
-			Tool:   Tool{Confirm: AskFirst(i.updateEmailUser), Asks: "A forward_to, a recovery_email or a password"},
+			Tool:   Tool{Confirm: AskFirst(i.updateEmailUserIntent), Asks: "A forward_to, a recovery_email or a password"},
 		},
 		{
 			Name: "delete_email_user", Route: DELETE("/v1/email-users/{user_id}"), Status: 200,
@@ -103,7 +103,7 @@ func emailUsers(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.CreateInbox),
 			Group: "Email users", Summary: "Create a mailbox that is deleted after a time",
 			Text:   "For a test or a program: a mailbox, a password for IMAP and submission, and an API token, both good for this mailbox alone. At `expires_at` the mailbox is deleted with all of it; `update_email_user` moves that time.",
-			Errors: codes("domain_required domain_not_ready domain_busy email_user_exists email_user_limit_exceeded too_many_items"),
+			Errors: errorCodes("domain_required domain_not_ready domain_busy email_user_exists email_user_limit_exceeded too_many_items"),
 			Show:   "domain ttl_seconds",
 			Tool: Tool{
 				Text:    "Its password and its token are not shown here. You read it with the other tools. At `expires_at` it is deleted with all its mail; update_email_user moves that time.",
@@ -117,7 +117,7 @@ func emailUsers(s *service.Service) []Operation {
 			Group: "Email users", Summary: "Send or discard what a mailbox has held",
 			Text: "What waited when the mailbox was suspended, deleted or got a new password with `hold`. It works for a deleted mailbox for 14 days.",
 			Show: "action",
-			Tool: Tool{Outward: true, Confirm: AskFirst(i.releaseHeld), Asks: "It"},
+			Tool: Tool{Outward: true, Confirm: AskFirst(i.releaseHeldIntent), Asks: "It"},
 		},
 		{
 			Name: "create_recovery_link", Route: POST("/v1/email-users/{user_id}/recovery-link"), Status: 200,
@@ -125,8 +125,8 @@ func emailUsers(s *service.Service) []Operation {
 			Call:  With(s.Signin.CreateRecoveryLink),
 			Group: "Email users", Summary: "Make a link to choose a password",
 			Text:   "For a holder who has forgotten it. Whoever has the link sets the mailbox's password, once, within 72 hours.",
-			Errors: codes("validation_error"),
-			Tool:   Tool{Confirm: AskFirst(i.createRecoveryLink), Asks: "It"},
+			Errors: errorCodes("validation_error"),
+			Tool:   Tool{Confirm: AskFirst(i.createRecoveryLinkIntent), Asks: "It"},
 		},
 		{
 			Name: "list_domain_email_users", Route: GET("/v1/domains/{domain_id}/email-users"), Status: 200,
@@ -137,7 +137,7 @@ func emailUsers(s *service.Service) []Operation {
 	}
 }
 
-func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.CreateEmailUserIn) (*Intent, error) {
+func (i intents) createEmailUserIntent(_ context.Context, _ core.Actor, in mailboxes.CreateEmailUserIn) (*Intent, error) {
 	if in.ForwardTo == "" {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.C
 	return newIntent("create the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
 }
 
-func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*Intent, error) {
+func (i intents) updateEmailUserIntent(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*Intent, error) {
 	if in.ForwardTo.Value == "" && in.RecoveryEmail.Value == "" && in.Password == nil {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func accessIntent(email, forwardTo, recovery string, password bool) *Intent {
 	return &Intent{Would: strings.Join(actions, ", and ")}
 }
 
-func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*Intent, error) {
+func (i intents) createRecoveryLinkIntent(ctx context.Context, who core.Actor, in core.EmailUserIn) (*Intent, error) {
 	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, in)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core
 	return newIntent("make a link with which anybody who has it sets the password of %s", mb.Email)
 }
 
-func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailboxes.BulkDeleteIn) (*Intent, error) {
+func (i intents) deleteEmailUsersIntent(ctx context.Context, who core.Actor, in mailboxes.BulkDeleteIn) (*Intent, error) {
 	var names []string
 	if in.Emails != nil {
 		names = *in.Emails
@@ -202,7 +202,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 	return newIntent("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
-func (i intents) releaseHeld(ctx context.Context, who core.Actor, in outbound.ReleaseIn) (*Intent, error) {
+func (i intents) releaseHeldIntent(ctx context.Context, who core.Actor, in outbound.ReleaseIn) (*Intent, error) {
 	name := in.UserID
 	if mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID}); err == nil {
 		name = mb.Email

@@ -26,7 +26,7 @@ func me(s *service.Service) []Operation {
 			Group: "Me", Summary: "Change one's own mailbox",
 			Text: "For the person of a mailbox.",
 			Show: "name signature",
-			Tool: Tool{Confirm: AskFirst(i.updateMe), Asks: "A forward_to or a recovery_email"},
+			Tool: Tool{Confirm: AskFirst(i.updateMeIntent), Asks: "A forward_to or a recovery_email"},
 		},
 		{
 			Name: "change_my_password", Route: POST("/v1/me/password"), Status: 200,
@@ -34,12 +34,12 @@ func me(s *service.Service) []Operation {
 			Call:  With(s.Signin.ChangeMyPassword),
 			Group: "Me", Summary: "Change the password of one's own mailbox",
 			Text:   "Nobody can read it again: exports show it as `\"\"`. Other sessions, and programs that use the old password, are signed out; app passwords stay.",
-			Errors: codes("wrong_password"),
+			Errors: errorCodes("wrong_password"),
 			Show:   "current_password new_password",
 		},
 	}
 }
 
-func (i intents) updateMe(_ context.Context, who core.Actor, in accounts.UpdateMeIn) (*Intent, error) {
+func (i intents) updateMeIntent(_ context.Context, who core.Actor, in accounts.UpdateMeIn) (*Intent, error) {
 	return accessIntent(who.Email, in.ForwardTo.Value, in.Recovery.Value, false), nil
 }

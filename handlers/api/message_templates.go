@@ -18,7 +18,7 @@ func messageTemplates(s *service.Service) []Operation {
 			Body:  LargestTemplate,
 			Group: "Message templates", Summary: "Create a message template",
 			Text:   "`{{name}}` in the subject, text or html is a variable.",
-			Errors: codes("invalid_template"),
+			Errors: errorCodes("invalid_template"),
 			Show:   "name subject text html",
 		},
 		{
@@ -34,7 +34,7 @@ func messageTemplates(s *service.Service) []Operation {
 			Body:  LargestTemplate,
 			Group: "Message templates", Summary: "Change a message template",
 			Text:   "Null takes `text` or `html` away. Messages that were made of it stay as they are.",
-			Errors: codes("invalid_template"),
+			Errors: errorCodes("invalid_template"),
 			Show:   "subject",
 		},
 		{
@@ -48,7 +48,7 @@ func messageTemplates(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Templates.PreviewMessageTemplate),
 			Group: "Message templates", Summary: "Show what a message would be with some values",
-			Errors: codes("missing_variable"),
+			Errors: errorCodes("missing_variable"),
 			Show:   "variables",
 		},
 	}

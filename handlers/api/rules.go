@@ -26,9 +26,9 @@ func mailRules(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Rules", Summary: "Create a rule",
 			Text:   "It is about mail that arrives from now on. Every enabled rule whose conditions fit acts, until one has `stop`; the first `move`, `discard` or `reject` decides where the message lies.",
-			Errors: codes("rule_limit_reached too_many_items"),
+			Errors: errorCodes("rule_limit_reached too_many_items"),
 			Show:   "name conditions actions",
-			Tool:   Tool{Confirm: AskFirst(i.createRule), Asks: "A forward or a reply"},
+			Tool:   Tool{Confirm: AskFirst(i.createRuleIntent), Asks: "A forward or a reply"},
 		},
 		{
 			Name: "update_rule", Route: PATCH("/v1/email-users/{user_id}/rules/{rule_id}"), Status: 200,
@@ -37,9 +37,9 @@ func mailRules(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Rules", Summary: "Change a rule",
 			Text:   "`conditions` and `actions` replace the lists.",
-			Errors: codes("too_many_items"),
+			Errors: errorCodes("too_many_items"),
 			Show:   "enabled",
-			Tool:   Tool{Confirm: AskFirst(i.updateRule), Asks: "A forward or a reply"},
+			Tool:   Tool{Confirm: AskFirst(i.updateRuleIntent), Asks: "A forward or a reply"},
 		},
 		{
 			Name: "delete_rule", Route: DELETE("/v1/email-users/{user_id}/rules/{rule_id}"), Status: 200,
@@ -80,11 +80,11 @@ func mailRules(s *service.Service) []Operation {
 	}
 }
 
-func (i intents) createRule(ctx context.Context, who core.Actor, in rules.CreateRuleIn) (*Intent, error) {
+func (i intents) createRuleIntent(ctx context.Context, who core.Actor, in rules.CreateRuleIn) (*Intent, error) {
 	return i.forwardIntent(ctx, who, in.UserID, in.Actions)
 }
 
-func (i intents) updateRule(ctx context.Context, who core.Actor, in rules.UpdateRuleIn) (*Intent, error) {
+func (i intents) updateRuleIntent(ctx context.Context, who core.Actor, in rules.UpdateRuleIn) (*Intent, error) {
 	if in.Actions == nil {
 		return nil, nil
 	}

@@ -21,7 +21,7 @@ func sending(s *service.Service) []Operation {
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Send a message from a mailbox",
 			Text:   "With `send_at` it waits until then, at most 30 days, and its copy in Sent comes when it leaves. With `template_id` and `variables` it is made of a message template.",
-			Errors: codes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
 			Show:   "to subject text",
 			Tool: Tool{
 				Outward:     true,
@@ -36,7 +36,7 @@ func sending(s *service.Service) []Operation {
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Save a draft",
 			Text:   "It takes what `send_email` takes, and requires nothing. The draft is a message of the folder Drafts, so mail clients see it: read and delete it with `folder=drafts`.",
-			Errors: codes("quota_exceeded tainted"),
+			Errors: errorCodes("quota_exceeded tainted"),
 			Show:   "to subject text",
 		},
 		{
@@ -46,7 +46,7 @@ func sending(s *service.Service) []Operation {
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Replace a draft",
 			Text:   "Give the whole draft. It gets a new `uid`.",
-			Errors: codes("quota_exceeded tainted"),
+			Errors: errorCodes("quota_exceeded tainted"),
 			Show:   "to subject text",
 		},
 		{
@@ -56,7 +56,7 @@ func sending(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Inbox", Summary: "Send a draft",
 			Text:   "It goes out as `send_email` would send it, and leaves Drafts at the same moment. A draft that cannot be sent stays.",
-			Errors: codes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
 			Tool: Tool{
 				Outward:     true,
 				Destructive: true,
@@ -65,10 +65,10 @@ func sending(s *service.Service) []Operation {
 		},
 		{
 			Name: "lookup_message", Route: GET("/v1/messages/lookup"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true, Taints: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true, Taints: true},
 			Call:  With(s.Outbound.LookupMessage),
 			Group: "Sending log", Summary: "Find the Message-ID that a relay gave, or the one that it replaced",
-			Errors: codes("exactly_one_parameter"),
+			Errors: errorCodes("exactly_one_parameter"),
 		},
 		{
 			Name: "list_messages", Route: GET("/v1/messages"), Status: 200,
@@ -91,13 +91,13 @@ func sending(s *service.Service) []Operation {
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Send up to 1 000 messages at once",
 			Text:   "Give `messages`, each with its own recipients, or `recipients` with `template_id` or `message`: then each recipient gets a message of their own. A job sends them; its `result` is `{sent, failed, items}`, and one that cannot be sent fails alone.",
-			Errors: codes("sending_not_allowed domain_not_ready sending_paused invalid_template"),
+			Errors: errorCodes("sending_not_allowed domain_not_ready sending_paused invalid_template"),
 			Show:   "template_id recipients",
-			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.sendBatch), Asks: "It"},
+			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.sendBatchIntent), Asks: "It"},
 		},
 		{
 			Name: "get_reputation", Route: GET("/v1/reputation"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true, Taints: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true, Taints: true},
 			Call:  With(s.Reputation.GetReputation),
 			Group: "Sending log", Summary: "Show what became of the account's mail",
 			Text: "Counted by recipients over 1, 7 and 30 days, for the account, its domains and mailboxes, and those who take the mail. Sending pauses by itself above 10 % of hard bounces or 0.3 % of complaints in a day.",
@@ -108,7 +108,7 @@ func sending(s *service.Service) []Operation {
 			Call:   With(s.Outbound.UpdateScheduledMessage),
 			Strict: true,
 			Group:  "Sending log", Summary: "Change when a scheduled message is sent",
-			Errors: codes("not_scheduled"),
+			Errors: errorCodes("not_scheduled"),
 			Show:   "send_at",
 		},
 		{
@@ -116,7 +116,7 @@ func sending(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: People, Bound: Clean},
 			Call:  With(s.Outbound.RetryMessage),
 			Group: "Sending log", Summary: "Retry a waiting message now",
-			Errors: codes("not_queued"),
+			Errors: errorCodes("not_queued"),
 			Tool:   Tool{Outward: true},
 		},
 		{
@@ -130,7 +130,7 @@ func sending(s *service.Service) []Operation {
 	}
 }
 
-func (i intents) sendBatch(ctx context.Context, who core.Actor, in submit.SendBatchIn) (*Intent, error) {
+func (i intents) sendBatchIntent(ctx context.Context, who core.Actor, in submit.SendBatchIn) (*Intent, error) {
 	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err

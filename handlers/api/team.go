@@ -18,7 +18,7 @@ func team(s *service.Service) []Operation {
 			Call:  With(s.Accounts.InviteTeamUser),
 			Group: "Team", Summary: "Invite a team user",
 			Text:   "Without a password the answer has a `reset_link` that works once, for 72 hours.",
-			Errors: codes("user_limit_reached email_already_exists insufficient_scope forbidden_role"),
+			Errors: errorCodes("user_limit_reached email_already_exists insufficient_scope forbidden_role"),
 			Tool:   Tool{None: true},
 		},
 		{
@@ -27,7 +27,7 @@ func team(s *service.Service) []Operation {
 			Call:  With(s.Accounts.UpdateTeamUser),
 			Group: "Team", Summary: "Change a team user",
 			Text:   "With `write` you may change your own name and, in a session, your own password. A password with a token, and whatever belongs to others, needs the `admin` permission.",
-			Errors: codes("wrong_password user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role"),
+			Errors: errorCodes("wrong_password user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role"),
 			Show:   "first_name last_name role",
 			Tool:   Tool{None: true},
 		},
@@ -37,7 +37,7 @@ func team(s *service.Service) []Operation {
 			Call:  With(s.Accounts.DeleteTeamUser),
 			Group: "Team", Summary: "Delete a team user",
 			Text:   "Their tokens are revoked.",
-			Errors: codes("user_not_in_account owner_protected insufficient_scope forbidden_role"),
+			Errors: errorCodes("user_not_in_account owner_protected insufficient_scope forbidden_role"),
 		},
 	}
 }

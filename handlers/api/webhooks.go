@@ -15,7 +15,7 @@ func webhooks(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_webhooks", Route: GET("/v1/webhooks"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true},
 			Call:  Plain(s.Events.ListWebhooks),
 			Group: "Webhooks", Summary: "List the endpoints",
 		},
@@ -25,19 +25,19 @@ func webhooks(s *service.Service) []Operation {
 			Call:  With(s.Events.CreateWebhook),
 			Group: "Webhooks", Summary: "Create an endpoint",
 			Text:   "One that subscribes to email.received turns the universal inbox on.",
-			Errors: codes("webhook_limit_reached"),
+			Errors: errorCodes("webhook_limit_reached"),
 			Show:   "url events description",
 			Tool: Tool{
 				Outward: true,
 				Text:    "One that subscribes to email.received turns the universal inbox on. Its signing secret is not shown here; see the dashboard.",
 				Secrets: "The signing secret is in the dashboard, and in the API's get_webhook_secret.",
-				Confirm: AskFirst(i.createWebhook),
+				Confirm: AskFirst(i.createWebhookIntent),
 				Asks:    "It",
 			},
 		},
 		{
 			Name: "get_webhook", Route: GET("/v1/webhooks/{id}"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true},
 			Call:  With(s.Events.GetWebhook),
 			Group: "Webhooks", Summary: "Show an endpoint",
 		},
@@ -47,7 +47,7 @@ func webhooks(s *service.Service) []Operation {
 			Call:  With(s.Events.UpdateWebhook),
 			Group: "Webhooks", Summary: "Change, disable or enable an endpoint",
 			Show: "status",
-			Tool: Tool{Outward: true, Confirm: AskFirst(i.updateWebhook), Asks: "It"},
+			Tool: Tool{Outward: true, Confirm: AskFirst(i.updateWebhookIntent), Asks: "It"},
 		},
 		{
 			Name: "delete_webhook", Route: DELETE("/v1/webhooks/{id}"), Status: 200,
@@ -80,7 +80,7 @@ func webhooks(s *service.Service) []Operation {
 		},
 		{
 			Name: "list_webhook_deliveries", Route: GET("/v1/webhooks/{id}/deliveries"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true, Taints: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true, Taints: true},
 			Call:  With(s.Events.ListWebhookDeliveries),
 			Group: "Webhooks", Summary: "List the attempts of the last 30 days",
 			Tool: Tool{Outward: true},
@@ -94,7 +94,7 @@ func webhooks(s *service.Service) []Operation {
 		},
 		{
 			Name: "list_events", Route: GET("/v1/events"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true, Taints: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, WholeAccount: true, Taints: true},
 			Call:  With(s.Events.ListEvents),
 			Group: "Webhooks", Summary: "List the events of the last 30 days",
 			Text: "Also those that no endpoint received.",
@@ -106,17 +106,17 @@ func webhooks(s *service.Service) []Operation {
 			Call:  With(s.External.SetUniversalInbox),
 			Group: "Account", Summary: "Turn the universal inbox on or off",
 			Text:   "Without `enabled` it toggles.",
-			Errors: codes("universal_inbox_required"),
+			Errors: errorCodes("universal_inbox_required"),
 			Show:   "enabled",
 		},
 	}
 }
 
-func (i intents) createWebhook(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*Intent, error) {
+func (i intents) createWebhookIntent(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*Intent, error) {
 	return newIntent("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
 }
 
-func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*Intent, error) {
+func (i intents) updateWebhookIntent(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*Intent, error) {
 	w, err := i.s.Events.GetWebhook(ctx, who, events.WebhookIn{ID: in.ID})
 	if err != nil {
 		return nil, err

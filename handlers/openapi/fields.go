@@ -75,8 +75,8 @@ func JSONName(f reflect.StructField) string {
 	return name
 }
 
-// comment returns the comment of a field, and adds the field to Document.Fields.
-func (d *describer) comment(f *Field) string {
+// commentOf returns the comment of a field, and adds the field to Document.Fields.
+func (d *describer) commentOf(f *Field) string {
 	name := f.qualifiedName()
 	d.doc.Fields = append(d.doc.Fields, name)
 	return fieldTexts()[name]

@@ -209,7 +209,7 @@ func Describe(api API) *Document {
 		d.doc.Paths.Set(o.Path, item)
 	}
 	for _, e := range service.EventTypes() {
-		d.doc.Webhooks.Set(e.Name, Dict[*operationObject]{{"post", d.event(e)}})
+		d.doc.Webhooks.Set(e.Name, Dict[*operationObject]{{"post", d.eventOperation(e)}})
 	}
 	schemas := d.doc.Components.Schemas
 	sort.Slice(schemas, func(i, j int) bool { return schemas[i].Name < schemas[j].Name })
@@ -223,7 +223,7 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	if o.Group == "" || o.Summary == "" {
 		d.addProblem("operation %s has no text", o.Name)
 	}
-	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole, Bound: o.OpenToBound()}
+	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.WholeAccount, Bound: o.OpenToBound()}
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}
@@ -232,7 +232,7 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	if body := d.request(o); body != nil {
 		out.RequestBody = body
 	}
-	out.Responses.Set(fmt.Sprint(o.Status), d.success(o))
+	out.Responses.Set(fmt.Sprint(o.Status), d.successResponse(o))
 	for _, r := range errorsOf(o) {
 		out.Responses.Set(fmt.Sprint(r.status), d.errorRef(r.status, r.codes))
 	}
@@ -251,8 +251,8 @@ func permissionText(o *api.Operation) string {
 	return text + "."
 }
 
-// success returns the response object for the success of an operation.
-func (d *describer) success(o *api.Operation) *response {
+// successResponse returns the response object for the success of an operation.
+func (d *describer) successResponse(o *api.Operation) *response {
 	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
 	if o.Status == http.StatusAccepted {
 		r.Headers = append(r.Headers, headerRefs("Location")...)
@@ -296,8 +296,9 @@ func headerRefs(names ...string) (out Dict[*header]) {
 	return out
 }
 
-// event returns the operation object for the request that a webhook endpoint gets for an event.
-func (d *describer) event(e events.EventType) *operationObject {
+// eventOperation returns the operation object for the request that a webhook endpoint gets for an
+// event.
+func (d *describer) eventOperation(e events.EventType) *operationObject {
 	typed := &Schema{Type: "object", Properties: Dict[*Schema]{{"type", &Schema{Const: e.Name}}}}
 	if e.Data != nil {
 		typed.Properties.Set("data", d.schemaOf(reflect.TypeOf(e.Data), false))

@@ -121,7 +121,7 @@ func (page *referencePage) operation(o pathOperation) {
 			if p.Required {
 				where += ", required"
 			}
-			page.write("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), formatText(p.Description))
+			page.write("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeHTML(p.Schema), formatText(p.Description))
 		}
 		page.write("\n</tbody></table></div>")
 	}
@@ -159,7 +159,7 @@ func (page *referencePage) content(media Dict[*mediaType]) {
 		if m.Name == problemMedia {
 			continue
 		}
-		page.write("\n<p><small>%s</small> %s</p>", m.Name, typeOf(m.Value.Schema))
+		page.write("\n<p><small>%s</small> %s</p>", m.Name, typeHTML(m.Value.Schema))
 		for _, part := range m.Value.Schema.AllOf {
 			page.fields(page.doc.Resolve(part))
 		}
@@ -186,19 +186,19 @@ func (page *referencePage) fields(s *Schema) {
 		if !slices.Contains(s.Required, p.Name) {
 			optional = " <small>optional</small>"
 		}
-		page.write("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), formatText(p.Value.Description))
+		page.write("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeHTML(p.Value), formatText(p.Value.Description))
 	}
 	page.write("\n</tbody></table></div>")
 }
 
-// typeOf returns the type that a schema describes, as HTML with links to other schemas.
-func typeOf(s *Schema) (out markup.HTML) {
+// typeHTML returns the type that a schema describes, as HTML with links to other schemas.
+func typeHTML(s *Schema) (out markup.HTML) {
 	joined := func(all []*Schema, by markup.HTML) {
 		for i, part := range all {
 			if i > 0 {
 				out += by
 			}
-			out += typeOf(part)
+			out += typeHTML(part)
 		}
 	}
 	switch {
@@ -211,7 +211,7 @@ func typeOf(s *Schema) (out markup.HTML) {
 	case len(s.AllOf) > 0:
 		joined(s.AllOf, " with ")
 	case s.Items != nil:
-		out = "list of " + typeOf(s.Items)
+		out = "list of " + typeHTML(s.Items)
 	default:
 		out = markup.Format("%s", typeNames(s))
 	}

@@ -218,7 +218,7 @@ func (d *describer) arguments(o *api.Operation) *Schema {
 		if p.Ref != "" {
 			continue // a reference is a header parameter
 		}
-		s := d.inline(p.Schema)
+		s := d.inlineRefs(p.Schema)
 		s.Description = p.Description
 		in.Add(p.Name, s, p.Required)
 	}
@@ -226,7 +226,7 @@ func (d *describer) arguments(o *api.Operation) *Schema {
 		body := d.doc.Resolve(d.schemaOf(o.Call.In, true))
 		for _, p := range body.Properties {
 			if o.Tool.Hidden != p.Name {
-				in.Add(p.Name, d.inline(p.Value), slices.Contains(body.Required, p.Name))
+				in.Add(p.Name, d.inlineRefs(p.Value), slices.Contains(body.Required, p.Name))
 			}
 		}
 	}
@@ -241,26 +241,26 @@ func (s *Schema) Add(name string, p *Schema, required bool) {
 	}
 }
 
-// inline returns a copy of a schema with its references resolved. The copy has no examples, which
-// would cost assistants tokens without need.
-func (d *describer) inline(s *Schema) *Schema {
+// inlineRefs returns a copy of a schema with its references resolved. The copy has no examples,
+// which would cost assistants tokens without need.
+func (d *describer) inlineRefs(s *Schema) *Schema {
 	out := *d.doc.Resolve(s)
 	out.Examples = nil
 	if s.Description != "" {
 		out.Description = s.Description
 	}
 	if out.Items != nil {
-		out.Items = d.inline(out.Items)
+		out.Items = d.inlineRefs(out.Items)
 	}
 	if out.AdditionalProperties != nil {
-		out.AdditionalProperties = d.inline(out.AdditionalProperties)
+		out.AdditionalProperties = d.inlineRefs(out.AdditionalProperties)
 	}
 	out.Properties, out.AnyOf = nil, nil
 	for _, p := range d.doc.Resolve(s).Properties {
-		out.Properties.Set(p.Name, d.inline(p.Value))
+		out.Properties.Set(p.Name, d.inlineRefs(p.Value))
 	}
 	for _, form := range d.doc.Resolve(s).AnyOf {
-		out.AnyOf = append(out.AnyOf, d.inline(form))
+		out.AnyOf = append(out.AnyOf, d.inlineRefs(form))
 	}
 	return &out
 }

@@ -237,7 +237,7 @@ func (d *describer) field(owner string, f *Field, name string, request bool) *Sc
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
-	p.Description, p.rare = d.comment(f), f.Tag.Get("rare") != ""
+	p.Description, p.rare = d.commentOf(f), f.Tag.Get("rare") != ""
 	if alias := f.Tag.Get("alias"); alias != "" {
 		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}

@@ -11,10 +11,10 @@ import (
 // upgrades. Each is in a directory named after the version of the program that wrote it.
 const PreviousDir = "previous"
 
-// previousKept is how long a store from before an upgrade is kept.
-const previousKept = 14 * 24 * time.Hour
+// keepPreviousFor is how long a store from before an upgrade is kept.
+const keepPreviousFor = 14 * 24 * time.Hour
 
-// RemovePrevious deletes the stores from before upgrades that are older than previousKept.
+// RemovePrevious deletes the stores from before upgrades that are older than keepPreviousFor.
 func RemovePrevious(dir string, now time.Time, log *slog.Logger) {
 	list, err := os.ReadDir(filepath.Join(dir, PreviousDir))
 	if err != nil {
@@ -22,7 +22,7 @@ func RemovePrevious(dir string, now time.Time, log *slog.Logger) {
 	}
 	for _, e := range list {
 		info, err := e.Info()
-		if err != nil || now.Sub(info.ModTime()) < previousKept {
+		if err != nil || now.Sub(info.ModTime()) < keepPreviousFor {
 			continue
 		}
 		path := filepath.Join(dir, PreviousDir, e.Name())

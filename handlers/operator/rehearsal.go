@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// rehearsedFile is the file in the data directory that records the last rehearsal that passed.
-const rehearsedFile = "rehearsed.json"
+// rehearsalFile is the file in the data directory that records the last rehearsal that passed.
+const rehearsalFile = "rehearsed.json"
 
 // A RehearsalRecord says that the rehearsal of an upgrade has passed. In a rehearsal, the new
 // program migrates a copy of the store.
@@ -34,7 +34,7 @@ func (p RehearsalRecord) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, rehearsedFile)
+	path := filepath.Join(dir, rehearsalFile)
 	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record that the rehearsal has passed: %w", err)
 	}
@@ -43,22 +43,22 @@ func (p RehearsalRecord) Save(dir string) error {
 
 // ForgetRehearsal removes the record from the data directory.
 func ForgetRehearsal(dir string) error {
-	if err := os.Remove(filepath.Join(dir, rehearsedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, rehearsalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// MayMigrate returns the function that the store in dir calls before it migrates; nil allows every
-// migration. In production, the function returns an error unless a rehearsal by this version of the
-// program has passed. So an unattended upgrade does not migrate the store.
-func MayMigrate(dir string, s *config.Settings, version string) func(from, to uint32) error {
+// MigrationGuard returns the function that the store in dir calls before it migrates; nil allows
+// every migration. In production, the function returns an error unless a rehearsal by this version
+// of the program has passed. So an unattended upgrade does not migrate the store.
+func MigrationGuard(dir string, s *config.Settings, version string) func(from, to uint32) error {
 	if s.Sandbox() || bool(s.Migrate) {
 		return nil
 	}
 	return func(from, to uint32) error {
 		var p RehearsalRecord
-		text, err := os.ReadFile(filepath.Join(dir, rehearsedFile))
+		text, err := os.ReadFile(filepath.Join(dir, rehearsalFile))
 		if err == nil {
 			err = json.Unmarshal(text, &p)
 		}
