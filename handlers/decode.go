@@ -188,8 +188,8 @@ func (d *decoder) fillStruct(v reflect.Value, partial bool) {
 	}
 }
 
-// optional is implemented by every service.Opt, which distinguishes null from an absent field.
-type optional interface{ OptOf() any }
+// nullable is implemented by every service.Opt, which distinguishes null from an absent field.
+type nullable interface{ OptOf() any }
 
 // fieldNames returns name and the aliases of field f.
 func fieldNames(name string, f reflect.StructField) []string {
@@ -271,7 +271,7 @@ func (d *decoder) setFromBody(v reflect.Value, f reflect.StructField) {
 			raw = given
 		}
 	}
-	_, nullable := v.Addr().Interface().(optional)
+	_, nullable := v.Addr().Interface().(nullable)
 	if raw == nil || string(raw) == "null" && !nullable {
 		if raw != nil && d.patch {
 			d.addError(name, "wrong_type", "must be %s, not null; leave it out to keep it as it is", typeName(v.Type()))
@@ -359,7 +359,7 @@ func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 		}
 		v = v.Elem()
 	}
-	if _, ok := v.Addr().Interface().(optional); ok {
+	if _, ok := v.Addr().Interface().(nullable); ok {
 		d.checkNested(v.FieldByName("Value"), raw, name)
 		return
 	}
@@ -506,7 +506,7 @@ func (d *decoder) checkBounds(v reflect.Value, f reflect.StructField, name strin
 		}
 		v = v.Elem()
 	}
-	if _, ok := v.Addr().Interface().(optional); ok {
+	if _, ok := v.Addr().Interface().(nullable); ok {
 		if !v.FieldByName("Null").Bool() {
 			d.checkBounds(v.FieldByName("Value"), f, name)
 		}

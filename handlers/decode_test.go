@@ -104,7 +104,7 @@ type nestedField struct {
 // service checks item by item.
 func nestedFields(t reflect.Type, path string, body func(string) string, seen []reflect.Type) (out []nestedField) {
 	for {
-		if o, ok := reflect.New(t).Interface().(optional); ok {
+		if o, ok := reflect.New(t).Interface().(nullable); ok {
 			t = reflect.TypeOf(o.OptOf())
 			continue
 		}
@@ -138,7 +138,7 @@ func nestedFields(t reflect.Type, path string, body func(string) string, seen []
 func wrongValues(f reflect.StructField) map[string]string {
 	t := f.Type
 	for {
-		if o, ok := reflect.New(t).Interface().(optional); ok {
+		if o, ok := reflect.New(t).Interface().(nullable); ok {
 			t = reflect.TypeOf(o.OptOf())
 		} else if t.Kind() == reflect.Pointer {
 			t = t.Elem()

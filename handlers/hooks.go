@@ -40,9 +40,9 @@ func newNoticeLimiter() *noticeLimiter {
 	}
 }
 
-// acquire takes a slot for a notice of addr. The caller must call release. The error says why there
-// is no slot.
-func (h *noticeLimiter) acquire(addr string, now time.Time) (release func(), err error) {
+// acquireSlot takes a slot for a notice of addr. The caller must call release. The error says why
+// there is no slot.
+func (h *noticeLimiter) acquireSlot(addr string, now time.Time) (release func(), err error) {
 	if h.requests.add(addr, now) > noticesPerMinute || h.refused.requestsOf(addr, now) > refusedPerMinute {
 		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
@@ -70,7 +70,7 @@ func (s *Server) receiveNotice(c *call) {
 		return
 	}
 	addr := remoteAddr(c.r)
-	release, err := s.notices.acquire(addr, s.now())
+	release, err := s.notices.acquireSlot(addr, s.now())
 	if err != nil {
 		s.sendNoticeError(c, err)
 		return

@@ -45,7 +45,7 @@ func TestHooksAreBounded(t *testing.T) {
 	h := newNoticeLimiter()
 	now := time.Date(2026, 11, 2, 10, 0, 20, 0, time.UTC)
 	status := func(addr string, now time.Time) int {
-		release, err := h.acquire(addr, now)
+		release, err := h.acquireSlot(addr, now)
 		if err == nil {
 			release()
 			return 0
@@ -77,7 +77,7 @@ func TestHooksAreBounded(t *testing.T) {
 	for addr := range 2 {
 		slow := "192.0.2." + string(rune('4'+addr))
 		for range maxNoticesOfAddress {
-			release, err := h.acquire(slow, now)
+			release, err := h.acquireSlot(slow, now)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -64,7 +64,7 @@ func (a *mcpServer) makeHandler() http.Handler {
 	for _, t := range describeTools(a.tools) {
 		server.AddTool(t, a.callTool)
 	}
-	server.AddReceivingMiddleware(a.guard)
+	server.AddReceivingMiddleware(a.guardMessages)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true,
 		// The library's protection refuses every request behind a proxy on the same host;
@@ -157,10 +157,10 @@ func (a *mcpServer) readMessage(c *call) (body []byte, done func(), err error) {
 	return body, done, nil
 }
 
-// guard wraps the handling of every message. It limits messages other than tool calls. It removes
-// tools that the token must not use from lists of tools. It turns a panic into an error, since
-// nothing else recovers from it on the library's goroutines.
-func (a *mcpServer) guard(next mcp.MethodHandler) mcp.MethodHandler {
+// guardMessages wraps the handling of every message. It limits messages other than tool calls. It
+// removes tools that the token must not use from lists of tools. It turns a panic into an error,
+// since nothing else recovers from it on the library's goroutines.
+func (a *mcpServer) guardMessages(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (out mcp.Result, err error) {
 		c := callOf(ctx)
 		defer func() {

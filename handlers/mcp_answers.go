@@ -85,15 +85,15 @@ func (e *editor) editAnswer(body []byte, form reflect.Type) map[string]any {
 	dec.UseNumber()
 	var v any
 	_ = dec.Decode(&v) // a body that is not JSON is not shown
-	v = e.edit(v, form, "")
+	v = e.editValue(v, form, "")
 	if object, ok := v.(map[string]any); ok {
 		return object
 	}
 	return map[string]any{"data": v}
 }
 
-// edit edits a value of type t in a field with the tags. t is nil if the type is unknown.
-func (e *editor) edit(v any, t reflect.Type, tags reflect.StructTag) any {
+// editValue edits a value of type t in a field with the tags. t is nil if the type is unknown.
+func (e *editor) editValue(v any, t reflect.Type, tags reflect.StructTag) any {
 	t = formFor(t, v)
 	switch v := v.(type) {
 	case map[string]any:
@@ -104,7 +104,7 @@ func (e *editor) edit(v any, t reflect.Type, tags reflect.StructTag) any {
 			item = t.Elem()
 		}
 		for i := range v {
-			v[i] = e.edit(v[i], item, tags)
+			v[i] = e.editValue(v[i], item, tags)
 		}
 	case string:
 		return e.editText(v, isTrusted(v, t, tags))
@@ -130,7 +130,7 @@ func (e *editor) editObject(members map[string]any, t reflect.Type, tags reflect
 		if text, ok := v.(string); ok && utf8.RuneCountInString(text) > maxShownText && !isTrusted(text, inner, innerTags) {
 			cut = true
 		}
-		members[name] = e.edit(v, inner, innerTags)
+		members[name] = e.editValue(v, inner, innerTags)
 	}
 	if cut {
 		members["truncated"] = true

@@ -48,7 +48,7 @@ func (s *Server) newPathMux(identify func(*call) error, before func(http.Respons
 
 		// Pages for browsers: the dashboard, and those behind links with a token. sessionRoutes
 		// has the paths of signed-in users.
-		"/":                           s.page,
+		"/":                           s.servePage,
 		"/session/":                   s.sessionPathNotFound,
 		"/session/image":              s.sessionPathNotFound,
 		imagePath:                     s.sendImage,
@@ -94,7 +94,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{Operation: api.Operation{Route: api.GET("/session"), Status: 200, Call: api.Plain(s.svc.Signin.GetSession)}},
 		{Operation: api.Operation{Route: api.GET("/session/here"), Status: 200, Call: api.Plain(s.currentSession)}, anonymous: true, optional: true},
 		{Operation: api.Operation{Action: "logout", Route: api.DELETE("/session"), Status: 200, Call: api.With(s.signOut)}},
-		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.stream, tokens: true},
+		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.serveStream, tokens: true},
 		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Signin.ListSessions)}},
 		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Signin.EndSession)}},
 		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Signin.UpdateProfile)}},
@@ -148,9 +148,9 @@ func (s *Server) pathNotFound(c *call) {
 // well-known documents (RFC 8615).
 var programsPath = lazyregexp.New(`^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
 
-// page serves the dashboard for all paths that have no other handler, since only its script knows
-// the paths of its pages. Paths that programs try get 404.
-func (s *Server) page(c *call) {
+// servePage serves the dashboard for all paths that have no other handler, since only its script
+// knows the paths of its pages. Paths that programs try get 404.
+func (s *Server) servePage(c *call) {
 	if programsPath().MatchString(c.r.URL.Path) {
 		s.pathNotFound(c)
 		return

@@ -80,7 +80,7 @@ func (d *drawer) value(t reflect.Type, f reflect.StructField, name string) any {
 		return d.text(f, name)
 	case *message.Variable:
 		return d.text(f, name)
-	case optional:
+	case nullable:
 		return d.value(reflect.TypeOf(v.OptOf()), f, name)
 	case interface{ Forms() []any }:
 		forms := v.Forms()

@@ -17,12 +17,12 @@ const (
 // streamPath is the path of the event stream, by which the dashboard learns of changes.
 const streamPath = "/session/stream"
 
-// stream sends the changes in the account as server-sent events (WHATWG HTML section 9.2). The
+// serveStream sends the changes in the account as server-sent events (WHATWG HTML section 9.2). The
 // first event is `hello`. A `change` lists the kinds and IDs of what has changed. A `reset` means
 // that the client must read everything again. A `ping` comes regularly. Changes that were made
 // while the client was not connected are not sent later, so the client must read everything again
 // after each `hello`. The stream ends when the token becomes invalid or the server stops.
-func (s *Server) stream(c *call) {
+func (s *Server) serveStream(c *call) {
 	feed, err := s.openFeed(c)
 	if err != nil {
 		s.sendError(c, err)
@@ -33,7 +33,7 @@ func (s *Server) stream(c *call) {
 	if err := out.begin(helloEvent{s.svc.Core.Config.Version, s.Build}); err != nil {
 		return
 	}
-	s.follow(c, feed, out)
+	s.sendFeed(c, feed, out)
 }
 
 // A helloEvent is the data of the first event. A page compares it with its own version.
@@ -52,9 +52,9 @@ func (s *Server) openFeed(c *call) (*service.Feed, error) {
 	}
 }
 
-// follow sends the changes of the feed until the client leaves, its token becomes invalid, or the
+// sendFeed sends the changes of the feed until the client leaves, its token becomes invalid, or the
 // server stops.
-func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
+func (s *Server) sendFeed(c *call, feed *service.Feed, out *eventStream) {
 	look := time.NewTicker(streamCheckInterval)
 	defer look.Stop()
 	for looks := 1; ; {
@@ -97,8 +97,8 @@ func (s *Server) EndStreams() {
 
 // An eventStream writes server-sent events to one client.
 type eventStream struct {
-	w    http.ResponseWriter
-	conn *http.ResponseController
+	w          http.ResponseWriter
+	controller *http.ResponseController
 }
 
 func newEventStream(w http.ResponseWriter) *eventStream {
@@ -135,14 +135,14 @@ func (e *eventStream) send(event string, data any) error {
 // write sends text at once, with a deadline. Afterwards it removes the deadline, because over
 // HTTP/2 a deadline that expires between two events ends the stream.
 func (e *eventStream) write(text string) error {
-	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+	if err := e.controller.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
 		return err
 	}
 	if _, err := e.w.Write([]byte(text)); err != nil {
 		return err
 	}
-	if err := e.conn.Flush(); err != nil {
+	if err := e.controller.Flush(); err != nil {
 		return err
 	}
-	return e.conn.SetWriteDeadline(time.Time{})
+	return e.controller.SetWriteDeadline(time.Time{})
 }

@@ -58,13 +58,13 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 
 // A steadyReader reads a body without a limit on the total time, as long as bytes keep arriving.
 type steadyReader struct {
-	body io.Reader
-	conn *http.ResponseController
+	body       io.Reader
+	controller *http.ResponseController
 }
 
 func (r *steadyReader) Read(p []byte) (int, error) {
 	until := time.Now().Add(uploadIdleTimeout)
-	if err := errors.Join(r.conn.SetReadDeadline(until), r.conn.SetWriteDeadline(until.Add(uploadIdleTimeout))); err != nil {
+	if err := errors.Join(r.controller.SetReadDeadline(until), r.controller.SetWriteDeadline(until.Add(uploadIdleTimeout))); err != nil {
 		return 0, err
 	}
 	return r.body.Read(p)

@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// account has the operations on the account, its tokens and the audit log.
-func account(s *service.Service) []Operation {
+// accountOperations returns the operations on the account, its tokens and the audit log.
+func accountOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "get_account", Route: GET("/v1/account"), Status: 200,

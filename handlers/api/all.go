@@ -9,7 +9,7 @@ import (
 // All returns all operations of the API, in the order of the reference.
 func All(s *service.Service) []Operation {
 	return slices.Concat(
-		account(s), me(s), team(s), allDomains(s), dns(s), webhooks(s), jobs(s), emailUsers(s), credentials(s), mailRules(s), groups(s),
-		templates(s), messageTemplates(s), exports(s), health(s), mail(s), folders(s), sending(s), approvals(s), suppressions(s),
+		accountOperations(s), meOperations(s), teamOperations(s), domainOperations(s), dnsOperations(s), webhookOperations(s), jobOperations(s), emailUserOperations(s), credentialOperations(s), mailRuleOperations(s), groupOperations(s),
+		templateOperations(s), messageTemplateOperations(s), exportOperations(s), healthOperations(s), mailOperations(s), folderOperations(s), sendingOperations(s), approvalOperations(s), suppressionOperations(s),
 	)
 }

@@ -32,7 +32,7 @@ type Operation struct {
 	Strict bool
 
 	// These fields are the text in the reference.
-	Group   string   // the heading; one of openapi.groups
+	Group   string   // the heading; one of openapi.operationGroups
 	Summary string   // one line
 	Text    string   // more about it; may be ""
 	Errors  []string // error codes in addition to those that follow from other fields

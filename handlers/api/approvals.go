@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// approvals has the operations on messages that wait for a person's approval.
-func approvals(s *service.Service) []Operation {
+// approvalOperations returns the operations on messages that wait for a person's approval.
+func approvalOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_approvals", Route: GET("/v1/approvals"), Status: 200,

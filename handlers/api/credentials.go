@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// credentials has the operations on additional passwords of mailboxes, and on credentials of
-// domains.
-func credentials(s *service.Service) []Operation {
+// credentialOperations returns the operations on additional passwords of mailboxes, and on
+// credentials of domains.
+func credentialOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

@@ -8,8 +8,9 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 )
 
-// dns has the operations on a domain's own records, DMARC, reports, redirect and forward.
-func dns(s *service.Service) []Operation {
+// dnsOperations returns the operations on a domain's own records, DMARC, reports, redirect and
+// forward.
+func dnsOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

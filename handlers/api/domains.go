@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 )
 
-// allDomains has the operations on finding, connecting and setting up domains.
-func allDomains(s *service.Service) []Operation {
+// domainOperations returns the operations on finding, connecting and setting up domains.
+func domainOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

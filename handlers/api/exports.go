@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// exports has the operations on exports and imports.
-func exports(s *service.Service) []Operation {
+// exportOperations returns the operations on exports and imports.
+func exportOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "create_export", Route: POST("/v1/export"), Status: 200,

@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// folders has the operations on folders of mailboxes.
-func folders(s *service.Service) []Operation {
+// folderOperations returns the operations on folders of mailboxes.
+func folderOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_folders", Route: GET("/v1/email-users/{user_id}/folders"), Status: 200,

@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// groups has the operations on groups, which forward to mailboxes and to external addresses.
-func groups(s *service.Service) []Operation {
+// groupOperations returns the operations on groups, which forward to mailboxes and to external
+// addresses.
+func groupOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

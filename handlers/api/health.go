@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// health has the operations on the installation.
-func health(s *service.Service) []Operation {
+// healthOperations returns the operations on the installation.
+func healthOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "get_health", Route: GET("/v1/health"), Status: 200,

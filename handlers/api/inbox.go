@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// mail has the operations on mail in mailboxes.
-func mail(s *service.Service) []Operation {
+// mailOperations returns the operations on mail in mailboxes.
+func mailOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// jobs has the operations on background work.
-func jobs(s *service.Service) []Operation {
+// jobOperations returns the operations on background work.
+func jobOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_jobs", Route: GET("/v1/jobs"), Status: 200,

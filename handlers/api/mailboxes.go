@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// emailUsers has the operations on mailboxes, which the API calls email users.
-func emailUsers(s *service.Service) []Operation {
+// emailUserOperations returns the operations on mailboxes, which the API calls email users.
+func emailUserOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

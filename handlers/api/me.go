@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// me has the operations on the caller.
-func me(s *service.Service) []Operation {
+// meOperations returns the operations on the caller.
+func meOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

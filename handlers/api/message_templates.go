@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// messageTemplates has the operations on templates of messages.
-func messageTemplates(s *service.Service) []Operation {
+// messageTemplateOperations returns the operations on templates of messages.
+func messageTemplateOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_message_templates", Route: GET("/v1/message-templates"), Status: 200,

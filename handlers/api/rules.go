@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service/rules"
 )
 
-// mailRules has the operations on rules and automatic replies of mailboxes.
-func mailRules(s *service.Service) []Operation {
+// mailRuleOperations returns the operations on rules and automatic replies of mailboxes.
+func mailRuleOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// sending has the operations on sending mail, and the log of what was sent.
-func sending(s *service.Service) []Operation {
+// sendingOperations returns the operations on sending mail, and the log of what was sent.
+func sendingOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

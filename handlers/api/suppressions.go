@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// suppressions has the operations on addresses that get no mail.
-func suppressions(s *service.Service) []Operation {
+// suppressionOperations returns the operations on addresses that get no mail.
+func suppressionOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_suppressions", Route: GET("/v1/suppressions"), Status: 200,

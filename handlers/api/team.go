@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// team has the operations on the people who share the account.
-func team(s *service.Service) []Operation {
+// teamOperations returns the operations on the people who share the account.
+func teamOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_team_users", Route: GET("/v1/account/users"), Status: 200,

@@ -2,8 +2,8 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// templates has the operations on templates of mailboxes.
-func templates(s *service.Service) []Operation {
+// templateOperations returns the operations on templates of mailboxes.
+func templateOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_templates", Route: GET("/v1/email-user-templates"), Status: 200,

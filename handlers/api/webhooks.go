@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 )
 
-// webhooks has the operations on webhooks and events.
-func webhooks(s *service.Service) []Operation {
+// webhookOperations returns the operations on webhooks and events.
+func webhookOperations(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
 		{

@@ -152,8 +152,8 @@ func (s *Server) writePolicy(q *request) error {
 
 // settingsFor returns an address in normal form and its settings. The settings are nil if the
 // address is unknown, or if the request's host belongs to another domain.
-func (s *Server) settingsFor(q *request, address string) (string, *mailboxes.MailSettings, error) {
-	email, settings, err := s.Service.Mailboxes.MailSettingsOf(address)
+func (s *Server) settingsFor(q *request, address string) (email string, settings *mailboxes.MailSettings, err error) {
+	email, settings, err = s.Service.Mailboxes.MailSettingsOf(address)
 	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {
 		return "", nil, err
 	}

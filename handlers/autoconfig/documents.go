@@ -41,7 +41,7 @@ func (s *Server) writeProfile(q *request) error {
 		http.NotFound(q.w, q.r)
 		return nil
 	}
-	q.send(profileMedia, newProfile(settings, email, s.Service.Core.Config.Hostname).document())
+	q.send(profileMedia, newProfile(settings, email, s.Service.Core.Config.Hostname).xmlDocument())
 	return nil
 }
 
@@ -80,8 +80,8 @@ type plist []struct {
 	value any
 }
 
-// document returns the property list as an XML document.
-func (p plist) document() []byte {
+// xmlDocument returns the property list as an XML document.
+func (p plist) xmlDocument() []byte {
 	var b bytes.Buffer
 	b.WriteString(xml.Header)
 	b.WriteString(`<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">` + "\n" + `<plist version="1.0">` + "\n")

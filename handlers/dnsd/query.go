@@ -39,10 +39,10 @@ const (
 
 // query is one received message.
 type query struct {
-	wire   []byte // the message as received
-	from   netip.Addr
-	limit  int  // the longest answer in bytes, before the OPT record is known
-	stream bool // received over TCP
+	wire    []byte // the message as received
+	from    netip.Addr
+	limit   int  // the longest answer in bytes, before the OPT record is known
+	overTCP bool // received over TCP
 	// The client's network is over the rate limit, so the query needs a valid cookie.
 	overLimit bool
 }
@@ -53,14 +53,14 @@ type request struct {
 	msg    *dns.Msg
 	opt    *dns.OPT          // nil: the client does not know EDNS
 	cookie *dns.EDNS0_COOKIE // for the answer; nil: none
-	sig    *signature        // nil: the query is not signed
+	sig    *signingState     // nil: the query is not signed
 }
 
 // answer returns the answer to q in wire form, in the buffer out if it fits. It returns nil if q
 // gets no answer: q is not a query, is too malformed, or its network is over the rate limit. If it
 // returns a transfer, the caller must serve the transfer instead of an answer.
 func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
-	if len(q.wire) < headerSize || flags(q.wire)&flagQR != 0 {
+	if len(q.wire) < headerSize || headerFlags(q.wire)&flagQR != 0 {
 		return nil, nil // a server that answers an answer could get into a loop with another one
 	}
 	defer func() {
@@ -108,20 +108,20 @@ func parseRequest(q query) (req *request, rcode int) {
 	if !ok {
 		return nil, dns.RcodeFormatError
 	}
-	if opt != nil && !q.stream {
+	if opt != nil && !q.overTCP {
 		q.limit = min(max(int(opt.UDPSize()), defaultUDPSize), ednsUDPSize)
 	}
 	return &request{query: q, msg: msg, opt: opt}, dns.RcodeSuccess
 }
 
-// flags returns the flag word of a message's header.
-func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
+// headerFlags returns the flag word of a message's header.
+func headerFlags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
 // checkHeader returns the status code of a query by its header alone, which limits the work for the
 // rest. Besides one question, a query may have at most the SOA record of an IXFR, an OPT record and
 // a TSIG record.
 func checkHeader(wire []byte) (rcode int) {
-	if flags(wire)>>opcodeShift&opcodeMask != dns.OpcodeQuery {
+	if headerFlags(wire)>>opcodeShift&opcodeMask != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
 	}
 	count := func(at int) uint16 { return binary.BigEndian.Uint16(wire[at:]) }
@@ -135,7 +135,7 @@ func checkHeader(wire []byte) (rcode int) {
 func headerOnly(wire []byte, rcode int) []byte {
 	out := make([]byte, headerSize)
 	copy(out, wire[:2])
-	keep := flags(wire) & (flagRD | opcodeMask<<opcodeShift)
+	keep := headerFlags(wire) & (flagRD | opcodeMask<<opcodeShift)
 	binary.BigEndian.PutUint16(out[2:], flagQR|keep|uint16(rcode))
 	return out
 }
@@ -208,7 +208,7 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 // address is not forged, so such a client has a higher limit. Of the other queries, most get no
 // answer. Some get an empty one, after which the client repeats the query over TCP or with the
 // cookie in the answer (RFC 7873 section 5.2.3).
-func (r *run) checkOverLimit(req *request, proof proof) (refused *dns.Msg, ok bool) {
+func (r *run) checkOverLimit(req *request, proof cookieProof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == provenAddress:
 		return nil, r.trusted.allow(req.from, r.Now())
@@ -236,7 +236,7 @@ func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 	if !ok {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
-	if h, ok := zone.(hidden); ok && h.Hidden() && r.secondaries.senderOf(req) == nil {
+	if h, ok := zone.(hideable); ok && h.Hidden() && r.secondaries.senderOf(req) == nil {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
 	reply := zone.Answer(req.msg)
@@ -342,44 +342,44 @@ const (
 	secretLifetime = 24 * time.Hour
 )
 
-// A proof says whether the cookie of a query proves its source address.
-type proof int
+// A cookieProof says whether the cookie of a query proves its source address.
+type cookieProof int
 
 const (
-	noCookie proof = iota
+	noCookie cookieProof = iota
 	badCookie
 	unprovenAddress // the client supports cookies, but has no valid server cookie
 	provenAddress   // the server cookie is valid: this server sent it to this address
 )
 
-// secret is the key of the hash in server cookies.
-type secret [16]byte
+// cookieSecret is the key of the hash in server cookies.
+type cookieSecret [16]byte
 
-func newSecret() (s secret) {
+func newSecret() (s cookieSecret) {
 	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
-// secrets are the secrets whose cookies are valid. The first one makes new cookies.
-type secrets struct {
-	accepted []secret
+// cookieSecrets are the secrets whose cookies are valid. The first one makes new cookies.
+type cookieSecrets struct {
+	accepted []cookieSecret
 	made     time.Time // when the first one was made
 }
 
 // cookies makes and checks server cookies (RFC 7873, RFC 9018).
 type cookies struct {
 	rotating sync.Mutex
-	current  atomic.Pointer[secrets]
+	current  atomic.Pointer[cookieSecrets]
 }
 
 func newCookies(now time.Time) *cookies {
 	c := &cookies{}
-	c.current.Store(&secrets{accepted: []secret{newSecret()}, made: now})
+	c.current.Store(&cookieSecrets{accepted: []cookieSecret{newSecret()}, made: now})
 	return c
 }
 
 // secrets returns the current secrets. If the first one is too old, it makes a new one.
-func (c *cookies) secrets(now time.Time) *secrets {
+func (c *cookies) secrets(now time.Time) *cookieSecrets {
 	s := c.current.Load()
 	if now.Sub(s.made) < secretLifetime {
 		return s
@@ -388,7 +388,7 @@ func (c *cookies) secrets(now time.Time) *secrets {
 	defer c.rotating.Unlock()
 	s = c.current.Load()
 	if now.Sub(s.made) >= secretLifetime {
-		s = &secrets{accepted: []secret{newSecret(), s.accepted[0]}, made: now}
+		s = &cookieSecrets{accepted: []cookieSecret{newSecret(), s.accepted[0]}, made: now}
 		c.current.Store(s)
 	}
 	return s
@@ -396,7 +396,7 @@ func (c *cookies) secrets(now time.Time) *secrets {
 
 // checkCookie checks the cookie of a query from an address, and returns the option for the answer,
 // nil for none. If there are several cookies, the first counts (RFC 7873 section 5.2).
-func (c *cookies) checkCookie(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dns.EDNS0_COOKIE) {
+func (c *cookies) checkCookie(opt *dns.OPT, from netip.Addr, now time.Time) (cookieProof, *dns.EDNS0_COOKIE) {
 	sent := cookieOf(opt)
 	if sent == nil {
 		return noCookie, nil
@@ -433,7 +433,7 @@ func cookieOf(opt *dns.OPT) *dns.EDNS0_COOKIE {
 }
 
 // newCookie returns a new cookie for a client at an address: the client's part and ours.
-func (s secret) newCookie(client []byte, from netip.Addr, now time.Time) []byte {
+func (s cookieSecret) newCookie(client []byte, from netip.Addr, now time.Time) []byte {
 	out := append(make([]byte, 0, clientCookie+serverCookie), client...)
 	out = append(out, cookieVersion, 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(now.Unix()))
@@ -441,7 +441,7 @@ func (s secret) newCookie(client []byte, from netip.Addr, now time.Time) []byte 
 }
 
 // appendHash appends to a cookie the hash over the cookie and the address.
-func (s secret) appendHash(cookie []byte, from netip.Addr) []byte {
+func (s cookieSecret) appendHash(cookie []byte, from netip.Addr) []byte {
 	in := append(make([]byte, 0, clientCookie+serverCookie+8), cookie...)
 	from = from.Unmap()
 	if from.Is4() {
@@ -458,7 +458,7 @@ func (s secret) appendHash(cookie []byte, from netip.Addr) []byte {
 // isValidCookie reports whether a cookie of full length was made with s for this address, not too
 // long ago. The hash covers the reserved bytes as they were received, because another server of the
 // same operator may set them (RFC 9018 section 4.2).
-func (s secret) isValidCookie(cookie []byte, from netip.Addr, now time.Time) bool {
+func (s cookieSecret) isValidCookie(cookie []byte, from netip.Addr, now time.Time) bool {
 	if cookie[clientCookie] != cookieVersion {
 		return false
 	}

@@ -311,7 +311,7 @@ func FuzzPacket(f *testing.F) {
 	}
 	r := signedRun()
 	f.Fuzz(func(t *testing.T, wire []byte, stream bool) {
-		q := query{wire: wire, limit: defaultUDPSize, stream: stream}
+		q := query{wire: wire, limit: defaultUDPSize, overTCP: stream}
 		if stream {
 			q.limit = dns.MaxMsgSize - 1
 		}
@@ -339,7 +339,7 @@ func BenchmarkPacket(b *testing.B) {
 	}
 }
 
-func secretOf(t *testing.T, text string) (s secret) {
+func secretOf(t *testing.T, text string) (s cookieSecret) {
 	t.Helper()
 	if n, err := hex.Decode(s[:], []byte(text)); err != nil || n != len(s) {
 		t.Fatal(n, err)
@@ -358,7 +358,7 @@ func TestCookieVectors(t *testing.T) {
 	for _, tc := range []struct {
 		name, from, sent, secrets string
 		at                        int64
-		have                      proof
+		have                      cookieProof
 		want                      string
 	}{
 		{"A.1", "198.51.100.100", "2464c4abcf10c957", first, 1559731985, unprovenAddress, "2464c4abcf10c957010000005cf79f111f8130c3eee29480"},
@@ -388,11 +388,11 @@ func TestCookieVectors(t *testing.T) {
 	} {
 		now := time.Unix(tc.at, 0)
 		c := newCookies(now)
-		var accepted []secret
+		var accepted []cookieSecret
 		for _, s := range strings.Fields(tc.secrets) {
 			accepted = append(accepted, secretOf(t, s))
 		}
-		c.current.Store(&secrets{accepted: accepted, made: now})
+		c.current.Store(&cookieSecrets{accepted: accepted, made: now})
 		have, fresh := c.checkCookie(withCookie(tc.sent), netip.MustParseAddr(tc.from), now)
 		if have != tc.have || (fresh == nil) != (have == badCookie) {
 			t.Errorf("%s: %d with %v, want %d", tc.name, have, fresh, tc.have)

@@ -60,9 +60,9 @@ type transferable interface {
 	Transfer() iter.Seq[dns.RR]
 }
 
-// hidden is implemented by zones that may be for secondaries only, because they reveal more than
+// hideable is implemented by zones that may be for secondaries only, because they reveal more than
 // the public should know.
-type hidden interface {
+type hideable interface {
 	Hidden() bool
 }
 
@@ -109,11 +109,11 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 		if !ok {
 			return refusal(req.msg, dns.RcodeFormatError), nil
 		}
-		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial number arithmetic (RFC 1982)
+		if !req.overTCP || int32(soa.Serial-have.Serial) <= 0 { // serial number arithmetic (RFC 1982)
 			// The client has this version already, or must repeat the query over TCP.
 			return req.authoritativeAnswer(soa), nil
 		}
-	case !req.stream:
+	case !req.overTCP:
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
 	return nil, &transfer{run: r, to: to, req: req, origin: origin, zone: zone}
@@ -239,8 +239,8 @@ const tsigFudge = 300
 // maxMAC is the length in bytes of the longest message authentication code.
 const maxMAC = sha512.Size
 
-// signature is the state for signing the answers to a signed query.
-type signature struct {
+// signingState is the state for signing the answers to a signed query.
+type signingState struct {
 	key       *builtin.TSIGKey
 	query     *dns.TSIG
 	mac       string // MAC of the query, later of the last answer; the next MAC covers it
@@ -267,9 +267,9 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 
 // verify checks the signature of a query (RFC 8945 section 5.2). If the returned signature is
 // not nil, the answer must be signed with it, also if rcode is an error.
-func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signature, rcode int) {
+func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signingState, rcode int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
-	s := &signature{key: key, query: tsig, mac: tsig.MAC}
+	s := &signingState{key: key, query: tsig, mac: tsig.MAC}
 	if key == nil || dns.CanonicalName(tsig.Algorithm) != key.Algorithm {
 		return s.rejected(dns.RcodeBadKey)
 	}
@@ -289,13 +289,13 @@ func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signature, rcode int)
 
 // rejected returns the signature and the status code of the answer to a query with an invalid
 // signature. tsigError is the error code in the TSIG record of the answer.
-func (s *signature) rejected(tsigError uint16) (answer *signature, rcode int) {
+func (s *signingState) rejected(tsigError uint16) (answer *signingState, rcode int) {
 	s.tsigError = tsigError
 	return s, dns.RcodeNotAuth
 }
 
 // tsigRecord returns the TSIG record of the next answer, without a MAC.
-func (s *signature) tsigRecord(id uint16, now time.Time) *dns.TSIG {
+func (s *signingState) tsigRecord(id uint16, now time.Time) *dns.TSIG {
 	t := &dns.TSIG{
 		Hdr:       dns.RR_Header{Name: s.query.Hdr.Name, Rrtype: dns.TypeTSIG, Class: dns.ClassANY},
 		Algorithm: s.query.Algorithm, TimeSigned: uint64(now.Unix()), Fudge: tsigFudge, OrigId: id, Error: s.tsigError,
@@ -308,13 +308,13 @@ func (s *signature) tsigRecord(id uint16, now time.Time) *dns.TSIG {
 }
 
 // maxRecordSize returns the maximum size of a TSIG record of an answer, in bytes.
-func (s *signature) maxRecordSize(id uint16, now time.Time) int {
+func (s *signingState) maxRecordSize(id uint16, now time.Time) int {
 	return dns.Len(s.tsigRecord(id, now)) + maxMAC
 }
 
 // sign returns an answer in wire form with its TSIG record. Answers with an error of the key or the
 // MAC have no MAC (section 5.3.2).
-func (s *signature) sign(m *dns.Msg, now time.Time) ([]byte, error) {
+func (s *signingState) sign(m *dns.Msg, now time.Time) ([]byte, error) {
 	m.Extra = append(m.Extra, s.tsigRecord(m.Id, now))
 	wire, mac, err := dns.TsigGenerateWithProvider(m, s.key, s.mac, s.timers)
 	if err != nil {

@@ -157,7 +157,7 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot
 			return
 		}
 		slot.Busy()
-		answer, transfer := r.answer(query{wire: in, from: from, limit: dns.MaxMsgSize - 1, stream: true}, out)
+		answer, transfer := r.answer(query{wire: in, from: from, limit: dns.MaxMsgSize - 1, overTCP: true}, out)
 		switch {
 		case transfer != nil:
 			if err := transfer.serve(ctx, conn); err != nil {

@@ -78,7 +78,7 @@ func (w *attributeWriter) writeItems(row *inbox.MessageRow, a attributes) error 
 	if a.size {
 		w.writeNumber("RFC822.SIZE ", row.Size, " ")
 	}
-	w.writeObjects(row, a.objectItems)
+	w.writeObjectItems(row, a.objectItems)
 	switch {
 	case a.body || a.bodyStructure:
 		parts, err := w.view.Parts(row.Structure)

@@ -264,7 +264,7 @@ func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox
 }
 
 // writeContents writes a list of contents, each followed by a space.
-func (f *sectionFetch) writeContents(list []content) error {
+func (f *sectionFetch) writeContents(list []sectionAnswer) error {
 	for _, c := range list {
 		f.answer = append(append(f.answer, c.label...), ' ')
 		if c.r == nil {

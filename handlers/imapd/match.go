@@ -21,8 +21,8 @@ const (
 	maxSearchText = 4 << 20 // bytes of one message that are searched
 )
 
-// A blob is the bytes of a message in the store.
-type blob interface {
+// storedBytes are the bytes of a message in the store.
+type storedBytes interface {
 	io.ReaderAt
 	io.Closer
 }
@@ -34,12 +34,12 @@ var errNeedsBytes = errors.New("the search needs the bytes of the message")
 // if a search key needs it.
 type candidate struct {
 	row  *inbox.MessageRow
-	open func() (blob, error) // nil: the bytes cannot be read now
+	open func() (storedBytes, error) // nil: the bytes cannot be read now
 
 	// What was read so far.
 	envelope *msg.EnvelopeView
 	root     *msg.Part
-	bytes    blob
+	bytes    storedBytes
 	headers  []msg.Header
 	header   string // all header fields, folded
 	body     string // texts of all parts, folded
@@ -47,7 +47,7 @@ type candidate struct {
 }
 
 // newCandidate returns the candidate for a row. It is valid until the next call.
-func (q *query) newCandidate(row *inbox.MessageRow, open func() (blob, error)) *candidate {
+func (q *query) newCandidate(row *inbox.MessageRow, open func() (storedBytes, error)) *candidate {
 	q.next = candidate{row: row, open: open}
 	return &q.next
 }
@@ -192,9 +192,9 @@ func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
 			}
 		}
 	}
-	headers, err := c.fields()
+	headers, err := c.headerFields()
 	return slices.ContainsFunc(headers, func(h msg.Header) bool {
-		return strings.EqualFold(h.Name, key.name) && strings.Contains(fold(h.Value), string(key.value))
+		return strings.EqualFold(h.Name, key.name) && strings.Contains(foldText(h.Value), string(key.value))
 	}), err
 }
 
@@ -223,7 +223,7 @@ func (q *query) contains(text, part []byte) bool {
 	for i, c := range text {
 		switch {
 		case c >= 0x80:
-			return strings.Contains(fold(string(text)), string(part))
+			return strings.Contains(foldText(string(text)), string(part))
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'
 		}
@@ -232,10 +232,10 @@ func (q *query) contains(text, part []byte) bool {
 	return bytes.Contains(q.folded, part)
 }
 
-// fold returns a text in the form in which texts are compared, which is that of i;unicode-casemap
-// (RFC 5051): in lower case and decomposed, so that a letter with an accent is found in both of its
-// encodings. In addition it folds "ß" to "ss".
-func fold(s string) string {
+// foldText returns a text in the form in which texts are compared, which is that of
+// i;unicode-casemap (RFC 5051): in lower case and decomposed, so that a letter with an accent is
+// found in both of its encodings. In addition it folds "ß" to "ss".
+func foldText(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -316,8 +316,8 @@ func (c *candidate) load() (err error) {
 	return err
 }
 
-// fields returns the header fields of the message. It reads them at the first call.
-func (c *candidate) fields() ([]msg.Header, error) {
+// headerFields returns the header fields of the message. It reads them at the first call.
+func (c *candidate) headerFields() ([]msg.Header, error) {
 	if c.read.headers {
 		return c.headers, nil
 	}
@@ -350,7 +350,7 @@ func (c *candidate) readHeader() error {
 		}
 		return err
 	})
-	c.header = fold(text.String())
+	c.header = foldText(text.String())
 	return err
 }
 
@@ -372,7 +372,7 @@ func (c *candidate) readBody() error {
 		text.WriteString(part + "\n")
 		return err
 	})
-	c.body = fold(text.String())
+	c.body = foldText(text.String())
 	return err
 }
 

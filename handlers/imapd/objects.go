@@ -10,8 +10,8 @@ import (
 // THREADID (RFC 8474), PREVIEW (RFC 8970) and SAVEDATE (RFC 8514).
 type objectItems struct{ emailID, threadID, preview, saveDate bool }
 
-// writeObjects appends those of the items that are asked for, each followed by a space.
-func (w *attributeWriter) writeObjects(row *inbox.MessageRow, a objectItems) {
+// writeObjectItems appends those of the items that are asked for, each followed by a space.
+func (w *attributeWriter) writeObjectItems(row *inbox.MessageRow, a objectItems) {
 	if a.emailID {
 		w.b = append(append(append(w.b, "EMAILID ("...), row.EmailID...), ") "...)
 	}

@@ -230,7 +230,7 @@ func (ss *session) writeVanishedInSet(set imap.NumSet, since uint64) error {
 	var known uidRanges
 	uids, _ := set.(imap.UIDSet)
 	for _, r := range uids {
-		lo, hi := bounds(uint32(r.Start), uint32(r.Stop), ss.selected.uidNext-1)
+		lo, hi := rangeBounds(uint32(r.Start), uint32(r.Stop), ss.selected.uidNext-1)
 		known = append(known, inbox.UIDRange{First: max(lo, 1), Last: hi})
 	}
 	known = known.merged()

@@ -83,7 +83,7 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 		return p.Date()
 	}
 	header := func(name, value string) {
-		key.headers = append(key.headers, headerKey{name, fold(name), []byte(fold(value))})
+		key.headers = append(key.headers, headerKey{name, foldText(name), []byte(foldText(value))})
 		q.structure = true
 	}
 	row := func(holds func(*inbox.MessageRow) bool) { key.rows = append(key.rows, holds) }
@@ -131,10 +131,10 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 		name := text()
 		header(name, text())
 	case "BODY":
-		key.body = append(key.body, fold(text()))
+		key.body = append(key.body, foldText(text()))
 		q.structure = true
 	case "TEXT":
-		key.text = append(key.text, fold(text()))
+		key.text = append(key.text, foldText(text()))
 		q.structure = true
 	case "SINCE":
 		key.since = later(key.since, date())

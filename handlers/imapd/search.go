@@ -242,8 +242,8 @@ func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
 }
 
 // opener returns a function that opens the message with the UID.
-func (ss *session) opener(uid uint32) func() (blob, error) {
-	return func() (blob, error) {
+func (ss *session) opener(uid uint32) func() (storedBytes, error) {
+	return func() (storedBytes, error) {
 		b, err := ss.server.Service.Inbox.OpenMessage(ss.ctx, ss.user, ss.selected.folder, uid)
 		if err != nil {
 			return nil, err // not b: a nil *Blob in the interface would not equal nil

@@ -26,7 +26,7 @@ func candidateOf(t testing.TB, message []byte) *candidate {
 		t.Fatal(err)
 	}
 	row := &inbox.MessageRow{UID: 7, Flags: inbox.FlagSeen, Keywords: []string{"Mine"}, Received: time.Unix(1e9, 0).UTC(), Size: int64(len(message)), Structure: root.AppendBinary(nil)}
-	return &candidate{row: row, open: func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }}
+	return &candidate{row: row, open: func() (storedBytes, error) { return bytesBlob{bytes.NewReader(message)}, nil }}
 }
 
 // someCriteria makes any criteria of bytes.

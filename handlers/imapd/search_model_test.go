@@ -240,7 +240,7 @@ func checkSearch(t testing.TB, criteria *imap.SearchCriteria, row *inbox.Message
 		one.Structure = nil // as search reads it
 		row = &one
 	}
-	got, err := q.match(q.newCandidate(row, func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }))
+	got, err := q.match(q.newCandidate(row, func() (storedBytes, error) { return bytesBlob{bytes.NewReader(message)}, nil }))
 	if err != nil || got != want {
 		t.Fatalf("%v, %v; the model says %v: %+v in %q", got, err, want, criteria, message)
 	}

@@ -49,7 +49,7 @@ type decodedRange struct {
 
 // contents returns the contents of all sections; ranges are those of BINARY sections with a range.
 // Everything that can fail is done before it returns, so that the command can still be refused.
-func (s *messageSource) contents(items *fetchItems) (ranges, others []content, err error) {
+func (s *messageSource) contents(items *fetchItems) (ranges, others []sectionAnswer, err error) {
 	decoded, err := s.decodeParts(items)
 	if err != nil {
 		return nil, nil, err
@@ -61,7 +61,7 @@ func (s *messageSource) contents(items *fetchItems) (ranges, others []content, e
 			return nil, nil, err
 		}
 		off, n := clampRange(section.Partial, r.Size())
-		others = append(others, content{label: section.label, r: nulReplacer{io.NewSectionReader(r, off, n)}, size: n})
+		others = append(others, sectionAnswer{label: section.label, r: nulReplacer{io.NewSectionReader(r, off, n)}, size: n})
 	}
 	held := int64(0) // bytes of the ranges so far
 	for i := range items.binaries {
@@ -71,7 +71,7 @@ func (s *messageSource) contents(items *fetchItems) (ranges, others []content, e
 			return nil, nil, err
 		}
 		if section.Partial == nil {
-			others = append(others, content{section.label, c.open(), c.size, true})
+			others = append(others, sectionAnswer{section.label, c.open(), c.size, true})
 			continue
 		}
 		off, n := clampRange(section.Partial, c.size)
@@ -88,14 +88,14 @@ func (s *messageSource) contents(items *fetchItems) (ranges, others []content, e
 				return nil, nil, err
 			}
 		}
-		ranges = append(ranges, content{section.label, r, n, true})
+		ranges = append(ranges, sectionAnswer{section.label, r, n, true})
 	}
 	for _, size := range items.binarySizes {
 		c, err := s.binaryContent(size.part)
 		if err != nil {
 			return nil, nil, err
 		}
-		others = append(others, content{label: size.label, size: c.size})
+		others = append(others, sectionAnswer{label: size.label, size: c.size})
 	}
 	return ranges, others, nil
 }
@@ -308,8 +308,8 @@ func (s *messageSource) binaryContent(path []int) (decodedPart, error) {
 	return decodedPart{}, wire.No(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
 }
 
-// A content is what an answer has for one section: its bytes, or only its size.
-type content struct {
+// A sectionAnswer is what an answer has for one section: its bytes, or only its size.
+type sectionAnswer struct {
 	label  string
 	r      io.Reader // nil: only the size is sent
 	size   int64     // in bytes

@@ -32,8 +32,8 @@ func (v view) seqAfter(last, uid uint32) uint32 {
 	return v.seq(uid)
 }
 
-// A span is the range of positions from <= i < to in a view, counted from 0.
-type span struct{ from, to int }
+// A viewRange is the range of positions from <= i < to in a view, counted from 0.
+type viewRange struct{ from, to int }
 
 // uidsOf returns the UIDs of the messages of the view that are in the set, ascending. saved are the
 // UIDs of "$" (RFC 5182). It works on ranges, because a set may be 1:4294967295.
@@ -41,30 +41,30 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
 		return v.intersect(saved)
 	}
-	var spans []span
+	var spans []viewRange
 	switch set := set.(type) {
 	case imap.SeqSet:
 		for _, r := range set {
-			lo, hi := bounds(r.Start, r.Stop, uint32(len(v)))
-			spans = append(spans, span{int(max(lo, 1)) - 1, int(min(hi, uint32(len(v))))})
+			lo, hi := rangeBounds(r.Start, r.Stop, uint32(len(v)))
+			spans = append(spans, viewRange{int(max(lo, 1)) - 1, int(min(hi, uint32(len(v))))})
 		}
 	case imap.UIDSet:
 		for _, r := range set {
-			lo, hi := bounds(uint32(r.Start), uint32(r.Stop), v.lastUID())
+			lo, hi := rangeBounds(uint32(r.Start), uint32(r.Stop), v.lastUID())
 			from, _ := slices.BinarySearch(v, lo)
 			to, found := slices.BinarySearch(v, hi)
 			if found {
 				to++
 			}
-			spans = append(spans, span{from, to})
+			spans = append(spans, viewRange{from, to})
 		}
 	}
 	return v.uidsInSpans(spans)
 }
 
-// bounds returns the lower and the upper end of a range. A start or stop of 0 means "*", which is
-// last (RFC 3501 section 9, seq-range).
-func bounds(start, stop, last uint32) (lo, hi uint32) {
+// rangeBounds returns the lower and the upper end of a range. A start or stop of 0 means "*", which
+// is last (RFC 3501 section 9, seq-range).
+func rangeBounds(start, stop, last uint32) (lo, hi uint32) {
 	if start == 0 {
 		start = last
 	}
@@ -83,7 +83,7 @@ func (v view) lastUID() uint32 {
 }
 
 // uidsInSpans returns the UIDs in all spans, each once.
-func (v view) uidsInSpans(spans []span) []uint32 {
+func (v view) uidsInSpans(spans []viewRange) []uint32 {
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var out []uint32
 	next := 0

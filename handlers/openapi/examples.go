@@ -24,15 +24,15 @@ func exampleOf(owner string, f *Field, name string) (example, format string) {
 
 // namedExample finds an entry of the table of examples.
 func namedExample(name string) (e nameExample, ok bool) {
-	at, ok := slices.BinarySearchFunc(examples, name, func(e nameExample, name string) int { return strings.Compare(e.name, name) })
+	at, ok := slices.BinarySearchFunc(exampleTable, name, func(e nameExample, name string) int { return strings.Compare(e.name, name) })
 	if ok {
-		e = examples[at]
+		e = exampleTable[at]
 	}
 	return e, ok
 }
 
-// examples is the table of examples, sorted by name. Values that are not texts are in JSON.
-var examples = []nameExample{
+// exampleTable is the table of examples, sorted by name. Values that are not texts are in JSON.
+var exampleTable = []nameExample{
 	{"DelayedData.response", "451 4.7.1 Try again later", ""},
 
 	{"account_id", "acc_01k9a2b3c4d5e6f7g8h9j0k1m2", ""},

@@ -187,7 +187,7 @@ func Describe(api API) *Document {
 		Info:     apiInfo,
 		Servers:  []documentServer{{"/", "this installation"}},
 		Security: []map[string][]string{{"bearer": {}}},
-		Tags:     groups,
+		Tags:     operationGroups,
 		Components: components{
 			SecuritySchemes: map[string]map[string]string{"bearer": {
 				"type": "http", "scheme": "bearer", "bearerFormat": "mst_…", "description": "An API token, created with create_token or `mailstead token create`.",
@@ -205,7 +205,7 @@ func Describe(api API) *Document {
 	for i := range api.Operations {
 		o := &api.Operations[i]
 		item := d.doc.Paths.Get(o.Path)
-		item.Set(strings.ToLower(o.Method), d.operation(o))
+		item.Set(strings.ToLower(o.Method), d.operationObject(o))
 		d.doc.Paths.Set(o.Path, item)
 	}
 	for _, e := range service.EventTypes() {
@@ -218,8 +218,8 @@ func Describe(api API) *Document {
 	return d.doc
 }
 
-// operation returns the operation object of one operation.
-func (d *describer) operation(o *api.Operation) *operationObject {
+// operationObject returns the operation object of one operation.
+func (d *describer) operationObject(o *api.Operation) *operationObject {
 	if o.Group == "" || o.Summary == "" {
 		d.addProblem("operation %s has no text", o.Name)
 	}
@@ -229,7 +229,7 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	}
 	out.Description = strings.TrimSpace(o.Text + " " + permissionText(o))
 	out.Parameters = d.parameters(o)
-	if body := d.request(o); body != nil {
+	if body := d.requestBodyOf(o); body != nil {
 		out.RequestBody = body
 	}
 	out.Responses.Set(fmt.Sprint(o.Status), d.successResponse(o))

@@ -23,9 +23,9 @@ func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
 // TestExamplesAreSorted: they are looked up by halves, and of two with one name one would count for
 // nothing.
 func TestExamplesAreSorted(t *testing.T) {
-	for i := range examples[1:] {
-		if examples[i].name >= examples[i+1].name {
-			t.Errorf("%s stands before %s", examples[i].name, examples[i+1].name)
+	for i := range exampleTable[1:] {
+		if exampleTable[i].name >= exampleTable[i+1].name {
+			t.Errorf("%s stands before %s", exampleTable[i].name, exampleTable[i+1].name)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (doc *Document) Reference() ([]byte, error) {
 	for _, group := range doc.Tags {
 		page.write("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, formatText(group.Description))
 		for _, o := range doc.InGroup(group.Name) {
-			page.operation(o)
+			page.writeOperation(o)
 		}
 		page.write("\n</section>")
 	}
@@ -80,7 +80,7 @@ func (doc *Document) Reference() ([]byte, error) {
 		page.write("\n"+`<article id="schema-%[1]s">
 <h3><a href="#schema-%[1]s">%[1]s</a></h3>
 `, s.Name)
-		page.fields(s.Value)
+		page.writeFields(s.Value)
 		page.write("\n</article>")
 	}
 	page.write("\n</section>\n</main>\n</body>\n</html>\n")
@@ -102,8 +102,8 @@ func (page *referencePage) write(form markup.Form, args ...any) {
 	page.out.WriteString(string(markup.Format(form, args...)))
 }
 
-// operation writes the description of one operation or event.
-func (page *referencePage) operation(o pathOperation) {
+// writeOperation writes the description of one operation or event.
+func (page *referencePage) writeOperation(o pathOperation) {
 	page.write("\n"+`<article id="%[1]s">
 <h3><a href="#%[1]s">%[2]s</a></h3>
 <p class="route"><span class="method %[3]s">%[4]s</span> <code>%[5]s</code> <span class="id">%[1]s</span></p>
@@ -131,13 +131,13 @@ func (page *referencePage) operation(o pathOperation) {
 			optional = " (optional)"
 		}
 		page.write("\n<h4>Body%s</h4>\n", optional)
-		page.content(body.Content)
+		page.writeContent(body.Content)
 	}
 	page.write("\n<h4>Answers</h4>")
 	for _, r := range o.Responses {
 		if len(r.Value.codes) == 0 {
 			page.write("\n<p><code>%s</code> %s</p>\n", r.Name, formatText(r.Value.Description))
-			page.content(r.Value.Content)
+			page.writeContent(r.Value.Content)
 		}
 	}
 	page.write("\n" + `<ul class="codes">`)
@@ -153,15 +153,15 @@ func (page *referencePage) operation(o pathOperation) {
 	page.write("\n</ul>\n</article>")
 }
 
-// content writes the media types of a body, with its fields and example.
-func (page *referencePage) content(media Dict[*mediaType]) {
+// writeContent writes the media types of a body, with its fields and example.
+func (page *referencePage) writeContent(media Dict[*mediaType]) {
 	for _, m := range media {
 		if m.Name == problemMedia {
 			continue
 		}
 		page.write("\n<p><small>%s</small> %s</p>", m.Name, typeHTML(m.Value.Schema))
 		for _, part := range m.Value.Schema.AllOf {
-			page.fields(page.doc.Resolve(part))
+			page.writeFields(page.doc.Resolve(part))
 		}
 		if m.Value.Example != nil {
 			example, err := indentedJSON(m.Value.Example)
@@ -173,8 +173,8 @@ func (page *referencePage) content(media Dict[*mediaType]) {
 	}
 }
 
-// fields writes the table of an object's properties.
-func (page *referencePage) fields(s *Schema) {
+// writeFields writes the table of an object's properties.
+func (page *referencePage) writeFields(s *Schema) {
 	if len(s.Properties) == 0 {
 		return
 	}

@@ -20,7 +20,7 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 		if name == "" {
 			continue
 		}
-		s := d.field(o.Name, &f, name, true)
+		s := d.fieldSchema(o.Name, &f, name, true)
 		p := &Parameter{Name: name, In: in, Required: in == "path" || f.Tag.Get("required") != "", Description: s.Description, Schema: s}
 		s.Description = ""
 		out = append(out, p)
@@ -37,8 +37,8 @@ func AcceptsIdempotencyKey(method, scope string) bool {
 	return method == http.MethodPost && scope != "read"
 }
 
-// request returns the request body of an operation, nil if it has none.
-func (d *describer) request(o *api.Operation) *requestBody {
+// requestBodyOf returns the request body of an operation, nil if it has none.
+func (d *describer) requestBodyOf(o *api.Operation) *requestBody {
 	if o.Method == http.MethodGet || !hasBody(o.Call.In) {
 		return nil
 	}

@@ -81,8 +81,8 @@ type describer struct {
 
 // A typeUse is a type in requests or in responses.
 type typeUse struct {
-	t       reflect.Type
-	request bool
+	t         reflect.Type
+	inRequest bool
 }
 
 // addProblem adds a text to Document.Problems.
@@ -209,7 +209,7 @@ func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, reque
 		if name == "" || !f.IsExported() {
 			continue
 		}
-		p := d.field(owner, &f, name, request)
+		p := d.fieldSchema(owner, &f, name, request)
 		s.Properties.Set(name, p)
 		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
 			s.Required = append(s.Required, name)
@@ -217,11 +217,11 @@ func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, reque
 	}
 }
 
-// field returns the schema of a field, from its type, tags and comment. In responses, these may be
-// null: pointers, times that are not set, and fields with the tag `null`. In requests, a field may
-// be null if null has another meaning than leaving the field out; the tag `null:"absent"` says that
-// it has not. The tag `rare` makes the field null in examples.
-func (d *describer) field(owner string, f *Field, name string, request bool) *Schema {
+// fieldSchema returns the schema of a field, from its type, tags and comment. In responses, these
+// may be null: pointers, times that are not set, and fields with the tag `null`. In requests, a
+// field may be null if null has another meaning than leaving the field out; the tag `null:"absent"`
+// says that it has not. The tag `rare` makes the field null in examples.
+func (d *describer) fieldSchema(owner string, f *Field, name string, request bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
 		typ = reflect.TypeOf(o.OptOf())

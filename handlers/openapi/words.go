@@ -17,8 +17,8 @@ var apiInfo = documentInfo{
 		"Times are RFC 3339 in UTC with milliseconds. New fields, codes and event types may be added; existing ones stay.",
 }
 
-// groups are the tags of operations, in the order of the reference.
-var groups = []tag{
+// operationGroups are the tags of operations, in the order of the reference.
+var operationGroups = []tag{
 	{"Account", "The account, its limits and its use of them."},
 	{"Team", "The people who share the account."},
 	{"Tokens", "Credentials for this API."},

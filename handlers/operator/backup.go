@@ -97,7 +97,7 @@ func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, er
 	}
 	// The audit row is written before the backup, which contains it. If the store accepts no
 	// writes, the backup is made without it.
-	if err := o.audit("backup", core.MailboxUser{}); err != nil {
+	if err := o.recordAudit("backup", core.MailboxUser{}); err != nil {
 		o.Log.Warn("record a backup in the audit log", "error", err)
 	}
 	if IsArchive(ask.To) {

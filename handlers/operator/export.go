@@ -43,7 +43,7 @@ func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 			return out.Encode(hash)
 		}
 		if begins := q.Get("begins"); begins != "" {
-			if err := o.audit("export "+begins, u); err != nil {
+			if err := o.recordAudit("export "+begins, u); err != nil {
 				return err
 			}
 		}

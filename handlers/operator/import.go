@@ -29,7 +29,7 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 			return nil, err
 		}
 		if begins := r.URL.Query().Get("begins"); begins != "" {
-			if err := o.audit("import "+begins, u); err != nil {
+			if err := o.recordAudit("import "+begins, u); err != nil {
 				return nil, err
 			}
 		}

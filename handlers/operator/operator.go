@@ -98,9 +98,9 @@ func (o *Operator) Handler(api *handlers.Server) http.Handler {
 	return mux
 }
 
-// audit records in the audit log a command that has no transaction of its own. about is the mailbox
-// that the command is about, or the zero value.
-func (o *Operator) audit(command string, about core.MailboxUser) error {
+// recordAudit records in the audit log a command that has no transaction of its own. about is the
+// mailbox that the command is about, or the zero value.
+func (o *Operator) recordAudit(command string, about core.MailboxUser) error {
 	var target store.AuditTarget
 	if about.MailboxID != "" {
 		target = store.AuditTarget{Type: "email_user", ID: about.MailboxID, Name: about.Email}

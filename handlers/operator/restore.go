@@ -75,7 +75,7 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 		var u core.MailboxUser
 		u, err = o.Service.Transfer.FindMailbox(ask.Mailbox, "")
 		if err == nil {
-			err = o.audit("restore", u)
+			err = o.recordAudit("restore", u)
 		}
 	}
 	return out, errors.Join(err, old.Close())

@@ -129,9 +129,9 @@ var (
 	reservedIPv6 = netip.MustParseAddr("100:0:0:1::")
 )
 
-// address returns the remote address for the connection. If the header has none, it is that of the
-// proxy.
-func (h Header) address(proxy net.Addr) net.Addr {
+// addressBehind returns the remote address for the connection. If the header has none, it is that
+// of the proxy.
+func (h Header) addressBehind(proxy net.Addr) net.Addr {
 	at := h.Source
 	switch ip := at.Addr(); {
 	case !at.IsValid():

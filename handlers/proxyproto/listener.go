@@ -168,7 +168,7 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 		h, length, bad := Parse(in)
 		switch {
 		case bad == nil:
-			return &proxiedConn{Conn: conn, remote: h.address(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
+			return &proxiedConn{Conn: conn, remote: h.addressBehind(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
 		case !errors.Is(bad, errPartial) || len(in) == MaxHeader:
 			return nil, bad
 		case err != nil:

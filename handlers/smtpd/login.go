@@ -30,14 +30,14 @@ func (s loginSession) authAllowed() bool {
 func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	switch {
 	case !s.authAllowed():
-		return nil, reply(538, "5.7.11", "Encryption required, send STARTTLS first")
+		return nil, newReply(538, "5.7.11", "Encryption required, send STARTTLS first")
 	case s.currentEnvelope() != nil:
-		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
+		return nil, newReply(503, "5.5.1", "AUTH not permitted during a mail transaction")
 	}
 	l := &maillogin.Login{
 		Service: s.service.Mailboxes, Context: s.ctx, Protocol: core.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
 		Done:      s.finishLogin,
-		Malformed: func(why error) error { return reply(535, "5.7.8", "Authentication failed: "+why.Error()) },
+		Malformed: func(why error) error { return newReply(535, "5.7.8", "Authentication failed: "+why.Error()) },
 	}
 	if mechanism == sasl.Login {
 		return &loginServer{logIn: l.Password}, nil
@@ -96,15 +96,15 @@ func (s loginSession) closeWithLogin(u core.MailboxUser) {
 func loginError(err error) *smtp.SMTPError {
 	e, ok := core.AsError(err)
 	if !ok {
-		return reply(454, "4.7.0", "Temporary authentication failure")
+		return newReply(454, "4.7.0", "Temporary authentication failure")
 	}
 	switch e.Code {
 	case "unauthorized":
-		return reply(535, "5.7.8", "Authentication failed")
+		return newReply(535, "5.7.8", "Authentication failed")
 	case "mailbox_unavailable", "account_suspended", core.CodeMailboxClosed:
-		return reply(535, "5.7.13", "User account disabled")
+		return newReply(535, "5.7.13", "User account disabled")
 	}
-	return reply(454, "4.7.0", "Temporary authentication failure")
+	return newReply(454, "4.7.0", "Temporary authentication failure")
 }
 
 // A loginServer is the server side of the mechanism LOGIN, which go-sasl does not have. It asks for

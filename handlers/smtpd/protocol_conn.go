@@ -118,8 +118,8 @@ func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *proto
 	return &protocolConn{Conn: c, raw: c, limits: l, host: host, log: log, started: time.Now()}
 }
 
-// attach sets the connection's slot, and makes its read buffer.
-func (w *protocolConn) attach(slot *connlimit.Slot) {
+// attachSlot sets the connection's slot, and makes its read buffer.
+func (w *protocolConn) attachSlot(slot *connlimit.Slot) {
 	w.slot = slot
 	w.in = bufio.NewReaderSize(connReader{w}, inBufferSize)
 }

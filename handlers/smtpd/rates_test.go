@@ -11,7 +11,7 @@ func TestClientLimits(t *testing.T) {
 	l := Limits{MessagesPerMinute: 2, RecipientsPerMinute: 2, ErrorsPerMinute: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	c := newClientRates(l, func() time.Time { return now })
 	one, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
-	for _, a := range []event{messageEvent, recipientEvent, failureEvent} {
+	for _, a := range []eventKind{messageEvent, recipientEvent, failureEvent} {
 		for i := range 3 {
 			if got := c.allow(one, a); got != (i < 2) {
 				t.Errorf("event %d, time %d: %v", a, i, got)

@@ -157,7 +157,7 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 		c.Close()
 		return
 	}
-	w.attach(slot)
+	w.attachSlot(slot)
 	if !r.register(w) {
 		slot.Release()
 		c.Close()
@@ -366,14 +366,14 @@ type clientRates struct {
 
 type rateKey struct {
 	from netip.Prefix
-	what event
+	what eventKind
 }
 
-// An event is a kind of action that is counted for each client.
-type event int
+// An eventKind is a kind of action that is counted for each client.
+type eventKind int
 
 const (
-	messageEvent event = iota
+	messageEvent eventKind = iota
 	recipientEvent
 	failureEvent // an unknown recipient, or a failed log-in
 )
@@ -383,8 +383,8 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 }
 
 // allow counts an event. It reports whether the client is within its limits.
-func (c *clientRates) allow(ip netip.Addr, what event) bool {
-	most := map[event]int{
+func (c *clientRates) allow(ip netip.Addr, what eventKind) bool {
+	most := map[eventKind]int{
 		messageEvent: c.limits.MessagesPerMinute, recipientEvent: c.limits.RecipientsPerMinute, failureEvent: c.limits.ErrorsPerMinute,
 	}[what]
 	now := c.now()

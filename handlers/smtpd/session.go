@@ -138,9 +138,9 @@ func (s *session) messageCount() int {
 func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	switch {
 	case s.currentEnvelope() != nil:
-		return reply(503, "5.5.1", "Nested MAIL command")
+		return newReply(503, "5.5.1", "Nested MAIL command")
 	case s.mode != MX && s.user == nil:
-		return reply(530, "5.7.0", "Authentication required")
+		return newReply(530, "5.7.0", "Authentication required")
 	case s.messageCount() >= s.limits.Messages:
 		return s.replyAndClose("4.7.0", "Too many messages in one connection")
 	case !s.rates.allow(s.ip, messageEvent):
@@ -148,14 +148,14 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	}
 	sender, ok := reversePath(from)
 	if !ok {
-		return reply(553, "5.1.7", "Invalid sender address")
+		return newReply(553, "5.1.7", "Invalid sender address")
 	}
 	if s.conn.requireTLS && s.conn.tls == "" {
 		// RFC 8689 section 4.1
-		return reply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS")
+		return newReply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS")
 	}
 	if s.conn.release.invalid != "" {
-		return reply(501, "5.5.4", s.conn.release.invalid)
+		return newReply(501, "5.5.4", s.conn.release.invalid)
 	}
 	if err := s.service.Core.StoreFailure(); err != nil {
 		return s.closeIf421(s.smtpError(err))
@@ -204,10 +204,10 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	e := s.currentEnvelope()
 	address, ok := quoteAddress(to)
 	if e == nil {
-		return reply(503, "5.5.1", "Need MAIL FROM first")
+		return newReply(503, "5.5.1", "Need MAIL FROM first")
 	}
 	if !ok {
-		return reply(553, "5.1.3", "Invalid recipient address")
+		return newReply(553, "5.1.3", "Invalid recipient address")
 	}
 	if !s.rates.allow(s.ip, recipientEvent) {
 		return s.replyAndClose("4.7.0", "Too many recipients from your address, try again in a minute")
@@ -272,7 +272,7 @@ func (s *session) closeIf421(e *smtp.SMTPError) error {
 // replyAndClose returns a reply with the code 421, after which the connection ends.
 func (s *session) replyAndClose(enhanced, text string) error {
 	s.conn.closeAfterReply()
-	return reply(421, enhanced, text)
+	return newReply(421, enhanced, text)
 }
 
 // Data receives the message. It replies 250 only when the message and all rows for its delivery are
@@ -280,7 +280,7 @@ func (s *session) replyAndClose(enhanced, text string) error {
 func (s *session) Data(r io.Reader) error {
 	e, done := s.beginData()
 	if e == nil {
-		return reply(451, "4.3.0", "Message aborted")
+		return newReply(451, "4.3.0", "Message aborted")
 	}
 	defer done()
 	if _, inChunks := r.(*io.PipeReader); !inChunks {
@@ -309,7 +309,7 @@ func (s *session) Data(r io.Reader) error {
 	e.span.SetInt("recipients", len(e.accepted)+len(e.to))
 	e.span.End()
 	s.conn.resetIdleCommands()
-	return reply(250, "2.0.0", "OK: "+said)
+	return newReply(250, "2.0.0", "OK: "+said)
 }
 
 // beginData takes the envelope out of the session, so that Reset does not change it. The envelope
@@ -363,8 +363,8 @@ func bodyError(err error) error {
 	return err
 }
 
-// reply makes an SMTP reply. enhanced is the enhanced status code, such as "5.7.1" (RFC 3463).
-func reply(code int, enhanced, text string) *smtp.SMTPError {
+// newReply makes an SMTP reply. enhanced is the enhanced status code, such as "5.7.1" (RFC 3463).
+func newReply(code int, enhanced, text string) *smtp.SMTPError {
 	e := &smtp.SMTPError{Code: code, Message: text}
 	for i, part := range strings.SplitN(enhanced, ".", 3) {
 		e.EnhancedCode[i], _ = strconv.Atoi(part)
@@ -385,7 +385,7 @@ func (s *session) smtpError(err error) *smtp.SMTPError {
 	case e.Code == 421, e.Enhanced == "4.3.0": // not 4.3.1, a full disk, which the store logs
 		s.log.Error("smtp: an internal error deferred a message", "ip", s.ip, "answer", e.Error(), "error", cause)
 	}
-	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
+	return newReply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return ' '
 		}

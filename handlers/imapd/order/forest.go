@@ -60,8 +60,8 @@ func (f *forest) splay(x int32) {
 	}
 }
 
-// access makes the nodes from the root down to x one path, with x as the top of its splay tree.
-func (f *forest) access(x int32) {
+// makePathTo makes the nodes from the root down to x one path, with x as the top of its splay tree.
+func (f *forest) makePathTo(x int32) {
 	below := int32(0)
 	for at := x; at != 0; at = f.up[at] {
 		f.splay(at)
@@ -73,7 +73,7 @@ func (f *forest) access(x int32) {
 
 // root returns the root of the tree of x.
 func (f *forest) root(x int32) int32 {
-	f.access(x)
+	f.makePathTo(x)
 	for f.left[x] != 0 {
 		x = f.left[x]
 	}
@@ -83,13 +83,13 @@ func (f *forest) root(x int32) int32 {
 
 // link makes child, which must be a root, a child of parent, which must be in another tree.
 func (f *forest) link(child, parent int32) {
-	f.access(child)
+	f.makePathTo(child)
 	f.up[child] = parent
 }
 
 // cut separates a node from its parent, with all nodes below the node. The node must not be a root.
 func (f *forest) cut(child int32) {
-	f.access(child)
+	f.makePathTo(child)
 	f.up[f.left[child]] = 0
 	f.left[child] = 0
 }
