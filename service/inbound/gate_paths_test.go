@@ -320,7 +320,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "alert about the host", sites: []string{"health/alerts.go report alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		name: "alert about the host", sites: []string{"health/alerts.go sendAlert alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, _ int) { w.lookAtHost() },
 	},
 	{

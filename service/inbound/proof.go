@@ -15,10 +15,14 @@ import (
 
 // originFromOutside returns the origin of a message from another server. The origin is "" (unknown)
 // for a message without a sender, since a machine wrote it. It is also "" for a message that was
-// first sent from here, since any of its recipients could resend it.
-func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Verdict, messageID string) (origin string, err error) {
-	if in.From == "" {
+// first sent from here, since any of its recipients could resend it. proven is the domain of the
+// proven author, "" if nothing proves one.
+func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Verdict, proven, messageID string) (origin string, err error) {
+	switch {
+	case in.From == "":
 		return "", nil
+	case proven == "": // the origin of such a message does not count, so nothing is looked up
+		return agents.OriginAuthor, nil
 	}
 	var d *store.Domain
 	var signed []auth.Signature // aligned signatures that cover the message, by keys that are not ours

@@ -146,12 +146,9 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	}
 	v := result.Verdict
 	proof := v.Proof()
-	origin := "" // unknown; without a proof it says nothing
-	if proof.Domain != "" {
-		origin, err = s.originFromOutside(ctx, in, v, stored.Summary.MessageID)
-		if err != nil {
-			return "", err
-		}
+	origin, err := s.originFromOutside(ctx, in, v, proof.Domain, stored.Summary.MessageID)
+	if err != nil {
+		return "", err
 	}
 	stored.Facts = store.Facts{
 		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.JudgedText(v.Policy, string(v.Former.Result), v.Former.Policy),
