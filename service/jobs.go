@@ -67,9 +67,9 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// maySeeJob reports whether the actor may see a job. An actor with access to some mailboxes sees the
-// jobs about these mailboxes and the jobs that it has started. A token that is limited to mailboxes
-// sees only the jobs about these mailboxes.
+// maySeeJob reports whether the actor may see a job. An actor with access to some mailboxes sees
+// the jobs about these mailboxes and the jobs that it has started. A token that is limited to
+// mailboxes sees only the jobs about these mailboxes.
 func maySeeJob(who core.Actor, j *store.Job) bool {
 	return j.CreatedBy == who.UserID && !who.MailboxToken || who.Sees(j.Resource.ID)
 }

@@ -20,7 +20,7 @@ const maxSuggestScan = 1000
 type SuggestAddressesIn struct {
 	UserID string `path:"user_id"`
 	Q      string `query:"q" max:"200"`        // The beginning of the address, or of a word of the name.
-	Limit  *int   `query:"limit" example:"25"` // Maximum rows: 25 by default, at most 100.
+	Limit  *int   `query:"limit" example:"10"` // Maximum rows: 10 by default, at most 50.
 }
 
 // A Correspondent is a person to whom the mailbox has written.
