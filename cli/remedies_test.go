@@ -34,13 +34,13 @@ func TestRemediesAreCommands(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, "`mailstead ") &&
 				!strings.HasSuffix(l.Value, "`mailstead \"") && !strings.Contains(l.Value, "`mailstead doctor`") {
-				t.Errorf("%s: %s is not made by command, which gives it its directory", path, l.Value)
+				t.Errorf("%s: %s is not made by commandLine, which gives it its directory", path, l.Value)
 			}
 			call, ok := n.(*ast.CallExpr)
 			if !ok {
 				return true
 			}
-			if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "command" {
+			if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "commandLine" {
 				return true
 			}
 			var words []string

@@ -92,7 +92,7 @@ func explain(ctx context.Context, err error, r Request) error {
 	case errors.As(err, &limit):
 		return &dnsprov.Wait{For: limit.after, Err: fmt.Errorf("%s: %w", request, err)}
 	case errors.As(err, &apiErr) && apiErr.isCredential():
-		return fmt.Errorf("%s: %w; it needs the permission %s: %w", request, dnsprov.ErrCredential, r.Needs, err)
+		return fmt.Errorf("%s: %w; the API token needs the permission %s: %w", request, dnsprov.ErrCredential, r.Needs, err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", request, ctx.Err())
 	}

@@ -266,11 +266,11 @@ func TestRestoreMailbox(t *testing.T) {
 		}
 	}
 	for name, change := range map[string][]string{
-		"not empty":            append(args, "--into", "Rescued"),
-		"Create it first":      {"restore", "--data", i.Dir, "--mailbox", "bob@example.test", "--from", place, "--into", "R"},
-		"nothing is kept":      {"restore", "--data", i.Dir, "--mailbox", "ann@example.test", "--at", "2020-01-01T00:00:00Z", "--from", place, "--into", "R"},
-		"--from where the bac": {"restore", "--data", i.Dir, "--mailbox", "ann@example.test", "--into", "R"},
-		"start it first":       {"restore", "--data", t.TempDir(), "--mailbox", "ann@example.test", "--from", place, "--into", "R"},
+		"not empty":                            append(args, "--into", "Rescued"),
+		"Create it first":                      {"restore", "--data", i.Dir, "--mailbox", "bob@example.test", "--from", place, "--into", "R"},
+		"nothing is kept":                      {"restore", "--data", i.Dir, "--mailbox", "ann@example.test", "--at", "2020-01-01T00:00:00Z", "--from", place, "--into", "R"},
+		"the place of the backups with --from": {"restore", "--data", i.Dir, "--mailbox", "ann@example.test", "--into", "R"},
+		"start it first":                       {"restore", "--data", t.TempDir(), "--mailbox", "ann@example.test", "--from", place, "--into", "R"},
 	} {
 		if name == "Create it first" {
 			continue // it was not there then either

@@ -85,7 +85,7 @@ var stayingRows = map[string]string{
 	"ReportMail": "work of the moment", "Batch": "work of the moment", "BatchItem": "work of the moment", "CopyIntent": "work of the moment", "Imported": "work of the moment",
 	"RemoteBox": "of an external mailbox: its server has the mail", "RemoteCopy": "of an external mailbox: its server has the mail", "Subscriptions": "IMAP clients subscribe anew",
 	"Purchase": "its registrar's", "PretendDomain": "of the sandbox", "Certificate": "each host asks for its own", "CertificateAccount": "each host asks for its own",
-	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "MasterKey": "of the host", "SandboxClock": "of the sandbox",
+	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "MasterKeyRecord": "of the host", "SandboxClock": "of the sandbox",
 	"Approval": "what is held is decided at the old host", "SpamModel": "learnt anew of what people move", "SpamLesson": "learnt anew of what people move",
 	"Hold": "what is held is decided at the old host",
 }

@@ -123,8 +123,8 @@ func (r uidRanges) overlap(other uidRanges) (out uidRanges) {
 	return out
 }
 
-// resync tells the client how the selected folder has changed since it last knew it: first the
-// expunged messages, then the changed flags.
+// resync tells the client what has changed in the selected folder since the state that the client
+// knows: first the expunged messages, then the changed flags.
 func (ss *session) resync(r *qresyncParams) error {
 	sel := ss.selected
 	if r.modSeq == sel.modSeq {

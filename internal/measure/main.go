@@ -54,8 +54,8 @@ var flows = []struct {
 // circleBudget is the maximum number of files in a circle.
 const circleBudget = 12
 
-// extent is the size of a flow: how many functions and files it goes through, and how many changes
-// of file it has.
+// extent is the size of a flow: how many functions and files it goes through, and how often it
+// moves from one file to another.
 type extent struct{ functions, files, changes int }
 
 func main() {

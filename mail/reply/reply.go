@@ -498,10 +498,10 @@ func (t *bodyLines) findSignatures() {
 	}
 }
 
-// markSignaturesIn marks the signatures in the lines from from to end.
-func (t *bodyLines) markSignaturesIn(from, end int) {
+// markSignaturesIn marks the signatures in the lines from start up to, but not including, end.
+func (t *bodyLines) markSignaturesIn(start, end int) {
 	const maxAfter = 12 // maximum lines of a signature after "--" without a space
-	for i := from; i < end; i++ {
+	for i := start; i < end; i++ {
 		l := t.lines[i]
 		isStart := l.kind == signMark
 		if !isStart && (l.text == "--" || l.text == "—") {
@@ -520,13 +520,13 @@ func (t *bodyLines) markSignaturesIn(from, end int) {
 	// it.
 	const maxPhone = 5 // maximum lines at a paragraph's end
 	last := true
-	for to := end; to > from; {
+	for to := end; to > start; {
 		if t.lines[to-1].text == "" {
 			to--
 			continue
 		}
 		begin := to - 1
-		for begin > from && t.lines[begin-1].text != "" {
+		for begin > start && t.lines[begin-1].text != "" {
 			begin--
 		}
 		phone := begin

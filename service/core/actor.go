@@ -61,10 +61,10 @@ func (a Actor) IsPerson() bool {
 }
 
 // Manages reports whether the actor is an owner or admin of the account, or uses a token of one.
-func (a Actor) Manages() bool { return ManagesAs(a.Role) }
+func (a Actor) Manages() bool { return RoleManages(a.Role) }
 
-// ManagesAs reports whether a role is owner or admin.
-func ManagesAs(role string) bool {
+// RoleManages reports whether a role is owner or admin.
+func RoleManages(role string) bool {
 	return role == store.UserRoleOwner || role == store.UserRoleAdmin
 }
 

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// mxDomainByClientDomain maps the domain of an operator's servers for mail clients to the domain of
-// its MX hosts. It has the operators for which the two differ.
+// mxDomainByClientDomain maps the domain of a mail provider's IMAP and SMTP servers to the domain
+// of its MX hosts, for the providers for which the two differ.
 var mxDomainByClientDomain = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// clientHostLabels are the first labels of host names that operators use for their servers for mail
-// clients. Hosts with other labels in an operator's domain may belong to customers.
+// clientHostLabels are the first labels of host names that mail providers use for their servers for
+// mail clients. Hosts with other labels in a provider's domain may belong to customers.
 var clientHostLabels = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
 // ProveByLogin proves the claim to an external mailbox's domain after a login to the mailbox's

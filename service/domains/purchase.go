@@ -134,7 +134,7 @@ func (b *purchaseStep) lookUpOrder() error {
 	case err == nil && b.isOurs(found):
 		return b.acceptPurchase(found)
 	case err == nil:
-		return b.endUnbought("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
+		return b.endWithoutBuying("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
 		return b.unclearError(err)
 	}
@@ -252,7 +252,7 @@ func (b *purchaseStep) checkOffer() error {
 	case o.Premium:
 		return b.jobError(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
-		return b.endUnbought("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
+		return b.endWithoutBuying("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
 			b.pu.Domain, usd(total), termText(b.pu.Years), usd(b.pu.MaxPrice))
 	}
 	return nil
@@ -283,21 +283,21 @@ func (b *purchaseStep) jobError(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
 	case errors.Is(err, registrar.ErrTaken):
-		return b.endUnbought("domain_unavailable", "%s is no longer available. Choose another name, and delete this one.", name)
+		return b.endWithoutBuying("domain_unavailable", "%s is no longer available. Choose another name, and delete this one.", name)
 	case errors.Is(err, registrar.ErrPrice):
-		return b.endUnbought("price_changed", "%s now costs more than the %s in price. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
+		return b.endWithoutBuying("price_changed", "%s now costs more than the %s in price. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
 	case errors.Is(err, registrar.ErrPremium):
-		return b.endUnbought("premium_not_supported", "%s is a premium domain, which Mailstead does not buy. Buy it at a registrar, then set it up without register.", name)
+		return b.endWithoutBuying("premium_not_supported", "%s is a premium domain, which Mailstead does not buy. Buy it at a registrar, then set it up without register.", name)
 	case errors.Is(err, registrar.ErrNoFunds):
-		return b.endUnbought("insufficient_funds", "The account at %s has insufficient funds. Its owner must add some; then run setup again.", shop)
+		return b.endWithoutBuying("insufficient_funds", "The account at %s has insufficient funds. Its owner must add some; then run setup again.", shop)
 	case errors.Is(err, registrar.ErrNotSold), errors.Is(err, registrar.ErrBadDomain):
-		return b.endUnbought("registrar_error", "%s does not sell %s: %s.", shop, name, err)
+		return b.endWithoutBuying("registrar_error", "%s does not sell %s: %s.", shop, name, err)
 	}
 	return b.unclearError(err)
 }
 
-// endUnbought ends a purchase that has bought nothing, and returns the job's error.
-func (b *purchaseStep) endUnbought(code, format string, args ...any) error {
+// endWithoutBuying ends a purchase that has bought nothing, and returns the job's error.
+func (b *purchaseStep) endWithoutBuying(code, format string, args ...any) error {
 	why := fmt.Sprintf(format, args...)
 	if err := b.updatePurchase(func(pu *store.Purchase) { pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, code, why }); err != nil {
 		return err

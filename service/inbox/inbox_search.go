@@ -129,7 +129,7 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 				return at, false, false, err
 			}
 		}
-		if end, cut := x.indexEnd(); cut && comparePositions(at, end) < 0 {
+		if end, cut := x.indexStop(); cut && comparePositions(at, end) < 0 {
 			x.unindexed = nil
 			return end, false, false, nil
 		}
@@ -142,9 +142,9 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 	return at, true, true, x.advance()
 }
 
-// indexEnd returns the position at which the index stopped because of maxIndexBytes. cut is false
-// if it did not stop.
-func (x *inboxSearch) indexEnd() (at store.InboxPos, cut bool) {
+// indexStop returns the position at which the index stopped because of maxIndexBytes. stopped is
+// false if it did not stop.
+func (x *inboxSearch) indexStop() (at store.InboxPos, stopped bool) {
 	if x.index == nil || x.found {
 		return store.InboxPos{}, false
 	}
@@ -189,7 +189,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 // close completes a page after the last result. If the index stopped early, the page gets a cursor.
 func (x *inboxSearch) close() error {
 	c := &x.l.builder
-	if end, cut := x.indexEnd(); cut {
+	if end, cut := x.indexStop(); cut {
 		c.More = true
 		if len(c.Data) < c.Limit {
 			c.Last = positionText(end)

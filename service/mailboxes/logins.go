@@ -369,8 +369,8 @@ func (s *Service) hashPassword(mb store.Mailbox, password string, chosenByUser b
 	}
 }
 
-// upgradePassword stores a password that was just verified in the current form: it replaces an
-// imported hash and adds the SCRAM keys.
+// upgradePassword stores a verified password in the current form: it replaces an imported hash and
+// adds the SCRAM keys.
 func (s *Service) upgradePassword(mb *store.Mailbox, password string) {
 	put := s.hashPassword(*mb, password, false)
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -219,7 +219,7 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, ours bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(delayNoticeAfter)
 	switch {
-	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.hasReportRecipient(m.sub):
+	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.someoneGetsReports(m.sub):
 		return next, nil, nil
 	case m.now.Before(at):
 		if at.Before(next) {
@@ -241,9 +241,9 @@ func isNewestReply(row *store.Outgoing, text string) bool {
 	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
 }
 
-// hasReportRecipient reports whether anybody may be notified about a submission. Nobody is notified
+// someoneGetsReports reports whether anybody may be notified about a submission. Nobody is notified
 // about a report (RFC 5321 section 6.1), or about a forward whose sender may be forged.
-func (s *Service) hasReportRecipient(sub *store.Submission) bool {
+func (s *Service) someoneGetsReports(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
@@ -261,7 +261,7 @@ type ReportedMessage struct {
 // writeReport writes a report about a delivery, which is released after the attempt. It returns nil
 // if nobody may be notified about the message.
 func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
-	if !s.hasReportRecipient(m.sub) {
+	if !s.someoneGetsReports(m.sub) {
 		return nil, nil
 	}
 	report, err := s.WriteReport(ReportedMessage{

@@ -9,9 +9,10 @@
 //   - automatic.go: automatic mail, and its limits ([Service.SendAutomatic]).
 //   - delivery.go: one attempt to deliver, when it is retried ([RetryWait]) and given up
 //     ([GiveUpAfter]).
-//   - routes.go: the route of a message ([Service.RouteOf]), and the relays. dial.go: the dialogue
-//     with a host. tls.go: TLS policies. signing.go: DKIM and ARC. unsubscribe.go: which messages
-//     offer to unsubscribe. pacing.go, operators.go: how fast mail goes to a destination.
+//   - routes.go: the route of a message ([Service.RouteOf]), and the relays. dial.go: the fields on
+//     top of a message, such as List-Unsubscribe, and the dialogue with a host. tls.go: TLS
+//     policies. signing.go: DKIM and ARC. pacing.go, operators.go: how fast mail goes to a
+//     destination.
 //   - waiting.go: why a message waits, how it is cancelled, and mail whose relay is not configured.
 //     hold.go: messages that are held until somebody releases them.
 //   - bounces.go: delivery reports that we write, and which failures suppress an address.

@@ -27,8 +27,8 @@ func OperatorOf(host, recipient string) string {
 	return name
 }
 
-// countsForSender reports whether the result of a row says something about its sender: a person or
-// a program sent it, and it leaves this server.
+// countsForSender reports whether the result of a row says something about the sender. It does if a
+// person or a program sent the message, and the message leaves this server.
 func countsForSender(row *store.Outgoing, forward bool) bool {
 	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
 	return (row.MailboxID != "" || row.Program) && !forward && left

@@ -221,7 +221,7 @@ func (s *Service) notifyApprovers(_ context.Context, j *store.Job) (jobs.Writes,
 		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
 			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalPeriod.Hours()/24))
 		for _, u := range store.UsersByAccount.Asc(tx, a.ID, "") {
-			if !core.ManagesAs(u.Role) || u.Status != store.UserActive {
+			if !core.RoleManages(u.Role) || u.Status != store.UserActive {
 				continue
 			}
 			l.To = u.Email

@@ -24,10 +24,10 @@ const MaxMessage = 256 << 10
 // ErrDamaged is returned for bytes that are not a complete entry.
 var ErrDamaged = errors.New("damaged entry")
 
-// An Entry holds the changes of one commit: the rows of each bucket, and the bytes of new messages
-// of up to MaxMessage. It has the number of the commit and the nonce of the previous entry, so that
-// a missing or replaced entry is recognized. A copy of a store applies entries in the order of
-// their numbers.
+// An Entry holds the changes of one commit: the rows of each bucket, and the bytes of those new
+// messages that have at most MaxMessage bytes. It has the number of the commit and the nonce of the
+// previous entry, so that a missing or replaced entry is recognized. A copy of a store applies
+// entries in the order of their numbers.
 type Entry struct {
 	Number   uint64    // number of the commit
 	Time     time.Time // time of the commit

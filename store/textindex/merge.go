@@ -315,8 +315,8 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	for _, place := range kept {
 		delete(p.gone, place)
 	}
-	// Keep the row of a place whose present message is not indexed yet: two runs may have the place
-	// later.
+	// Keep the row of a place if the message there now is not indexed yet. Once it is, an old run
+	// and a new one may both have the place, and the row says that the old one does not count.
 	for place := range p.gone {
 		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(tx, account, at.Num, at.UID) {
 			delete(p.gone, place)
