@@ -38,7 +38,7 @@ type installation struct {
 // does not listen. If mayCreate is set, it creates a missing store. now is the clock, with the
 // offset of the settings.
 func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCreate bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
-	if err := operator.FindStore(dir, s, mayCreate); err != nil {
+	if err := operator.RequireStore(dir, s, mayCreate); err != nil {
 		return nil, err
 	}
 	c, own, err := serviceConfig(s, l, log)
@@ -78,7 +78,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 	q.Ended = func(j *store.Job) { c.Metrics.JobsFinished.Add(j.Kind, j.State) }
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries}
 	in.operator = &operator.Operator{Store: st, Service: in.svc, Settings: s, Log: log, Version: version}
-	setPace(q)
+	setCompactionPace(q)
 	in.operator.Schedule, err = in.operator.NewSchedule()
 	if err != nil {
 		return nil, errors.Join(err, in.close())
@@ -100,8 +100,8 @@ func (in *installation) close() error {
 }
 
 // serviceConfig returns the configuration of the service. If the sandbox uses its own DNS server,
-// own is the resolver, and the caller must set own.Hosts. Otherwise own is nil.
-func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *lookup.Split, err error) {
+// own is the resolver that queries it, and the caller must set own.Hosts. Otherwise own is nil.
+func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *lookup.SplitClient, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
 	c.WaitForRows = s.Backups().Sync
@@ -123,15 +123,15 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 	switch {
 	case s.Resolver.On():
 		client := lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
-		c.Resolver, c.LookupDS = client, lookupDS(client)
+		c.Resolver, c.LookupDS = client, dsLookup(client)
 	case s.Sandbox() && l != nil && l.DNSTCP != nil:
 		// Answers of the own server are not cached, because its zones change.
 		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1})
-		own = &lookup.Split{Own: server, Client: lookup.New(lookup.Options{})}
-		c.Resolver, c.LookupDS = own, lookupDS(server)
+		own = &lookup.SplitClient{Own: server, Client: lookup.New(lookup.Options{})}
+		c.Resolver, c.LookupDS = own, dsLookup(server)
 	case !s.Sandbox():
 		client := lookup.New(lookup.Options{})
-		c.Resolver, c.LookupDS = client, lookupDS(client)
+		c.Resolver, c.LookupDS = client, dsLookup(client)
 	}
 	c.Edge = cloudflareProvider(s, c)
 	return c, own, nil
@@ -152,8 +152,8 @@ func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	return r, err
 }
 
-// lookupDS returns a function that looks up DS records with a client.
-func lookupDS(client *lookup.Client) core.LookupDS {
+// dsLookup returns a function that looks up DS records with a client.
+func dsLookup(client *lookup.Client) core.LookupDS {
 	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
 		return dnsprov.LookupDS(ctx, client, domain)
 	}

@@ -12,5 +12,6 @@ import (
 // storeOptions returns the options with which the store is opened.
 func storeOptions(log *slog.Logger) store.Options { return store.Options{Log: log, Program: version} }
 
-// setPace does nothing. In the build for kill tests, it shortens the intervals of recurring jobs.
-func setPace(*jobs.Queue) {}
+// setCompactionPace does nothing. In the build for kill tests, it shortens the intervals of
+// recurring jobs.
+func setCompactionPace(*jobs.Queue) {}

@@ -16,5 +16,5 @@ func storeOptions(log *slog.Logger) store.Options {
 	return store.Options{Log: log, Program: version, SegmentSize: 256 << 10, Grace: time.Millisecond}
 }
 
-// setPace lets the job that compacts segments run every 200 ms.
-func setPace(q *jobs.Queue) { q.Every("compact", 200*time.Millisecond) }
+// setCompactionPace lets the job that compacts segments run every 200 ms.
+func setCompactionPace(q *jobs.Queue) { q.Every("compact", 200*time.Millisecond) }

@@ -391,8 +391,8 @@ func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string
 	return w.String()
 }
 
-// newLogger returns a logger. form is "json" or "text". In the sandbox, times in the log are those
-// of the sandbox's clock now, which may be shifted.
+// newLogger returns a logger. form is "json" or "text". In the sandbox, the times in the log are
+// those of the clock now, which may be shifted.
 func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *clock.Clock) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if sandbox {
@@ -462,19 +462,19 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 	return s.inst.svc.Certs.RetryCertificate()
 }
 
-// maxCheckedAtStart is the maximum size in bytes of a database whose pages are verified at every
-// start, which takes a fraction of a second. Larger databases are verified only if the previous
-// server did not stop properly.
-const maxCheckedAtStart = 256 << 20
+// maxBytesCheckedAtStart is the maximum size in bytes of a database whose pages are verified at
+// every start, which takes a fraction of a second. Larger databases are verified only if the
+// previous server did not stop properly.
+const maxBytesCheckedAtStart = 256 << 20
 
 // mustCheckPages reports whether the pages of the database must be verified before the store is
-// opened. The server might hang or crash at every start if pages are damaged. It stopped properly
-// if its socket does not exist any more.
+// opened, because damaged pages might make the server hang or crash at every start. A server that
+// stopped properly has removed its socket.
 func mustCheckPages(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil {
 		return false // store.Open reports the error
 	}
 	_, err = os.Lstat(filepath.Join(dir, operator.SocketName))
-	return err == nil || info.Size() <= maxCheckedAtStart
+	return err == nil || info.Size() <= maxBytesCheckedAtStart
 }

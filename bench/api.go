@@ -111,7 +111,7 @@ func (b *bench) measureSend(clients, times int) (measurement, error) {
 	return runClients(m.process, clients, times, b.limit, m.send)
 }
 
-// send sends the n-th message to another mailbox of the server.
+// send sends message n from one mailbox of the server to another.
 func (m *mailstead) send(client *http.Client, n int) error {
 	body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(messageWords, " "))
 	_, err := m.do(client, "POST", "http://"+m.ready.HTTP+"/v1/email-users/"+m.users[0]+"/inbox/send", body)
@@ -166,8 +166,8 @@ func (b *bench) measureGetAtRate(path string, perSecond, times int) (measurement
 }
 
 // callAtRate calls do a number of times at a fixed rate per second, even if earlier calls have not
-// ended. The time of a call counts from when it was due, so that a pause of the server counts for
-// every call that was due during the pause.
+// ended. The time of each call counts from when the call was due. So if the server pauses, all
+// calls that were due during the pause take longer.
 func callAtRate(p *process, perSecond, times int, limit time.Duration, do func(client *http.Client) error) (measurement, error) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}, Timeout: limit}
 	defer client.CloseIdleConnections()
@@ -186,8 +186,8 @@ func callAtRate(p *process, perSecond, times int, limit time.Duration, do func(c
 	return measurement{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, errors.Join(errs...)
 }
 
-// runClients runs a number of clients in parallel. Together they call do the given number of times.
-// Each client has its own connection.
+// runClients runs a number of clients in parallel, each with its own connection. Together they call
+// do the given number of times.
 func runClients(p *process, clients, times int, limit time.Duration, do func(client *http.Client, n int) error) (out measurement, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex

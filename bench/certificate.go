@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// makeCertificate makes a TLS certificate, and returns the command-line arguments with which the
-// program uses it.
+// makeCertificate makes a TLS certificate, and returns the command-line arguments with which
+// Mailstead uses it.
 func (b *bench) makeCertificate() (args []string, err error) {
 	cert, key, err := writeCertificate(b.dir)
 	return []string{"--tls-cert", cert, "--tls-key", key}, err

@@ -30,7 +30,7 @@ func writeChart(w io.Writer, r io.Reader) error {
 // A point is the cost y of a store with x messages.
 type point struct{ x, y float64 }
 
-// readCosts parses the input of writeChart. It returns the points by panel and name of the line,
+// readCosts parses the input of writeChart. It returns the points by panel and by name of the line,
 // and the sizes in order.
 func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
 	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}

@@ -18,7 +18,7 @@ import (
 
 // imapWorkloads returns workloads of IMAP commands, most of them in a mailbox with 10 000 messages.
 func imapWorkloads() (list []workload) {
-	const box = 10000
+	const mailboxSize = 10000
 	add := func(name string, run func(b *bench, server string) (measurement, error)) {
 		list = append(list, workload{name: "imap " + name, servers: []string{"mailstead", dovecot}, run: run})
 	}
@@ -34,7 +34,7 @@ func imapWorkloads() (list []workload) {
 		{"SEARCH SUBJECT", "SEARCH SUBJECT \"article\"", 20},
 	} {
 		add(w.name, func(b *bench, server string) (measurement, error) {
-			return b.measureIMAP(server, b.scaled(box, 1000), w.command, b.scaled(w.times, 3))
+			return b.measureIMAP(server, b.scaled(mailboxSize, 1000), w.command, b.scaled(w.times, 3))
 		})
 	}
 	add("log-in", func(b *bench, server string) (measurement, error) { return b.measureLogIn(server, b.scaled(100, 3)) })
@@ -57,7 +57,7 @@ type imapServer struct {
 	discard func()
 }
 
-// startIMAPServer starts Dovecot, or the program for any other name.
+// startIMAPServer starts Dovecot if server is its name, or else Mailstead.
 func (b *bench) startIMAPServer(server string) (*imapServer, error) {
 	if server == dovecot {
 		return b.newDovecot()
@@ -77,8 +77,8 @@ type imapClient struct {
 }
 
 // logIn connects to an IMAP server and logs in to a mailbox. from is the address of the client, or
-// nil for any. secure makes it use STARTTLS.
-func logIn(addr string, from net.Addr, secure bool, email string, limit time.Duration) (*imapClient, error) {
+// nil for any. startTLS makes it use STARTTLS.
+func logIn(addr string, from net.Addr, startTLS bool, email string, limit time.Duration) (*imapClient, error) {
 	conn, err := (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func logIn(addr string, from net.Addr, secure bool, email string, limit time.Dur
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	c := &imapClient{Conn: conn, r: bufio.NewReaderSize(conn, 64<<10)}
 	_, err = c.r.ReadString('\n')
-	if err == nil && secure {
+	if err == nil && startTLS {
 		if err = c.run("STARTTLS"); err == nil {
 			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-signed
 			c.r.Reset(c.Conn)
@@ -141,8 +141,8 @@ func (c *imapClient) readAnswer(tag string) error {
 }
 
 // append stores a number of messages in INBOX by APPEND commands with LITERAL+. Each command has up
-// to perCommand messages. item returns the flags and date of message n as in the command, and its
-// text.
+// to perCommand messages. item returns the text of message n, and before it the message's flags and
+// date in the form of the command.
 func (c *imapClient) append(times, perCommand int, item func(n int) (before, text string)) error {
 	for n := 0; n < times; {
 		command := new(strings.Builder)
@@ -158,15 +158,15 @@ func (c *imapClient) append(times, perCommand int, item func(n int) (before, tex
 	return nil
 }
 
-// plainMessages returns an item function, for imapClient.append, for messages without flags and
-// dates.
+// plainMessages returns a function for the parameter item of imapClient.append. Its messages have
+// no flags and dates.
 func plainMessages(messages [][]byte) func(n int) (before, text string) {
 	return func(n int) (before, text string) {
 		return "", strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
 	}
 }
 
-// startFilled starts the program and fills one mailbox with size messages over SMTP.
+// startFilled starts Mailstead and fills one mailbox with size messages over SMTP.
 func (b *bench) startFilled(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *bench) startFilled(size int) (*mailstead, error) {
 	c, err := dialSMTP(m.ready.SMTP, false, b.limit)
 	for n := 0; err == nil && n < size; n++ {
 		messages := b.messages(2<<10, false)
-		err = c.send("bounce@"+sender, address(0), messages[n%len(messages)])
+		err = c.send("bounce@"+senderDomain, address(0), messages[n%len(messages)])
 	}
 	if err == nil {
 		err = c.Close()
@@ -276,15 +276,15 @@ func runEightInParallel(do func(n int) error) error {
 	return errors.Join(errs...)
 }
 
-// Limits of the program on IMAP sessions.
+// Limits of Mailstead on IMAP sessions.
 const (
 	maxPerMailbox = 50  // sessions of one mailbox
 	maxPerAddress = 150 // sessions from one client address
 )
 
-// openIdleSessions opens n IMAP sessions in IDLE. It uses as many mailboxes and client addresses as
-// the limits require. end closes the sessions.
-func (m *mailstead) openIdleSessions(n int, secure bool) (end func(), err error) {
+// openIdleSessions opens n IMAP sessions in IDLE, in as many mailboxes and from as many client
+// addresses as the limits require. end closes the sessions.
+func (m *mailstead) openIdleSessions(n int, startTLS bool) (end func(), err error) {
 	var open []*imapClient
 	end = func() {
 		for _, c := range open {
@@ -293,7 +293,7 @@ func (m *mailstead) openIdleSessions(n int, secure bool) (end func(), err error)
 	}
 	for i := range n {
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i/maxPerAddress))}
-		c, err := logIn(m.ready.IMAP, from, secure, mailboxAddress(i/maxPerMailbox), 10*time.Minute)
+		c, err := logIn(m.ready.IMAP, from, startTLS, mailboxAddress(i/maxPerMailbox), 10*time.Minute)
 		if err != nil {
 			return end, err
 		}
@@ -312,10 +312,10 @@ func (m *mailstead) openIdleSessions(n int, secure bool) (end func(), err error)
 // measureIdleMemory measures the memory of an idle IMAP session. The result is the p50, in KiB
 // instead of milliseconds. It first logs in to each mailbox once, because hashing passwords needs
 // memory too.
-func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
-	n = min(n, 4500) // the program has a limit of 5 000
+func (b *bench) measureIdleMemory(n int, startTLS bool) (measurement, error) {
+	n = min(n, 4500) // Mailstead has a limit of 5 000
 	var args []string
-	if secure {
+	if startTLS {
 		var err error
 		args, err = b.makeCertificate()
 		if err != nil {
@@ -332,7 +332,7 @@ func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
 		return measurement{}, err
 	}
 	for i := range mailboxes {
-		c, err := logIn(m.ready.IMAP, nil, secure, mailboxAddress(i), b.limit)
+		c, err := logIn(m.ready.IMAP, nil, startTLS, mailboxAddress(i), b.limit)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -345,7 +345,7 @@ func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
 		return measurement{}, err
 	}
 	began := time.Now()
-	end, err := m.openIdleSessions(n, secure)
+	end, err := m.openIdleSessions(n, startTLS)
 	defer end()
 	if err != nil {
 		return measurement{}, err
@@ -367,7 +367,7 @@ func (m *mailstead) settledMemory() (size int64, err error) {
 		}
 		time.Sleep(time.Second)
 		before := size
-		size = m.memory()
+		size = m.residentBytes()
 		if n > 2 && size > before-1<<20 {
 			break
 		}

@@ -80,7 +80,7 @@ func (m *mailstead) measureInboxPages(query string, followPages bool, times int)
 	})
 }
 
-// startWithInbox starts the program and fills eight mailboxes with size messages in total over
+// startWithInbox starts Mailstead and fills eight mailboxes with size messages in total over
 // IMAP. One message in 50 is unread, one in 1 000 is flagged, and one in 20 has an attachment.
 func (b *bench) startWithInbox(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
@@ -128,7 +128,7 @@ func (b *bench) startWithInbox(size int) (*mailstead, error) {
 	return m, nil
 }
 
-// waitIdle waits until the program has finished its background work, such as indexing new messages.
+// waitIdle waits until Mailstead has finished its background work, such as indexing new messages.
 func (m *mailstead) waitIdle(limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		before := m.cpu()

@@ -1,10 +1,10 @@
-// Command mailstead-bench measures the speed of the built program from outside. It compares the
-// program with Dovecot, if that is installed, and with sinks: minimal servers that speak the same
+// Command mailstead-bench measures the speed of the built Mailstead from outside. It compares
+// Mailstead with Dovecot, if that is installed, and with sinks: minimal servers that speak the same
 // protocol and only store or discard what they receive. All servers take turns in one run, because
 // only ratios within one run on one machine are meaningful. It prints a table, or with -json a line
 // of JSON.
 //
-// It does not know the packages of the program. All traffic is on loopback.
+// It does not know the packages of Mailstead. All traffic is on loopback.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// A header says when and where a table was measured.
-type header struct {
+// A tableHeader says when and where a table was measured.
+type tableHeader struct {
 	Date    time.Time `json:"date"`
 	Go      string    `json:"go"` // version of Go
 	Cores   int       `json:"cores"`
@@ -63,7 +63,7 @@ func main() {
 	}
 	if *list {
 		for _, w := range all {
-			for _, name := range w.rows() {
+			for _, name := range w.rowNames() {
 				fmt.Printf("%-52s %s\n", name, strings.Join(w.servers, ", "))
 			}
 		}
@@ -71,12 +71,12 @@ func main() {
 	}
 	version, err := exec.Command(b.server, "version").Output()
 	exitOnError(err)
-	h := header{time.Now().UTC().Truncate(time.Second), runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(version)), *rounds}
+	h := tableHeader{time.Now().UTC().Truncate(time.Second), runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(version)), *rounds}
 	rows, err := b.runAll(runnable(all), *rounds)
 	exitOnError(err)
 	if *asJSON {
 		exitOnError(json.NewEncoder(os.Stdout).Encode(struct {
-			header
+			tableHeader
 			Rows []*row `json:"rows"`
 		}{h, rows}))
 		return
@@ -98,7 +98,7 @@ func workloads() []workload {
 	return slices.Concat(smtpWorkloads(), relayWorkloads(), imapWorkloads(), apiWorkloads(), visibleWorkloads(), webhookWorkloads(), otherWorkloads())
 }
 
-// runnable returns the workloads whose programs are installed. It prints which it leaves out.
+// runnable returns the workloads whose programs are installed, and prints the names of the others.
 func runnable(all []workload) (out []workload) {
 	for _, w := range all {
 		if _, err := programPath(w.needs); w.needs != "" && err != nil {
@@ -142,7 +142,7 @@ func (b *bench) runAll(all []workload, rounds int) (rows []*row, err error) {
 				if len(w.parts) == 0 {
 					parts = []measurement{m}
 				}
-				for i, name := range w.rows() {
+				for i, name := range w.rowNames() {
 					if err == nil && (i >= len(parts) || parts[i].Ops == 0) {
 						err = errors.New("the run has no operations")
 					}

@@ -13,12 +13,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// dnsServer is the DNS server that the measured program uses. It has the records of the domain
-// sender, with SPF, DKIM and DMARC, and of the domains to which mail is sent. It queries no other
-// server.
+// dnsServer is the DNS server that Mailstead uses while it is measured. It has the records of the
+// domain senderDomain, with SPF, DKIM and DMARC, and of the domains to which mail is sent. It
+// queries no other server.
 type dnsServer struct {
 	addr string
-	key  *rsa.PrivateKey // DKIM key of sender
+	key  *rsa.PrivateKey // DKIM key of senderDomain
 	udp  *dns.Server
 	tcp  *dns.Server
 
@@ -26,8 +26,8 @@ type dnsServer struct {
 	records map[string][]dns.RR // by name
 }
 
-// sender is the domain from which mail comes in.
-const sender = "elsewhere.test"
+// senderDomain is the domain from which mail comes in.
+const senderDomain = "elsewhere.test"
 
 // recipientDomains is the number of domains, far0.test and so on, to which mail is sent. Each has
 // its own MX host.
@@ -45,11 +45,11 @@ func startDNS() (*dnsServer, error) {
 	}
 	n := &dnsServer{key: key, records: map[string][]dns.RR{}}
 	text := "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(public)
-	n.addRecords(sender+" 300 IN TXT \"v=spf1 ip4:127.0.0.0/8 -all\"",
-		sender+" 300 IN MX 10 mx."+sender+".", "mx."+sender+" 300 IN A 127.0.0.1",
-		"_dmarc."+sender+" 300 IN TXT \"v=DMARC1; p=none\"",
-		"s1._domainkey."+sender+" 300 IN TXT \""+text[:200]+"\" \""+text[200:]+"\"",
-		"1.0.0.127.in-addr.arpa 300 IN PTR mx."+sender+".")
+	n.addRecords(senderDomain+" 300 IN TXT \"v=spf1 ip4:127.0.0.0/8 -all\"",
+		senderDomain+" 300 IN MX 10 mx."+senderDomain+".", "mx."+senderDomain+" 300 IN A 127.0.0.1",
+		"_dmarc."+senderDomain+" 300 IN TXT \"v=DMARC1; p=none\"",
+		"s1._domainkey."+senderDomain+" 300 IN TXT \""+text[:200]+"\" \""+text[200:]+"\"",
+		"1.0.0.127.in-addr.arpa 300 IN PTR mx."+senderDomain+".")
 	for h := range recipientDomains {
 		n.addRecords(fmt.Sprintf("far%d.test 300 IN MX 10 mx.far%d.test.", h, h), fmt.Sprintf("mx.far%d.test 300 IN A 127.0.0.%d", h, h+2))
 	}

@@ -19,7 +19,7 @@ func otherWorkloads() []workload {
 	}
 }
 
-// measureDNS measures queries to the program's DNS server for the MX of a hosted domain.
+// measureDNS measures queries to Mailstead's DNS server for the MX of a hosted domain.
 func (b *bench) measureDNS(clients, times int) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -99,6 +99,6 @@ func (b *bench) measureIdle() (measurement, error) {
 	}
 	defer m.stopAndDelete()
 	time.Sleep(20 * time.Second)
-	size := time.Duration(float64(m.memory()) / (1 << 20) * float64(time.Millisecond))
+	size := time.Duration(float64(m.residentBytes()) / (1 << 20) * float64(time.Millisecond))
 	return measurement{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
 }

@@ -24,7 +24,8 @@ type process struct {
 	scratch string   // a directory that stop deletes; "" for none
 }
 
-// start starts a server in a working directory, under the program b.launcher if that is set.
+// start starts a server in a working directory. If b.launcher is set, that program starts the
+// server.
 func (b *bench) start(dir string, command string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -74,8 +75,8 @@ func cpuTimeOf(pid string) (sum time.Duration) {
 	return sum
 }
 
-// memory returns the resident memory of the process in bytes.
-func (p *process) memory() int64 {
+// residentBytes returns the resident memory of the process in bytes.
+func (p *process) residentBytes() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
@@ -100,7 +101,7 @@ func waitForReadyFile(path string, p *process, out any) error {
 	return fmt.Errorf("the server did not become ready: %s", text[max(0, len(text)-2000):])
 }
 
-// A mailstead is the running program with a domain and mailboxes.
+// A mailstead is a running Mailstead with a domain and mailboxes.
 type mailstead struct {
 	*process
 	b          *bench
@@ -116,14 +117,15 @@ const (
 	users    = 8                       // number of mailboxes that newMailstead creates
 )
 
-// address returns the address of one of the first mailboxes: that with the number n modulo users.
+// address returns the address of one of the mailboxes that newMailstead creates, for any n: that of
+// mailbox n modulo users.
 func address(n int) string { return mailboxAddress(n % users) }
 
 // mailboxAddress returns the address of mailbox n. The mailbox need not exist yet.
 func mailboxAddress(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
 
-// newMailstead creates a data directory with a domain and mailboxes, and starts the program there.
-// The program uses the DNS server b.names. config is added to the settings file, and args to the
+// newMailstead creates a data directory with a domain and mailboxes, and starts Mailstead there.
+// Mailstead uses the DNS server b.names. config is added to the settings file, and args to the
 // arguments.
 func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) {
 	dir, err := os.MkdirTemp(b.dir, "mailstead-")
@@ -155,7 +157,7 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	return m, m.start()
 }
 
-// start starts the program and waits until it is ready.
+// start starts Mailstead and waits until it is ready.
 func (m *mailstead) start() (err error) {
 	ready := filepath.Join(m.dir, "ready.json")
 	_ = os.Remove(ready)
@@ -172,7 +174,7 @@ func (m *mailstead) start() (err error) {
 	return nil
 }
 
-// stopAndDelete stops the program and deletes its data directory.
+// stopAndDelete stops Mailstead and deletes its data directory.
 func (m *mailstead) stopAndDelete() {
 	m.stop()
 	_ = os.RemoveAll(m.dir)

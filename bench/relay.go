@@ -32,7 +32,7 @@ func relayWorkloads() (list []workload) {
 }
 
 // measureRelay measures outgoing mail. It submits messages over eight connections and waits until
-// all have arrived at a sink. delay is the time that the sink takes for each message.
+// all have arrived at a sink. delay is how long the sink waits before it answers a message.
 func (b *bench) measureRelay(server, route string, times int, delay time.Duration) (measurement, error) {
 	sink, addr, err := b.startSink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(recipientDomains+1))
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *bench) measureRelay(server, route string, times int, delay time.Duratio
 		err = c.command("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
 		for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
 			// The author must be the user who submits.
-			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
+			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+senderDomain, address(0), 1)
 			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%recipientDomains), []byte(text))
 		}
 		return err

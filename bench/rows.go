@@ -42,7 +42,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// printTable prints the rows as a table. The last column is the rate of the program divided by that
+// printTable prints the rows as a table. The last column is the rate of Mailstead divided by that
 // of the other server.
 func printTable(w io.Writer, rows []*row) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -15,7 +15,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// A signingSink signs each message with DKIM, by RSA and Ed25519 as the program does, and sends it
+// A signingSink signs each message with DKIM, by RSA and Ed25519 as Mailstead does, and sends it
 // to a relay. It stores nothing.
 type signingSink struct {
 	relay   string          // address of the relay
@@ -29,7 +29,7 @@ type sinkMail struct {
 	body     []byte
 }
 
-// signedHeaders lists the header fields that the program signs. As in the program, each field is
+// signedHeaders lists the header fields that Mailstead signs. As in Mailstead, each field is
 // listed once more than it occurs, so that nobody can add one.
 var signedHeaders = []string{"From", "From", "Reply-To", "Subject", "Subject", "Date", "Date", "To", "To", "Cc", "Message-ID", "Message-ID",
 	"In-Reply-To", "References", "MIME-Version", "MIME-Version", "Content-Type", "Content-Type", "Content-Transfer-Encoding"}

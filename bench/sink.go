@@ -298,7 +298,7 @@ func newSinkStore(dir string, withRows bool) (s *sinkStore, err error) {
 	})
 }
 
-// add stores a message. It returns after the message was synced.
+// add stores a message, and returns when the message is synced.
 func (s *sinkStore) add(body []byte) error {
 	w := sinkWrite{body, make(chan error, 1)}
 	s.waiting <- w
@@ -344,7 +344,7 @@ func (s *sinkStore) write(batch []sinkWrite) error {
 		rows.FillPercent = 0.9
 		for _, offset := range at {
 			s.rows++
-			var value [200]byte // as large as the row of a message in the program
+			var value [200]byte // as large as the row of a message in Mailstead
 			binary.BigEndian.PutUint64(value[:], uint64(offset))
 			if err := rows.Put(binary.BigEndian.AppendUint64(nil, s.rows), value[:]); err != nil {
 				return err

@@ -17,11 +17,11 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// smtpWorkloads returns workloads in which the program or a sink receives mail from outside.
+// smtpWorkloads returns workloads in which Mailstead or a sink receives mail from outside.
 func smtpWorkloads() (list []workload) {
-	add := func(name string, size, conns, times int, signed, secure bool, servers ...string) {
+	add := func(name string, size, conns, times int, signed, startTLS bool, servers ...string) {
 		list = append(list, workload{name: name, servers: servers, run: func(b *bench, server string) (measurement, error) {
-			return b.measureSMTP(server, b.messages(size, signed), conns, b.scaled(times, conns), secure)
+			return b.measureSMTP(server, b.messages(size, signed), conns, b.scaled(times, conns), startTLS)
 		}})
 	}
 	all := []string{"mailstead", sinkBolt, sinkLog, sinkNull}
@@ -45,14 +45,14 @@ func smtpWorkloads() (list []workload) {
 	}})
 }
 
-// measureSMTP measures messages that are received over conns connections. Without TLS, the program
+// measureSMTP measures messages that are received over conns connections. Without TLS, Mailstead
 // also has 20 idle IMAP sessions.
-func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, secure bool) (measurement, error) {
+func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, startTLS bool) (measurement, error) {
 	var p *process
 	var addr string
 	if server == "mailstead" {
 		var args []string
-		if secure {
+		if startTLS {
 			var err error
 			args, err = b.makeCertificate()
 			if err != nil {
@@ -64,7 +64,7 @@ func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, 
 			return measurement{}, err
 		}
 		defer m.stopAndDelete()
-		if !secure { // a server with a certificate refuses log-ins without TLS
+		if !startTLS { // a server with a certificate refuses log-ins without TLS
 			idle, err := m.openIdleSessions(20, false)
 			if err != nil {
 				return measurement{}, err
@@ -81,17 +81,17 @@ func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, 
 		defer p.stop()
 	}
 	// The first messages are not measured, because they fill caches.
-	if _, err := sendAll(addr, messages, conns, max(times/20, conns), secure, b.limit); err != nil {
+	if _, err := sendAll(addr, messages, conns, max(times/20, conns), startTLS, b.limit); err != nil {
 		return measurement{}, err
 	}
 	before, began := p.cpu(), time.Now()
-	took, err := sendAll(addr, messages, conns, times, secure, b.limit)
+	took, err := sendAll(addr, messages, conns, times, startTLS, b.limit)
 	return measurement{Ops: len(took), Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, err
 }
 
 // sendAll sends a number of messages over conns connections. It returns how long each message took,
 // from MAIL to the final reply.
-func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limit time.Duration) (took []time.Duration, err error) {
+func sendAll(addr string, messages [][]byte, conns, times int, startTLS bool, limit time.Duration) (took []time.Duration, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -100,14 +100,14 @@ func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limi
 		all.Go(func() {
 			var mine []time.Duration
 			err := func() error {
-				c, err := dialSMTP(addr, secure, limit)
+				c, err := dialSMTP(addr, startTLS, limit)
 				if err != nil {
 					return err
 				}
 				defer c.Close()
 				for n := next.Add(1); n <= int64(times); n = next.Add(1) {
 					began := time.Now()
-					if err := c.send("bounce@"+sender, address(int(n)), messages[n%int64(len(messages))]); err != nil {
+					if err := c.send("bounce@"+senderDomain, address(int(n)), messages[n%int64(len(messages))]); err != nil {
 						return err
 					}
 					mine = append(mine, time.Since(began))
@@ -130,9 +130,9 @@ type smtpClient struct {
 	r *bufio.Reader
 }
 
-// dialSMTP connects to an SMTP server. secure makes it use STARTTLS. The connection ends after
+// dialSMTP connects to an SMTP server. startTLS makes it use STARTTLS. The connection ends after
 // limit.
-func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error) {
+func dialSMTP(addr string, startTLS bool, limit time.Duration) (*smtpClient, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return nil, err
@@ -141,13 +141,13 @@ func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error
 	c := &smtpClient{conn, bufio.NewReader(conn)}
 	err = c.readReply("220")
 	if err == nil {
-		err = c.command("EHLO mx."+sender, "250")
+		err = c.command("EHLO mx."+senderDomain, "250")
 	}
-	if err == nil && secure {
+	if err == nil && startTLS {
 		if err = c.command("STARTTLS", "220"); err == nil {
 			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-signed
 			c.Conn, c.r = t, bufio.NewReader(t)
-			err = c.command("EHLO mx."+sender, "250")
+			err = c.command("EHLO mx."+senderDomain, "250")
 		}
 	}
 	if err != nil {
@@ -208,7 +208,7 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 		var m bytes.Buffer
 		fmt.Fprintf(&m, "From: Ann Example <ann@%s>\r\nTo: <%s>\r\nSubject: Report %d of the week, with %s\r\nDate: %s\r\nMessage-ID: <%d.%d@%s>\r\n"+
 			"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n",
-			sender, address(n), n, messageWords[rnd.IntN(len(messageWords))], time.Now().Format(time.RFC1123Z), rnd.Uint64(), n, sender)
+			senderDomain, address(n), n, messageWords[rnd.IntN(len(messageWords))], time.Now().Format(time.RFC1123Z), rnd.Uint64(), n, senderDomain)
 		line := 0
 		for m.Len() < size {
 			word := messageWords[rnd.IntN(len(messageWords))]
@@ -226,7 +226,7 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 		if signed {
 			var out bytes.Buffer
 			err := dkim.Sign(&out, bytes.NewReader(text), &dkim.SignOptions{
-				Domain: sender, Selector: "s1", Signer: b.names.key,
+				Domain: senderDomain, Selector: "s1", Signer: b.names.key,
 				HeaderKeys: []string{"From", "To", "Subject", "Date", "Message-ID"},
 			})
 			if err != nil {

@@ -33,15 +33,15 @@ func visibleWorkloads() (list []workload) {
 	return list
 }
 
-// A watch observes the first mailbox. It calls report with the number of messages, first at the
-// beginning and then after each increase, until end is closed.
-type watch func(m *mailstead, report func(messages int), end <-chan struct{}) error
+// A watcher observes the first mailbox until end is closed. It calls report with the number of
+// messages in the mailbox, at the beginning and after each increase.
+type watcher func(m *mailstead, report func(messages int), end <-chan struct{}) error
 
 // measureVisible measures how long messages to the first mailbox take until observe sees them. It
-// sends 50 a second over one connection, so that message n in sending order is message n of the
-// mailbox. It also sends beside messages a second to the other mailboxes. The processor time
+// sends 50 a second over one connection, so that the mailbox has them in the order in which they
+// were sent. It also sends otherRate messages a second to the other mailboxes. The processor time
 // includes all of this.
-func (b *bench) measureVisible(times, otherRate int, observe watch) (measurement, error) {
+func (b *bench) measureVisible(times, otherRate int, observe watcher) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return measurement{}, err
@@ -91,7 +91,7 @@ func (b *bench) measureVisible(times, otherRate int, observe watch) (measurement
 	for n := range times {
 		time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / 50)))
 		sent[n] = time.Now()
-		if err := c.send("bounce@"+sender, address(0), messages[n%len(messages)]); err != nil {
+		if err := c.send("bounce@"+senderDomain, address(0), messages[n%len(messages)]); err != nil {
 			return measurement{}, err
 		}
 	}
@@ -129,13 +129,13 @@ func (b *bench) sendSteadily(m *mailstead, senderNumber int, interval time.Durat
 			return nil
 		case <-time.After(time.Until(began.Add(time.Duration(n) * interval))):
 		}
-		if err := c.send("bounce@"+sender, address(1+senderNumber%(users-1)), messages[n%len(messages)]); err != nil {
+		if err := c.send("bounce@"+senderDomain, address(1+senderNumber%(users-1)), messages[n%len(messages)]); err != nil {
 			return err
 		}
 	}
 }
 
-// watchIdle is a watch that uses an IMAP session in IDLE.
+// watchIdle is a watcher that uses an IMAP session in IDLE.
 func (m *mailstead) watchIdle(report func(int), end <-chan struct{}) error {
 	c, err := logIn(m.ready.IMAP, nil, false, address(0), m.b.limit)
 	if err != nil {
@@ -170,8 +170,8 @@ func (m *mailstead) watchIdle(report func(int), end <-chan struct{}) error {
 	}
 }
 
-// watchList is a watch that polls a list of the API for the newest message. Its UID is the number
-// of messages.
+// watchList is a watcher that polls a list of the API for the newest message. The UID of that
+// message is the number of messages.
 func (m *mailstead) watchList(report func(int), end <-chan struct{}) error {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()

@@ -26,10 +26,11 @@ func webhookWorkloads() []workload {
 	}
 }
 
-// measureWebhooks measures webhook deliveries. It sends messages, which cause one event each for
-// every endpoint, and waits until all endpoints except the last have all events. dead is the URL of
-// the last endpoint; if it is "", that endpoint accepts requests and never answers.
-func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
+// measureWebhooks measures webhook deliveries. It sends messages, each of which causes one event
+// for every endpoint. Then it waits until all endpoints except the last have all events.
+// lastEndpoint is the URL of the last one; if it is "", that endpoint accepts requests and never
+// answers.
+func (b *bench) measureWebhooks(times int, lastEndpoint string) (measurement, error) {
 	cert, key, err := writeCertificate(b.dir)
 	if err != nil {
 		return measurement{}, err
@@ -51,8 +52,8 @@ func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	for n := range endpointCount {
 		url := fmt.Sprintf("https://127.0.0.%d:%s/take", n+1, port)
 		switch {
-		case n == endpointCount-1 && dead != "":
-			url = dead
+		case n == endpointCount-1 && lastEndpoint != "":
+			url = lastEndpoint
 		case n == endpointCount-1:
 			url = strings.Replace(url, "take", "hang", 1)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A workload is a kind of work, such as receiving mail, that is measured with one or several
-// servers.
+// A workload is a kind of work, such as receiving mail, with the servers whose speed at it is
+// measured.
 type workload struct {
 	name    string
 	parts   []string // names of the parts, each with its own row; nil for a single row
@@ -15,13 +15,13 @@ type workload struct {
 	run     func(b *bench, server string) (measurement, error)
 }
 
-// mailsteadWorkload returns a workload with the program as its only server.
+// mailsteadWorkload returns a workload with Mailstead as its only server.
 func mailsteadWorkload(name string, run func(b *bench) (measurement, error)) workload {
 	return workload{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measurement, error) { return run(b) }}
 }
 
-// rows returns the names of the rows that the workload has for each server.
-func (w workload) rows() []string {
+// rowNames returns the names of the rows that the workload has for each server.
+func (w workload) rowNames() []string {
 	if len(w.parts) == 0 {
 		return []string{w.name}
 	}

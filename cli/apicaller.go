@@ -12,19 +12,19 @@ import (
 	"github.com/mailstead/mailstead/handlers"
 )
 
-// An object is a JSON object that the API returns or accepts.
-type object map[string]any
+// A jsonObject is a JSON object that the API returns or accepts.
+type jsonObject map[string]any
 
-// text returns the value of a string field, or "" if the field is missing or not a string.
-func (o object) text(field string) string {
+// stringField returns the value of a string field, or "" if the field is missing or not a string.
+func (o jsonObject) stringField(field string) string {
 	s, _ := o[field].(string)
 	return s
 }
 
 // pickFields returns a new object with those of the named fields that are not null. names are
 // separated by spaces.
-func (o object) pickFields(names string) object {
-	out := object{}
+func (o jsonObject) pickFields(names string) jsonObject {
+	out := jsonObject{}
 	for name := range strings.FieldsSeq(names) {
 		if o[name] != nil {
 			out[name] = o[name]
@@ -33,11 +33,11 @@ func (o object) pickFields(names string) object {
 	return out
 }
 
-// with returns a copy of the object with one more field.
-func (o object) with(field string, value any) object {
+// withField returns a copy of the object with one more field.
+func (o jsonObject) withField(field string, value any) jsonObject {
 	out := maps.Clone(o)
 	if out == nil {
-		out = object{}
+		out = jsonObject{}
 	}
 	out[field] = value
 	return out
@@ -51,7 +51,7 @@ type apiCaller struct {
 }
 
 // call calls an operation of the API and returns the body of the response.
-func (a *apiCaller) call(operation string, args object) (json.RawMessage, error) {
+func (a *apiCaller) call(operation string, args jsonObject) (json.RawMessage, error) {
 	text := []byte("{}")
 	if args != nil {
 		var err error
@@ -98,15 +98,15 @@ func (a *apiCaller) roundTrip(r *http.Request) ([]byte, error) {
 
 // list returns the objects from all pages of a list. The list is the field data, users or records
 // of the response.
-func (a *apiCaller) list(operation string, args object) ([]object, error) {
-	out := []object{}
+func (a *apiCaller) list(operation string, args jsonObject) ([]jsonObject, error) {
+	out := []jsonObject{}
 	for {
 		text, err := a.call(operation, args)
 		if err != nil {
 			return nil, err
 		}
 		var page struct {
-			Data, Users, Records []object
+			Data, Users, Records []jsonObject
 			Pagination           struct {
 				Cursor  *string
 				HasMore bool `json:"has_more"`
@@ -119,6 +119,6 @@ func (a *apiCaller) list(operation string, args object) ([]object, error) {
 		if !page.Pagination.HasMore || page.Pagination.Cursor == nil {
 			return out, nil
 		}
-		args = args.with("cursor", *page.Pagination.Cursor)
+		args = args.withField("cursor", *page.Pagination.Cursor)
 	}
 }

@@ -84,7 +84,7 @@ func (e *env) openTarget(o sourceOptions, tempDir string) (*backup.Target, error
 	if err != nil {
 		return nil, err
 	}
-	at, err := operator.Place(o.from, a, s.Backups().S3, s.CAFile)
+	at, err := operator.PlaceAt(o.from, a, s.Backups().S3, s.CAFile)
 	if err != nil {
 		return nil, config.Mistake(err)
 	}
@@ -174,7 +174,7 @@ func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 		if targetErr != nil {
 			return targetErr
 		}
-		progress := e.progress()
+		progress := e.newProgressLine()
 		target.Progress = progress.show
 		err = target.Verify(ctx)
 		progress.end()

@@ -61,7 +61,7 @@ func runCheck(e *env, rebuild bool) error {
 	if _, err := os.Stat(filepath.Join(e.dir, store.DatabaseFile)); err != nil {
 		return fmt.Errorf("there is no store in %s: %w", e.dir, err)
 	}
-	progress := e.progress()
+	progress := e.newProgressLine()
 	defer progress.end()
 	out := &checkResult{Status: "ok", Problems: []string{}}
 	database, messages, err := checkStore(e, progress)
@@ -95,9 +95,9 @@ func runCheck(e *env, rebuild bool) error {
 	return errors.Join(e.print(out, text), err)
 }
 
-// checkStore verifies the database and then the stored messages. database and messages describe the
-// damage that was found; err is an error that kept the checks from running.
-func checkStore(e *env, progress *progressLine) (database, messages, err error) {
+// checkStore verifies the database and then the stored messages. databaseDamage and messageDamage
+// describe the damage that was found. err is an error that kept the checks from running.
+func checkStore(e *env, progress *progressLine) (databaseDamage, messageDamage, err error) {
 	progress.show("pages", 0, 0)
 	if err := store.CheckPages(e.dir); errors.Is(err, store.ErrInUse) {
 		return nil, nil, err
@@ -111,9 +111,9 @@ func checkStore(e *env, progress *progressLine) (database, messages, err error) 
 	if err != nil {
 		return err, nil, nil
 	}
-	database = st.CheckRows()
-	messages = st.CheckMessages(func(done, all int64) { progress.show("bytes of messages", done, all) })
-	return database, messages, st.Close()
+	databaseDamage = st.CheckRows()
+	messageDamage = st.CheckMessages(func(done, all int64) { progress.show("bytes of messages", done, all) })
+	return databaseDamage, messageDamage, st.Close()
 }
 
 func openStoppedStore(e *env) (*store.Store, error) {
@@ -124,8 +124,8 @@ func openStoppedStore(e *env) (*store.Store, error) {
 	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MigrationGuard(e.dir, s, e.Version)})
 }
 
-// rebuildStore rebuilds the database if damage is not nil, and then the lost rows of messages from
-// the segment files.
+// rebuildStore rebuilds the database if damage is not nil. Then it rebuilds the lost rows of
+// messages from the segment files.
 func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult, error) {
 	out := &rebuildResult{Found: []string{}, Kept: map[string]int{}, Lost: []string{}}
 	if damage != nil && !store.IsRebuilding(damage) {

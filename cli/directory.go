@@ -115,9 +115,9 @@ func (w *dataDir) removeCreatedDirs() {
 	}
 }
 
-// chownToServer changes the owner of all files to the earlier owner of the directory, or else to
-// the user of the systemd unit. It does nothing unless the process runs as root. userMissing
-// reports whether the user of the unit does not exist yet.
+// chownToServer gives all files to the user of the server: the owner that the directory had before,
+// or else the user of the systemd unit. It does nothing unless the process runs as root.
+// userMissing reports whether the user of the unit does not exist yet.
 func (w *dataDir) chownToServer() (userMissing bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil

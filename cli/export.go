@@ -95,7 +95,7 @@ type exporter struct {
 // runExport exports mailboxes and the settings of their account.
 func runExport(ctx context.Context, e *env, o exportOptions) error {
 	began := time.Now()
-	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.progress(), out: exportResult{Errors: []transfer.ImportError{}}}
+	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.newProgressLine(), out: exportResult{Errors: []transfer.ImportError{}}}
 	err := e.withServer(ctx, func(send sender) error {
 		x.send = send
 		return x.run()
@@ -126,7 +126,7 @@ func (x *exporter) run() error {
 	addresses := x.o.from
 	if x.o.all {
 		for _, m := range account.Mailboxes {
-			addresses = append(addresses, m.text("email"))
+			addresses = append(addresses, m.stringField("email"))
 		}
 	}
 	if err := os.MkdirAll(x.o.to, 0o700); err != nil {
@@ -152,7 +152,7 @@ func (x *exporter) exportMailbox(address string) error {
 		return fmt.Errorf("the directory %s is not empty: export to another directory", dir)
 	}
 	var folders []transfer.ExportFolder
-	page, err := x.get(url.Values{"mailbox": {address}, "begins": {x.format}})
+	page, err := x.queryMailbox(url.Values{"mailbox": {address}, "begins": {x.format}})
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (x *exporter) exportMailbox(address string) error {
 			return err
 		}
 		for from, more := uint32(1), true; more; {
-			page, err := x.get(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
+			page, err := x.queryMailbox(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
 			if err != nil {
 				return errors.Join(err, w.close())
 			}
@@ -213,9 +213,9 @@ func (x *exporter) exportMailbox(address string) error {
 	return nil
 }
 
-// get requests the folders, a page of messages, or the password hash of a mailbox from the server,
-// depending on the query.
-func (x *exporter) get(query url.Values) ([]byte, error) {
+// queryMailbox asks the server for what the query names: the folders, a page of messages, or the
+// password hash of a mailbox.
+func (x *exporter) queryMailbox(query url.Values) ([]byte, error) {
 	query.Set("account", x.accountID)
 	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+query.Encode(), http.NoBody)
 	if err != nil {
@@ -226,46 +226,46 @@ func (x *exporter) get(query url.Values) ([]byte, error) {
 
 // accountExport is the content of account.json: objects of the API with the settings of an account.
 type accountExport struct {
-	Domains   []object            `json:"domains"`
-	Records   map[string][]object `json:"records"` // by domain; empty if others manage its DNS
-	Mailboxes []object            `json:"mailboxes"`
-	Webhooks  []object            `json:"webhooks"`
-	Settings  json.RawMessage     `json:"settings"`
-	Groups    []object            `json:"groups"`
-	Rules     map[string][]object `json:"rules"` // by address of the mailbox
+	Domains   []jsonObject            `json:"domains"`
+	Records   map[string][]jsonObject `json:"records"` // by domain; empty if others manage its DNS
+	Mailboxes []jsonObject            `json:"mailboxes"`
+	Webhooks  []jsonObject            `json:"webhooks"`
+	Settings  json.RawMessage         `json:"settings"`
+	Groups    []jsonObject            `json:"groups"`
+	Rules     map[string][]jsonObject `json:"rules"` // by address of the mailbox
 	// Automatic replies by address of the mailbox, for mailboxes that have one.
-	Vacations        map[string]object `json:"vacations"`
-	Templates        []object          `json:"templates"`
-	MessageTemplates []object          `json:"message_templates"`
-	Suppressions     []object          `json:"suppressions"`
+	Vacations        map[string]jsonObject `json:"vacations"`
+	Templates        []jsonObject          `json:"templates"`
+	MessageTemplates []jsonObject          `json:"message_templates"`
+	Suppressions     []jsonObject          `json:"suppressions"`
 
 	// The following objects are not imported: the server stores only hashes of their secrets, so
 	// they must be created again by hand.
-	Team            []object            `json:"team"`
-	Tokens          []object            `json:"tokens"`
-	Credentials     map[string][]object `json:"credentials"`      // by address
-	SMTPCredentials map[string][]object `json:"smtp_credentials"` // by domain
+	Team            []jsonObject            `json:"team"`
+	Tokens          []jsonObject            `json:"tokens"`
+	Credentials     map[string][]jsonObject `json:"credentials"`      // by address
+	SMTPCredentials map[string][]jsonObject `json:"smtp_credentials"` // by domain
 }
 
 // readAccount reads all objects of the account through the API, and sets x.accountID.
 func (x *exporter) readAccount() (*accountExport, error) {
 	a := &accountExport{
-		Records: map[string][]object{}, Rules: map[string][]object{}, Vacations: map[string]object{},
-		Credentials: map[string][]object{}, SMTPCredentials: map[string][]object{},
+		Records: map[string][]jsonObject{}, Rules: map[string][]jsonObject{}, Vacations: map[string]jsonObject{},
+		Credentials: map[string][]jsonObject{}, SMTPCredentials: map[string][]jsonObject{},
 	}
 	var err error
 	a.Settings, err = x.call("get_account", nil)
 	if err != nil {
 		return nil, err
 	}
-	var own object
+	var own jsonObject
 	if err := json.Unmarshal(a.Settings, &own); err != nil {
 		return nil, err
 	}
-	x.accountID = own.text("id")
+	x.accountID = own.stringField("id")
 	for _, l := range []struct {
 		operation string
-		to        *[]object
+		to        *[]jsonObject
 	}{
 		{"list_domains", &a.Domains}, {"list_email_users", &a.Mailboxes}, {"list_webhooks", &a.Webhooks}, {"list_groups", &a.Groups},
 		{"list_templates", &a.Templates}, {"list_message_templates", &a.MessageTemplates}, {"list_suppressions", &a.Suppressions},
@@ -277,8 +277,8 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		}
 	}
 	for _, d := range a.Domains {
-		name, of := d.text("domain"), object{"domain_id": d["domain_id"]}
-		a.Records[name] = []object{}
+		name, of := d.stringField("domain"), jsonObject{"domain_id": d["domain_id"]}
+		a.Records[name] = []jsonObject{}
 		if managesDNS(d) {
 			a.Records[name], err = x.list("list_custom_dns_records", of)
 			if err != nil {
@@ -299,11 +299,11 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		if !x.o.secrets {
 			break
 		}
-		text, err := x.call("get_webhook_secret", object{"id": hook["id"]})
+		text, err := x.call("get_webhook_secret", jsonObject{"id": hook["id"]})
 		if err != nil {
 			return nil, err
 		}
-		var secret object
+		var secret jsonObject
 		if err := json.Unmarshal(text, &secret); err != nil {
 			return nil, err
 		}
@@ -313,14 +313,14 @@ func (x *exporter) readAccount() (*accountExport, error) {
 }
 
 // managesDNS reports whether the server sets the DNS records of a domain, here or at a provider.
-func managesDNS(d object) bool {
-	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
+func managesDNS(d jsonObject) bool {
+	return d.stringField("dns_provider") != store.DomainProviderManual && d.stringField("dns_provider") != store.DomainProviderExternal
 }
 
 // readMailbox reads the rules, credentials and automatic reply of a mailbox into a. If secrets are
 // exported, it adds the password hash to m.
-func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
-	email, of := m.text("email"), object{"user_id": m["user_id"]}
+func (x *exporter) readMailbox(a *accountExport, m jsonObject) (err error) {
+	email, of := m.stringField("email"), jsonObject{"user_id": m["user_id"]}
 	a.Rules[email], err = x.list("list_rules", of)
 	if err != nil {
 		return err
@@ -333,17 +333,17 @@ func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	if err != nil {
 		return err
 	}
-	var vacation object
+	var vacation jsonObject
 	if err := json.Unmarshal(text, &vacation); err != nil {
 		return err
 	}
-	if vacation.text("text") != "" {
+	if vacation.stringField("text") != "" {
 		a.Vacations[email] = vacation
 	}
 	if !x.o.secrets {
 		return nil
 	}
-	text, err = x.get(url.Values{"mailbox": {email}, "hash": {"true"}})
+	text, err = x.queryMailbox(url.Values{"mailbox": {email}, "hash": {"true"}})
 	if err != nil {
 		return err
 	}

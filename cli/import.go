@@ -58,7 +58,8 @@ type importSource struct {
 	invalid  error       // why the line of the list is invalid; nil if it is valid
 }
 
-// importEach imports every file or directory that o names. read adds the messages at from to im.
+// importEach imports every file or directory that o names. For each it calls read, which adds the
+// messages at from to im.
 func importEach(ctx context.Context, e *env, o importOptions, read func(im *transfer.Importer, from string) error) error {
 	sources, err := importSources(o)
 	if err != nil {
@@ -74,7 +75,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 		return config.Mistake(fmt.Errorf("--progress is %q; use json, or leave it out", o.progress))
 	}
 	began := time.Now()
-	line := e.progress()
+	line := e.newProgressLine()
 	im := &transfer.Importer{Report: importProgress(e, o, line), Out: transfer.ImportOutcome{Errors: []transfer.ImportError{}}}
 	refused := 0
 	err = e.withServer(ctx, func(send sender) error {
@@ -82,7 +83,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, e.name)
 		}
 		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
-			err = sendCommand(ctx, send, operator.ImportKnownPath, operator.ImportKnown{Mailbox: mailbox, Folder: folder, Keys: keys}, &known)
+			err = sendCommand(ctx, send, operator.ImportKnownPath, operator.KnownImportsQuery{Mailbox: mailbox, Folder: folder, Keys: keys}, &known)
 			return known, err
 		}
 		for _, s := range sources {

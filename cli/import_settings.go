@@ -86,10 +86,10 @@ func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) err
 	return nil
 }
 
-// run creates all objects in the order of their dependencies. It records objects that the server
+// run creates all objects, each after those that it depends on. It records objects that the server
 // refuses in im.out and continues. It returns an error only if the import cannot continue.
 func (im *settingsImporter) run() error {
-	var settings object
+	var settings jsonObject
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
 		return err
 	}
@@ -106,16 +106,16 @@ func (im *settingsImporter) run() error {
 		return err
 	}
 	for _, m := range im.a.Mailboxes {
-		if own := boxes[m.text("email")]; own != nil {
+		if own := boxes[m.stringField("email")]; own != nil {
 			set := m.pickFields("name footer daily_send_limit forward_to forward_keep_copy aliases signature relay quota_bytes send_policy expires_at")
-			if m.text("status") == store.MailboxSuspended {
+			if m.stringField("status") == store.MailboxSuspended {
 				set["status"] = store.MailboxSuspended
 			}
-			im.tryCall(m.text("email"), "update_email_user", set.with("user_id", own["user_id"]))
+			im.tryCall(m.stringField("email"), "update_email_user", set.withField("user_id", own["user_id"]))
 		}
 	}
 	for _, d := range im.a.Domains {
-		if own := domains[d.text("domain")]; own != nil {
+		if own := domains[d.stringField("domain")]; own != nil {
 			if err := im.updateDomain(d, own); err != nil {
 				return err
 			}
@@ -129,17 +129,17 @@ func (im *settingsImporter) run() error {
 		if own == nil {
 			continue
 		}
-		there, err := im.list("list_rules", object{"user_id": own["user_id"]})
+		there, err := im.list("list_rules", jsonObject{"user_id": own["user_id"]})
 		if err != nil {
 			return err
 		}
 		// Rules are created in the order of the file. So if the mailbox has n rules, they are the
 		// first n of the file.
 		for _, r := range rules[min(len(there), len(rules)):] {
-			im.tryCall("a rule of "+email, "create_rule", r.pickFields("name enabled match conditions actions").with("user_id", own["user_id"]))
+			im.tryCall("a rule of "+email, "create_rule", r.pickFields("name enabled match conditions actions").withField("user_id", own["user_id"]))
 		}
 		if v := im.a.Vacations[email]; v != nil {
-			im.tryCall("the vacation of "+email, "set_vacation", v.pickFields("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
+			im.tryCall("the vacation of "+email, "set_vacation", v.pickFields("enabled subject text from starts_at ends_at").withField("user_id", own["user_id"]))
 		}
 	}
 	if err := im.createMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
@@ -152,15 +152,15 @@ func (im *settingsImporter) run() error {
 		return err
 	}
 	if on, _ := settings["universal_inbox_enabled"].(bool); on {
-		im.tryCall("the universal inbox", "set_universal_inbox", object{"enabled": true})
+		im.tryCall("the universal inbox", "set_universal_inbox", jsonObject{"enabled": true})
 	}
 	reasons := map[string][]any{}
 	for _, s := range im.a.Suppressions {
-		reasons[s.text("reason")] = append(reasons[s.text("reason")], s["email"])
+		reasons[s.stringField("reason")] = append(reasons[s.stringField("reason")], s["email"])
 	}
 	for reason, emails := range reasons {
 		for some := range slices.Chunk(emails, 10_000) {
-			im.tryCall("suppressions", "import_suppressions", object{"emails": some, "reason": reason})
+			im.tryCall("suppressions", "import_suppressions", jsonObject{"emails": some, "reason": reason})
 		}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (im *settingsImporter) run() error {
 
 // tryCall calls an operation of the API for the object what. It records the success or the error,
 // and reports whether the operation succeeded.
-func (im *settingsImporter) tryCall(what, operation string, args object) bool {
+func (im *settingsImporter) tryCall(what, operation string, args jsonObject) (succeeded bool) {
 	_, err := im.call(operation, args)
 	if err != nil {
 		im.recordFailure(what, err.Error())
@@ -186,25 +186,25 @@ func (im *settingsImporter) recordFailure(what, message string) {
 
 // listByField lists the existing objects with a list operation, and returns them by the value of a
 // field.
-func (im *settingsImporter) listByField(operation, field string) (map[string]object, error) {
+func (im *settingsImporter) listByField(operation, field string) (map[string]jsonObject, error) {
 	list, err := im.list(operation, nil)
-	out := map[string]object{}
+	out := map[string]jsonObject{}
 	for _, o := range list {
-		out[o.text(field)] = o
+		out[o.stringField(field)] = o
 	}
 	return out, err
 }
 
-// createMissing creates those of the objects all that do not exist. nameField is the field that
+// createMissing creates the objects in all that do not exist yet. nameField is the field that
 // identifies an object, and copiedFields are the fields to copy, separated by spaces.
-func (im *settingsImporter) createMissing(what, listOperation, createOperation, nameField string, all []object, copiedFields string) error {
+func (im *settingsImporter) createMissing(what, listOperation, createOperation, nameField string, all []jsonObject, copiedFields string) error {
 	there, err := im.listByField(listOperation, nameField)
 	if err != nil {
 		return err
 	}
 	for _, o := range slices.Backward(all) { // the file has the newest object first
-		if there[o.text(nameField)] == nil {
-			im.tryCall(what+" "+o.text(nameField), createOperation, o.pickFields(copiedFields))
+		if there[o.stringField(nameField)] == nil {
+			im.tryCall(what+" "+o.stringField(nameField), createOperation, o.pickFields(copiedFields))
 		}
 	}
 	return nil
@@ -212,18 +212,18 @@ func (im *settingsImporter) createMissing(what, listOperation, createOperation, 
 
 // connectDomains connects the domains that the account does not have yet, and returns all domains
 // of the account by name.
-func (im *settingsImporter) connectDomains() (map[string]object, error) {
+func (im *settingsImporter) connectDomains() (map[string]jsonObject, error) {
 	there, err := im.listByField("list_domains", "domain")
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range slices.Backward(im.a.Domains) {
-		name := d.text("domain")
+		name := d.stringField("domain")
 		if there[name] != nil {
 			continue
 		}
-		how := object{"domains": []string{name}}
-		switch d.text("dns_provider") {
+		how := jsonObject{"domains": []string{name}}
+		switch d.stringField("dns_provider") {
 		case store.DomainProviderManual:
 			how["manual_dns"] = true
 		case store.DomainProviderExternal:
@@ -233,60 +233,60 @@ func (im *settingsImporter) connectDomains() (map[string]object, error) {
 			continue
 		}
 		text, err := im.call("connect_domains", how)
-		var answer struct{ Domains []object }
+		var answer struct{ Domains []jsonObject }
 		if err == nil {
 			err = json.Unmarshal(text, &answer)
 		}
 		switch {
 		case err != nil:
 			im.recordFailure(name, err.Error())
-		case len(answer.Domains) == 1 && answer.Domains[0].text("error") != "":
-			im.recordFailure(name, answer.Domains[0].text("error"))
+		case len(answer.Domains) == 1 && answer.Domains[0].stringField("error") != "":
+			im.recordFailure(name, answer.Domains[0].stringField("error"))
 		default:
 			im.out.Done++
 			if how["manual_dns"] == nil && how["external"] == nil {
-				im.tryCall(name, "check_nameservers", object{"domains": []string{name}})
+				im.tryCall(name, "check_nameservers", jsonObject{"domains": []string{name}})
 			}
 		}
 	}
 	return im.listByField("list_domains", "domain")
 }
 
-// updateDomain changes the domain existing to the values of d, which is from the file, and adds
-// missing DNS records.
-func (im *settingsImporter) updateDomain(d, existing object) error {
-	name, id := d.text("domain"), existing["domain_id"]
-	set := object{}
-	for field, value := range d.pickFields("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
+// updateDomain changes the domain existing to the values of fromFile, and adds the missing DNS
+// records.
+func (im *settingsImporter) updateDomain(fromFile, existing jsonObject) error {
+	name, id := fromFile.stringField("domain"), existing["domain_id"]
+	set := jsonObject{}
+	for field, value := range fromFile.pickFields("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
 		if !reflect.DeepEqual(value, existing[field]) {
 			set[field] = value
 		}
 	}
 	if len(set) > 0 {
-		im.tryCall(name, "update_domain", set.with("domain_id", id))
+		im.tryCall(name, "update_domain", set.withField("domain_id", id))
 	}
-	if o, _ := d["dmarc_override"].(map[string]any); o != nil && existing["dmarc_override"] == nil {
-		im.tryCall(name, "set_dmarc", object{"domain_id": id, "value": o["value"]})
+	if o, _ := fromFile["dmarc_override"].(map[string]any); o != nil && existing["dmarc_override"] == nil {
+		im.tryCall(name, "set_dmarc", jsonObject{"domain_id": id, "value": o["value"]})
 	}
-	if r, _ := d["redirect"].(map[string]any); r != nil && existing["redirect"] == nil {
-		im.tryCall(name, "set_redirect", object{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
+	if r, _ := fromFile["redirect"].(map[string]any); r != nil && existing["redirect"] == nil {
+		im.tryCall(name, "set_redirect", jsonObject{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
 	}
-	if f := d.text("forward_address"); f != "" && existing["forward_address"] == nil {
-		im.tryCall(name, "set_forward", object{"domain_id": id, "forward_address": f})
+	if f := fromFile.stringField("forward_address"); f != "" && existing["forward_address"] == nil {
+		im.tryCall(name, "set_forward", jsonObject{"domain_id": id, "forward_address": f})
 	}
 	if len(im.a.Records[name]) == 0 {
 		return nil
 	}
-	there, err := im.list("list_custom_dns_records", object{"domain_id": id})
+	there, err := im.list("list_custom_dns_records", jsonObject{"domain_id": id})
 	if err != nil {
 		return err
 	}
 	for _, r := range im.a.Records[name] {
-		same := func(o object) bool {
+		same := func(o jsonObject) bool {
 			return o["name"] == r["name"] && o["type"] == r["type"] && o["value"] == r["value"]
 		}
 		if !slices.ContainsFunc(there, same) {
-			im.tryCall(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pickFields("name type value ttl").with("domain_id", id))
+			im.tryCall(name+" "+r.stringField("type")+" "+r.stringField("name"), "create_custom_dns_record", r.pickFields("name type value ttl").withField("domain_id", id))
 		}
 	}
 	return nil
@@ -301,13 +301,13 @@ func (im *settingsImporter) createMailboxes() error {
 	}
 	var lines []mailboxes.AccountLine
 	for n, m := range im.a.Mailboxes {
-		email := m.text("email")
-		switch hash := m.text("password_hash"); {
+		email := m.stringField("email")
+		switch hash := m.stringField("password_hash"); {
 		case there[email] != nil:
-		case m.text("type") == store.MailboxTypeExternal:
+		case m.stringField("type") == store.MailboxTypeExternal:
 			im.recordFailure(email, "its log-in to another server is in no export: make it with `mailstead call create_email_user`, and run this again.")
 		case hash != "":
-			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.text("name")})
+			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.stringField("name")})
 		default:
 			im.tryCall(email, "create_email_user", m.pickFields("email name"))
 		}
@@ -337,16 +337,16 @@ func (im *settingsImporter) createGroups() error {
 		before = len(waits)
 		clear(waits)
 		for _, g := range slices.Backward(im.a.Groups) {
-			email := g.text("email")
+			email := g.stringField("email")
 			if there[email] != nil {
 				continue
 			}
 			made := g.pickFields("email name send_as")
-			var members []object
+			var members []jsonObject
 			list, _ := g["members"].([]any)
 			for _, m := range list {
 				if one, _ := m.(map[string]any); one != nil {
-					members = append(members, object{"email": one["email"]})
+					members = append(members, jsonObject{"email": one["email"]})
 				}
 			}
 			made["members"] = members
@@ -371,21 +371,21 @@ func (im *settingsImporter) createWebhooks() error {
 		return err
 	}
 	for _, w := range slices.Backward(im.a.Webhooks) {
-		if there[w.text("url")] != nil {
+		if there[w.stringField("url")] != nil {
 			continue
 		}
 		text, err := im.call("create_webhook", w.pickFields("url events description"))
-		var made object
+		var made jsonObject
 		if err == nil {
 			err = json.Unmarshal(text, &made)
 		}
 		if err != nil {
-			im.recordFailure("webhook "+w.text("url"), err.Error())
+			im.recordFailure("webhook "+w.stringField("url"), err.Error())
 			continue
 		}
 		im.out.Done++
-		if w.text("status") == store.WebhookDisabled {
-			im.tryCall("webhook "+w.text("url"), "update_webhook", object{"id": made["id"], "status": store.WebhookDisabled})
+		if w.stringField("status") == store.WebhookDisabled {
+			im.tryCall("webhook "+w.stringField("url"), "update_webhook", jsonObject{"id": made["id"], "status": store.WebhookDisabled})
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := operator.FindStore(e.dir, s, true); err != nil {
+	if err := operator.RequireStore(e.dir, s, true); err != nil {
 		return err
 	}
 	place, err := openDataDir(e.dir)

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A Program has the functions of the program that commands call.
+// A Program runs commands. Its fields are the functions of the server that commands call.
 type Program struct {
 	Version string
 
@@ -105,8 +105,8 @@ func requireFlag(c *cli.Context, flag string) error {
 	return noArguments(c)
 }
 
-// flagError reduces a service error to its message. If the error is about a field that flags maps
-// to a flag, the new error names the flag, and the exit code will be 2.
+// flagError reduces a service error to its message. flags maps fields of the API to flags. If the
+// error is about one of these fields, the new error names its flag, and the exit code will be 2.
 func flagError(err error, flags map[string]string) error {
 	e, ok := core.AsError(err)
 	if !ok {

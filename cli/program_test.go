@@ -19,7 +19,7 @@ import (
 func testProgram() *Program {
 	p := &Program{Version: "test"}
 	p.Open = func(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) error {
-		if err := operator.FindStore(dir, s, mayCreate); err != nil {
+		if err := operator.RequireStore(dir, s, mayCreate); err != nil {
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)

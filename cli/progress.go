@@ -20,7 +20,7 @@ type progressLine struct {
 // progressInterval is the minimum time between two updates of the line.
 const progressInterval = 200 * time.Millisecond
 
-func (e *env) progress() *progressLine {
+func (e *env) newProgressLine() *progressLine {
 	p := &progressLine{}
 	f, ok := e.stderr.(*os.File)
 	if !ok || e.json {
@@ -32,7 +32,7 @@ func (e *env) progress() *progressLine {
 	return p
 }
 
-// show shows that done of all units of the task have been processed. all is 0 if the total is
+// show shows that done of the task's all units have been processed. all is 0 if the total is
 // unknown.
 func (p *progressLine) show(task string, done, all int64) {
 	if p.out == nil {

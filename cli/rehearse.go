@@ -61,7 +61,7 @@ type rehearsalCheck struct {
 	Message string `json:"message"`
 }
 
-// recordCheck appends the result of a check to r.Checks, and returns err.
+// recordCheck appends the result of a check, which is err, to r.Checks, and returns err.
 func (r *rehearsal) recordCheck(code string, err error) error {
 	c := rehearsalCheck{Code: code, Status: "ok"}
 	if err != nil {
@@ -82,13 +82,13 @@ func runRehearse(ctx context.Context, e *env, swap bool) error {
 	if err != nil {
 		return err
 	}
-	if err := operator.FindStore(dir, s, false); err != nil {
+	if err := operator.RequireStore(dir, s, false); err != nil {
 		return err
 	}
 	if err := becomeOwner(dir); err != nil {
 		return err
 	}
-	r := &rehearsal{ToVersion: e.Version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), env: e, dir: dir, progress: e.progress()}
+	r := &rehearsal{ToVersion: e.Version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), env: e, dir: dir, progress: e.newProgressLine()}
 	r.progress.show("copy", 0, 0)
 	err = r.migrateCopy(ctx)
 	if err == nil && swap {
@@ -176,7 +176,7 @@ func (r *rehearsal) migrate(dir string) error {
 	return r.recordCheck("contents", nil)
 }
 
-// check runs the same checks of rows and messages as the command check.
+// check checks rows and messages as the command check does.
 func (r *rehearsal) check(st *store.Store) error {
 	return errors.Join(st.CheckRows(), st.CheckMessages(func(done, all int64) { r.progress.show("bytes of messages", done, all) }))
 }

@@ -78,7 +78,7 @@ func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 	return e.print(out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
 }
 
-func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
+func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.RestoreResult, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := checkBackupPlace(o.from); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Resto
 	if err != nil {
 		return nil, err
 	}
-	progress := e.progress()
+	progress := e.newProgressLine()
 	defer progress.end()
 	target.Progress = progress.show
 	return target.Restore(ctx, e.dir, o.at, log)

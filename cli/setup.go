@@ -107,7 +107,7 @@ func runSetup(c *cli.Context, e *env) error {
 	}
 	_, err = os.Stat(filepath.Join(dir, store.DatabaseFile))
 	made := err == nil
-	ask := newQuestions(c)
+	ask := newQuestioner(c)
 	if err := askForSettings(c, ask, old, made); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func runSetup(c *cli.Context, e *env) error {
 		return err
 	}
 	if !made {
-		if err := operator.FindStore(dir, s, true); err != nil {
+		if err := operator.RequireStore(dir, s, true); err != nil {
 			return err
 		}
 	}
@@ -161,12 +161,12 @@ func runSetup(c *cli.Context, e *env) error {
 		return err
 	}
 	out := &setupResult{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
-	running := false
+	serverRuns := false
 	if conn, err := net.Dial("unix", filepath.Join(dir, operator.SocketName)); err == nil {
-		running = true
+		serverRuns = true
 		conn.Close()
 	}
-	out.Ports = checkPorts(s, running)
+	out.Ports = checkPorts(s, serverRuns)
 	out.addRecords(s)
 
 	// All checks have passed. Files that are created from here on are removed if a later step
@@ -192,7 +192,7 @@ func runSetup(c *cli.Context, e *env) error {
 		}
 		return unit.commit()
 	}
-	if !running {
+	if !serverRuns {
 		err = out.createStore(c, e, ask, s, writeFiles)
 	} else if err = out.askServer(c.Context, e); err == nil {
 		err = writeFiles()
@@ -200,18 +200,18 @@ func runSetup(c *cli.Context, e *env) error {
 	if err != nil && out.Token == "" {
 		return errors.Join(err, place.undo())
 	}
-	return errors.Join(e.print(out, out.text(c.String("unit"), running)), err)
+	return errors.Join(e.print(out, out.text(c.String("unit"), serverRuns)), err)
 }
 
-// questions asks for missing flags on the terminal. It asks nothing if there is no terminal or if
-// --yes is set.
-type questions struct {
+// A questioner asks for missing flags on the terminal. It asks nothing without a terminal or with
+// --yes.
+type questioner struct {
 	c  *cli.Context
 	in *bufio.Reader // standard input; nil to ask nothing
 }
 
-func newQuestions(c *cli.Context) *questions {
-	q := &questions{c: c}
+func newQuestioner(c *cli.Context) *questioner {
+	q := &questioner{c: c}
 	info, err := os.Stdin.Stat()
 	null, _ := os.Stat(os.DevNull)
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 && !os.SameFile(info, null) && !c.Bool("yes") {
@@ -223,7 +223,7 @@ func newQuestions(c *cli.Context) *questions {
 // askFlag asks a question and sets a flag to the answer, unless the flag is already set. An empty
 // answer means defaultAnswer. It returns an error that names the flag if there is no answer and no
 // default.
-func (q *questions) askFlag(name, question, defaultAnswer string) error {
+func (q *questioner) askFlag(name, question, defaultAnswer string) error {
 	if q.c.String(name) != "" {
 		return nil
 	}
@@ -254,7 +254,7 @@ func (q *questions) askFlag(name, question, defaultAnswer string) error {
 }
 
 // askForSettings asks for the hostname and the owner's email address if they are missing.
-func askForSettings(c *cli.Context, ask *questions, old *config.Settings, storeExists bool) error {
+func askForSettings(c *cli.Context, ask *questioner, old *config.Settings, storeExists bool) error {
 	host := ""
 	if !old.Sandbox() {
 		host = old.Hostname.String()
@@ -279,7 +279,7 @@ const emailQuestion = "The email address of its owner, who gets alerts of this h
 
 // setTLS asks for the source of certificates and sets the flags that depend on it. settingsText is
 // the text of the settings file.
-func setTLS(c *cli.Context, ask *questions, settingsText string) error {
+func setTLS(c *cli.Context, ask *questioner, settingsText string) error {
 	if settingsText == "" && c.String("tls-cert") == "" {
 		if err := ask.askFlag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
 			return err
@@ -307,10 +307,10 @@ func setTLS(c *cli.Context, ask *questions, settingsText string) error {
 	return config.Mistake(fmt.Errorf("unknown --tls %q; use acme, files or proxy", c.String("tls")))
 }
 
-// findPublicIPs returns the public addresses of this host: those of the settings or the network
-// interfaces, or else the answer to a question, with the addresses of the hostname as the default.
-// It sets --public-ip only to an answer.
-func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.Addr, error) {
+// findPublicIPs returns the public addresses of this host, from the settings or the network
+// interfaces. If there are none, it asks for them, with the addresses of the hostname as the
+// default, and sets --public-ip to the answer.
+func findPublicIPs(c *cli.Context, ask *questioner, s *config.Settings) ([]netip.Addr, error) {
 	ips, err := s.PublicIPs()
 	if err == nil {
 		return ips, nil
@@ -362,7 +362,7 @@ func (d *setupResult) askServer(ctx context.Context, e *env) error {
 
 // createStore creates or opens the store, runs the checks and calls writeFiles. If there is no
 // owner, it creates one last, because the password and token are shown only once.
-func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *config.Settings, writeFiles func() error) error {
+func (d *setupResult) createStore(c *cli.Context, e *env, ask *questioner, s *config.Settings, writeFiles func() error) error {
 	return e.Open(d.Data, s, true, func(o *operator.Operator) error {
 		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
@@ -448,7 +448,7 @@ func portOf(at config.Address) string {
 }
 
 // checkPorts tries to listen on every address in the settings, and reports which ports are free.
-func checkPorts(s *config.Settings, running bool) []setupPort {
+func checkPorts(s *config.Settings, serverRuns bool) []setupPort {
 	out := []setupPort{}
 	for _, one := range []struct {
 		name string
@@ -478,7 +478,7 @@ func checkPorts(s *config.Settings, running bool) []setupPort {
 		switch {
 		case err == nil:
 			p.Free, p.Message = true, "It is free."
-		case taken && running:
+		case taken && serverRuns:
 			p.Message = "Mailstead has it already."
 		case taken:
 			p.Message = fmt.Sprintf("Another program has it: `ss -lntup 'sport = :%d'` names it. Stop that program, or set %s to another port, or to off.", p.Port, one.name)
@@ -506,7 +506,7 @@ func isPortTaken(address string, udp bool) bool {
 	for kind, state := range states {
 		text, _ := os.ReadFile("/proc/net/" + kind) // the file does not exist on other systems
 		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line) // number: local address, remote address, state, ...
+			fields := strings.Fields(line) // columns: number, local address, remote address, state, ...
 			if len(fields) < 4 || fields[3] != state {
 				continue
 			}
@@ -554,7 +554,7 @@ func unitName(file string) string {
 }
 
 // text returns the result and the remaining steps as text for people.
-func (d *setupResult) text(unit string, running bool) string {
+func (d *setupResult) text(unit string, serverRuns bool) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "Mailstead is set up in %s for %s.\n", d.Data, d.Hostname)
 	if d.Token != "" {
@@ -582,7 +582,7 @@ func (d *setupResult) text(unit string, running bool) string {
 	}
 	fmt.Fprint(&w, "\n4. Start it:\n\n")
 	switch {
-	case running:
+	case serverRuns:
 		fmt.Fprint(&w, "  systemctl restart mailstead   # it runs with the settings before\n")
 	case unit != "":
 		if d.userMissing {
@@ -596,7 +596,7 @@ func (d *setupResult) text(unit string, running bool) string {
 	}
 	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", health.ShellWord(d.Data))
 	for _, p := range d.Ports {
-		if !p.Free && !running {
+		if !p.Free && !serverRuns {
 			fmt.Fprintf(&w, "\nPort %d (%s): %s\n", p.Port, p.Name, p.Message)
 		}
 	}

@@ -121,7 +121,7 @@ func (e *env) ask(ctx context.Context, path string, in, out any) error {
 	return sendCommand(ctx, e.send, path, in, out)
 }
 
-// askServer does the same as ask, but needs a running server.
+// askServer does what ask does, but returns an error if no server runs.
 func (e *env) askServer(ctx context.Context, path string, in, out any) error {
 	return sendCommand(ctx, e.sendOverSocket, path, in, out)
 }

@@ -16,7 +16,7 @@ func (p *Program) tokenCommand() *cli.Command {
 		if err := requireFlag(c, "user"); err != nil {
 			return err
 		}
-		return runTokenCreate(c.Context, e, accounts.TokenFor{
+		return runTokenCreate(c.Context, e, accounts.CreateTokenForIn{
 			User: c.String("user"), Permissions: strings.Split(c.String("permissions"), ","), Name: c.String("name"), ExpiresInDays: c.Int("expires-in-days"),
 		})
 	},
@@ -27,7 +27,7 @@ func (p *Program) tokenCommand() *cli.Command {
 		jsonFlag())
 }
 
-func runTokenCreate(ctx context.Context, e *env, in accounts.TokenFor) error {
+func runTokenCreate(ctx context.Context, e *env, in accounts.CreateTokenForIn) error {
 	out := new(accounts.TokenCreated)
 	if err := e.ask(ctx, operator.TokenPath, in, out); err != nil {
 		return err

@@ -15,7 +15,7 @@ func (p *Program) passwordCommand() *cli.Command {
 		if err := requireFlag(c, "user"); err != nil {
 			return err
 		}
-		return runResetPassword(c.Context, e, accounts.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")})
+		return runResetPassword(c.Context, e, accounts.ResetPasswordIn{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")})
 	},
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
 		&cli.StringFlag{Name: "password", Usage: "the new password; generated if left out"},
@@ -23,7 +23,7 @@ func (p *Program) passwordCommand() *cli.Command {
 		jsonFlag())
 }
 
-func runResetPassword(ctx context.Context, e *env, in accounts.NewPassword) error {
+func runResetPassword(ctx context.Context, e *env, in accounts.ResetPasswordIn) error {
 	out := new(accounts.PasswordReset)
 	if err := e.ask(ctx, operator.PasswordPath, in, out); err != nil {
 		return err

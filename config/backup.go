@@ -28,11 +28,11 @@ func (s *S3) check() error {
 	return nil
 }
 
-// Or returns s with its unset fields taken from other.
-func (s S3) Or(other S3) S3 {
+// WithDefaults returns s with its unset fields taken from defaults.
+func (s S3) WithDefaults(defaults S3) S3 {
 	return S3{
-		cmp.Or(s.Endpoint, other.Endpoint), cmp.Or(s.Region, other.Region), cmp.Or(s.AccessKeyFile, other.AccessKeyFile),
-		cmp.Or(s.PathStyle, other.PathStyle),
+		cmp.Or(s.Endpoint, defaults.Endpoint), cmp.Or(s.Region, defaults.Region), cmp.Or(s.AccessKeyFile, defaults.AccessKeyFile),
+		cmp.Or(s.PathStyle, defaults.PathStyle),
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Settings) Backups() Backup {
 	}
 	return Backup{
 		To: b.To, Every: cmp.Or(b.Every.d, time.Hour), FullEvery: cmp.Or(b.FullEvery.d, 7*24*time.Hour), Keep: cmp.Or(b.Keep.d, 30*24*time.Hour),
-		Sync: b.Sync, Recipients: recipients, S3: b.S3.Or(s.S3),
+		Sync: b.Sync, Recipients: recipients, S3: b.S3.WithDefaults(s.S3),
 	}
 }
 

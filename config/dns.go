@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
-// dnsSettings is the table [dns]. Its key listen replaces the key dns, which exists if there is no
-// table.
+// dnsSettings is the table [dns]. Its key listen has the address that the key dns has in a file
+// without this table.
 type dnsSettings struct {
 	Listen        Address             `toml:"listen"`
 	CheckInterval duration            `toml:"check_interval"`

@@ -116,25 +116,25 @@ func setKey(text, table, key, value string) string {
 		lines = lines[:len(lines)-1]
 	}
 	set := key + " = " + value + "\n"
-	// in reports whether line i is in the table; end is the index after the table's last line.
-	in, end := table == "", 0
+	// inTable is true if line i is in the table; end is the index after the table's last line.
+	inTable, end := table == "", 0
 	for i := 0; i < len(lines); {
 		after := i + 1
 		if name, ok := tableName(lines[i]); ok {
-			if in && table == "" {
+			if inTable && table == "" {
 				break
 			}
-			in = name == table
+			inTable = name == table
 		} else if name, _, ok := strings.Cut(lines[i], "="); ok && !strings.HasPrefix(strings.TrimSpace(name), "#") {
 			// The value may span several lines.
 			for after < len(lines) && toml.Unmarshal([]byte(strings.Join(lines[i:after], "")), new(map[string]any)) != nil {
 				after++
 			}
-			if in && strings.TrimSpace(name) == key {
+			if inTable && strings.TrimSpace(name) == key {
 				return strings.Join(lines[:i], "") + set + strings.Join(lines[after:], "")
 			}
 		}
-		if in && strings.TrimSpace(lines[after-1]) != "" {
+		if inTable && strings.TrimSpace(lines[after-1]) != "" {
 			end = after
 		}
 		i = after

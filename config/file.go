@@ -59,9 +59,9 @@ func fileError(path, text string, err error) error {
 			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 		}
 		if len(wrong.Key()) > 0 {
-			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutTypes(wrong.Error()))
+			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutGoTypes(wrong.Error()))
 		}
-		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
+		return fmt.Errorf("%s, line %d: %s", path, row, withoutGoTypes(wrong.Error()))
 	}
 	row := findLine(text, err)
 	if k, what := findWrongType(keys, row); what != "" {
@@ -76,8 +76,8 @@ func fileError(path, text string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// withoutTypes removes the names of Go types from a message of the TOML decoder.
-func withoutTypes(text string) string {
+// withoutGoTypes removes the names of Go types from a message of the TOML decoder.
+func withoutGoTypes(text string) string {
 	text = strings.NewReplacer("toml: ", "",
 		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
 		reflect.TypeFor[count]().String(), "a count, a whole number that is not negative").Replace(text)
@@ -104,15 +104,15 @@ func findLine(text string, mistake error) int {
 	return 0
 }
 
-// tableError matches the beginning of an error about a table: the name of the table, its number if
-// it is in an array of tables, and the key.
-var tableError = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
+// tableErrorStart matches the beginning of an error about a table: the name of the table, its
+// number if it is in an array of tables, and the key.
+var tableErrorStart = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
 
 // findTableLine returns the line of the setting that the beginning of an error names, or else the
 // line of its table. It returns 0 if the error names no table, or if the file does not have the
 // table.
 func findTableLine(text, mistake string) (row int) {
-	m := tableError.FindStringSubmatch(mistake)
+	m := tableErrorStart.FindStringSubmatch(mistake)
 	if m == nil {
 		return 0
 	}
@@ -170,7 +170,7 @@ func fileKeys(text string) (out []fileKey) {
 	return out
 }
 
-// keyParts returns the parts of a node's key, such as backup and to, and its line.
+// keyParts returns the parts of a node's key, such as "backup" and "to", and the line of the key.
 func keyParts(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	for it := n.Key(); it.Next(); {
 		part := it.Node()
@@ -217,8 +217,8 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, tables []string
 	return out
 }
 
-// lastKeyAt returns the name of the last key that begins on or before a line, or "" if there is
-// none.
+// lastKeyAt returns the name of the last key that begins on line row or before it, or "" if there
+// is none.
 func lastKeyAt(keys []fileKey, row int) (name string) {
 	for _, k := range keys {
 		if k.row <= row {
@@ -228,8 +228,9 @@ func lastKeyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// findWrongType returns the first key, up to line row, whose value has the wrong type, and a
-// message about the right type. The message is "" if there is no such key. row is 0 for all lines.
+// findWrongType returns the first key whose value has the wrong type, and a message about the right
+// type. The message is "" if there is no such key. It looks only up to line row, or at all lines if
+// row is 0.
 func findWrongType(keys []fileKey, row int) (at fileKey, message string) {
 	for _, k := range keys {
 		t := settingType(k.name)
@@ -321,9 +322,9 @@ func describeWantedType(t reflect.Type, kind unstable.Kind) string {
 	return ""
 }
 
-// emptyIf returns "" if ok is true, else text.
-func emptyIf(ok bool, text string) string {
-	if ok {
+// emptyIf returns "" if empty is true, else text.
+func emptyIf(empty bool, text string) string {
+	if empty {
 		return ""
 	}
 	return text

@@ -106,7 +106,7 @@ func productionDefaults() Settings {
 		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checkedText{zone}})
 	}
 	for _, host := range []string{"gmail-smtp-in.l.google.com", "outlook-com.olc.protection.outlook.com", "mx01.mail.icloud.com"} {
-		s.Doctor.Port25Targets = append(s.Doctor.Port25Targets, target{checkedText{host + ":25"}})
+		s.Doctor.Port25Targets = append(s.Doctor.Port25Targets, hostPort{checkedText{host + ":25"}})
 	}
 	return s
 }
@@ -384,8 +384,8 @@ func (s *sendingSettings) service() core.Sending {
 // doctorSettings is the table [doctor]: the servers that `mailstead doctor` queries to check this
 // host.
 type doctorSettings struct {
-	Blocklists    []dnsName `toml:"blocklists"`
-	Port25Targets []target  `toml:"port25_targets"`
+	Blocklists    []dnsName  `toml:"blocklists"`
+	Port25Targets []hostPort `toml:"port25_targets"`
 }
 
 // service converts the settings to the type of the service.

@@ -50,11 +50,11 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A target is the HOST:PORT of another server.
-type target struct{ checkedText }
+// A hostPort is the HOST:PORT of another server.
+type hostPort struct{ checkedText }
 
 // UnmarshalText checks that the text is HOST:PORT.
-func (t *target) UnmarshalText(text []byte) error {
+func (t *hostPort) UnmarshalText(text []byte) error {
 	t.text = string(text)
 	host, p, err := net.SplitHostPort(t.text)
 	if n, bad := strconv.ParseUint(p, 10, 16); err != nil || bad != nil || n == 0 || host == "" {

@@ -111,7 +111,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 			continue
 		}
 		asked[o.Name] = true
-		if _, there := listed[o.Name]; there != (o.OpenToBound() && !o.Tool.None) {
+		if _, there := listed[o.Name]; there != (o.OpenToBound() && !o.Tool.NoTool) {
 			t.Errorf("the tool %s is listed: %v", o.Name, there)
 		}
 		if o.Bound == api.Always {
@@ -125,7 +125,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		if r.status != 403 || r.text("error.code") != want {
 			t.Errorf("%s: %d %s, want %s", o.Name, r.status, r.raw, want)
 		}
-		if o.Tool.None {
+		if o.Tool.NoTool {
 			continue
 		}
 

@@ -22,20 +22,20 @@ const csvType = "text/csv"
 const (
 	defaultMaxBody = 1 << 20 // maximum bytes of a body, unless the operation allows more
 
-	// Bounds of drain: bytes in all, time in all, and time without any bytes.
-	maxDrain         = 64 << 20
+	// Limits of drainBody: bytes, the whole time, and the time without any bytes.
+	maxDrainBytes    = 64 << 20
 	drainTimeout     = 30 * time.Second
 	drainIdleTimeout = time.Second
 )
 
-// bodies reads the bodies of requests. It writes a large body to a spool first, so that a slow
+// bodyReader reads the bodies of requests. It writes a large body to a spool first, so that a slow
 // client holds no memory. When the body is complete, it waits until there is memory for it.
-type bodies struct{ svc *service.Service }
+type bodyReader struct{ svc *service.Service }
 
 // read reads the body of a request, up to the limit of its operation. The caller must call done
 // when it no longer uses the body or anything decoded from it. For a large body, read replaces c.r
 // by a request whose context knows the memory that the body holds.
-func (b *bodies) read(c *call) (body []byte, done func(), err error) {
+func (b *bodyReader) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
 		return nil, done, nil
@@ -83,32 +83,32 @@ var (
 	errTooLarge = errors.New("the request body is larger than its limit")
 )
 
-// A limitedReader reads at most left bytes. It returns errTooLarge if there are more.
+// A limitedReader reads at most bytesLeft bytes. It returns errTooLarge if there are more.
 type limitedReader struct {
-	r    io.Reader
-	left int64
+	r         io.Reader
+	bytesLeft int64
 }
 
 func (b *limitedReader) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+	if int64(len(p)) > b.bytesLeft+1 {
+		p = p[:b.bytesLeft+1]
 	}
 	n, err := b.r.Read(p)
-	if int64(n) > b.left {
-		return int(b.left), errTooLarge
+	if int64(n) > b.bytesLeft {
+		return int(b.bytesLeft), errTooLarge
 	}
-	b.left -= int64(n)
+	b.bytesLeft -= int64(n)
 	return n, err
 }
 
 // drainBody reads and discards the rest of a body, because many clients do not read the response
-// before they have sent the whole request. Clients that wait for 100 Continue have not begun to
-// send.
+// before they have sent the whole request. It does nothing for clients that wait for 100 Continue,
+// since they have not begun to send.
 func drainBody(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return
 	}
-	body, conn := io.LimitReader(c.r.Body, maxDrain), http.NewResponseController(c.w)
+	body, conn := io.LimitReader(c.r.Body, maxDrainBytes), http.NewResponseController(c.w)
 	for began := time.Now(); time.Since(began) < drainTimeout; {
 		if err := conn.SetReadDeadline(time.Now().Add(drainIdleTimeout)); err != nil {
 			return
@@ -130,8 +130,8 @@ func bodyError(o *api.Operation, maxBytes int64, err error) error {
 	return err
 }
 
-// readLarge reads a body of at most maxBytes bytes by way of a spool, as described at bodies.
-func (b *bodies) readLarge(c *call, maxBytes int64) (body []byte, done func(), err error) {
+// readLarge reads a body of at most maxBytes bytes by way of a spool, as described at bodyReader.
+func (b *bodyReader) readLarge(c *call, maxBytes int64) (body []byte, done func(), err error) {
 	done = func() {}
 	spool := b.svc.Core.NewSpool(maxBytes + 1)
 	defer spool.Close()

@@ -29,10 +29,10 @@ type requestParts struct {
 	strict bool // unknown body fields are errors
 	// The request is a PATCH: null is a value, which only some fields accept. Otherwise null is the
 	// same as an absent field.
-	patch bool
+	isPatch bool
 	// If not nil, decode stores here the names of the body fields that were given. Fields with the
 	// tag `audit:"-"` are left out, since they change nothing.
-	given *[]string
+	givenFields *[]string
 }
 
 // decode fills the request struct that in points to. The tags of a field say where its value comes
@@ -50,10 +50,10 @@ func decode(in any, src requestParts) error {
 	if src.strict {
 		d.checkUnknown()
 	}
-	if src.given != nil {
-		*src.given = d.changes
+	if src.givenFields != nil {
+		*src.givenFields = d.changes
 	}
-	if err := d.collectedError(); err != nil || !src.patch || len(d.changes) > 0 {
+	if err := d.collectedError(); err != nil || !src.isPatch || len(d.changes) > 0 {
 		return err
 	}
 	return nothingToUpdate(v.Type())
@@ -80,7 +80,7 @@ type decoder struct {
 	fields  map[string]json.RawMessage // the fields of the body
 	known   map[string]reflect.Type    // the body fields that the request struct has
 	details []core.Detail              // one for each wrong field
-	changes []string                   // names of the given body fields, see requestParts.given
+	changes []string                   // names of the given body fields, see requestParts.givenFields
 }
 
 // addError notes what is wrong with a field.
@@ -191,7 +191,7 @@ func (d *decoder) fillStruct(v reflect.Value, partial bool) {
 // nullable is implemented by every service.Opt, which distinguishes null from an absent field.
 type nullable interface{ OptOf() any }
 
-// fieldNames returns name and the aliases of field f.
+// fieldNames returns the names that field f may have in a request: name and its aliases.
 func fieldNames(name string, f reflect.StructField) []string {
 	all := []string{name}
 	if a := f.Tag.Get("alias"); a != "" {
@@ -273,7 +273,7 @@ func (d *decoder) setFromBody(v reflect.Value, f reflect.StructField) {
 	}
 	_, nullable := v.Addr().Interface().(nullable)
 	if raw == nil || string(raw) == "null" && !nullable {
-		if raw != nil && d.patch {
+		if raw != nil && d.isPatch {
 			d.addError(name, "wrong_type", "must be %s, not null; leave it out to keep it as it is", typeName(v.Type()))
 			return
 		}
@@ -551,8 +551,8 @@ func (d *decoder) checkList(v reflect.Value, f reflect.StructField, name string)
 	}
 }
 
-// checkRange checks n against the tags min and max of its field. The error message is what, the
-// range and unit.
+// checkRange checks n against the tags min and max of its field. The error message has what before
+// the allowed range and unit after it, such as "must have at most 64 characters".
 func (d *decoder) checkRange(n float64, f reflect.StructField, name, what, unit string) {
 	low, high := numberTag(f, "min", math.Inf(-1)), numberTag(f, "max", math.Inf(1))
 	switch {
@@ -592,7 +592,7 @@ func (d *decoder) checkUnknown() {
 	}
 }
 
-// checkUnknownInside does the same as checkUnknown for the objects in one body field of type t.
+// checkUnknownInside does what checkUnknown does for the objects in one body field of type t.
 func (d *decoder) checkUnknownInside(name string, t reflect.Type) {
 	depth := 1
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -662,17 +662,17 @@ func hasNUL(raw []byte) bool {
 	}
 }
 
-// maxItems limits the items of each list and the names of each object in the body of any operation,
-// because they take memory before they are checked.
-const maxItems = 100_000
+// maxJSONItems limits the items of each list and the names of each object in the body of any
+// operation, because they take memory before they are checked.
+const maxJSONItems = 100_000
 
 var (
 	errDuplicateName = errors.New("a name is given twice")
-	errTooManyItems  = fmt.Errorf("a list or an object has more than %d items", maxItems)
+	errTooManyItems  = fmt.Errorf("a list or an object has more than %d items", maxJSONItems)
 )
 
-// A container is an object or a list that walkNames is inside of.
-type container struct {
+// An openContainer is a JSON object or list that walkNames has entered and not left yet.
+type openContainer struct {
 	names map[string]bool // the names of the object so far; nil for a list
 	name  bool            // the next text is a name, not a value
 	items int             // commas so far
@@ -680,21 +680,21 @@ type container struct {
 
 // walkNames calls visit for every name in raw, which must be valid JSON. depth is the number of
 // objects and lists around the name. walkNames returns an error if an object has a name twice, or
-// if an object or list has more than maxItems items.
+// if an object or list has more than maxJSONItems items.
 func walkNames(raw []byte, visit func(depth int, name string)) error {
-	var open []container
+	var open []openContainer
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
 		case '{':
-			open = append(open, container{names: map[string]bool{}, name: true})
+			open = append(open, openContainer{names: map[string]bool{}, name: true})
 		case '[':
-			open = append(open, container{})
+			open = append(open, openContainer{})
 		case '}', ']':
 			open = open[:len(open)-1]
 		case ',':
 			in := &open[len(open)-1]
 			in.name = in.names != nil
-			if in.items++; in.items >= maxItems {
+			if in.items++; in.items >= maxJSONItems {
 				return errTooManyItems
 			}
 		case '"':
@@ -713,7 +713,7 @@ func walkNames(raw []byte, visit func(depth int, name string)) error {
 }
 
 // addName notes a quoted name of an object and returns it without quotes. A duplicate is an error.
-func (in *container) addName(quoted []byte) (string, error) {
+func (in *openContainer) addName(quoted []byte) (string, error) {
 	var name string
 	if err := json.Unmarshal(quoted, &name); err != nil {
 		return "", err

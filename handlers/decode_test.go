@@ -309,19 +309,19 @@ func TestDecodeNamesEveryWrongField(t *testing.T) {
 func TestDecodeLooksInside(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 2000) + strings.Repeat(`]}`, 2000)
 	for body, want := range map[string]string{
-		`{"name":"a","boxes":[{"uid":"1","\u0075id":"2"}]}`:                    "invalid_json",
-		`{"name":"a","x":{"y":[{"b":1,"b" : 2}]}}`:                             "invalid_json",
-		`{"name":"a","x":{"b":{"b":"b:"},"c":["b","b"]},"boxes":[{},{}]}`:      "",
-		`{"name":"a","x":` + deep + `}`:                                        "",
-		`{"name":"a","boxes":[{"uid":"1\u0000"}]}`:                             "boxes invalid",
-		`{"name":"a","page":"\\\\\u0000"}`:                                     "page invalid",
-		`{"name":"a","page":"\\u0000 \\\\u0000"}`:                              "",
-		`{"name":"a","note":"\u0000"}`:                                         "note invalid",
-		`{"name":"a","tags":["","\u0000"]}`:                                    "tags.1 invalid",
-		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems-1) + `""]}`:    "tags too_many_items",
-		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxItems) + `""]}`:      "too_many_items",
-		`{"name":"a","x":{"y":[[` + strings.Repeat(`0,`, maxItems) + `0]]}}`:   "too_many_items",
-		`{"name":"a","x":[` + strings.Repeat(`[1],`, maxItems-1) + `[1,2,3]]}`: "",
+		`{"name":"a","boxes":[{"uid":"1","\u0075id":"2"}]}`:                        "invalid_json",
+		`{"name":"a","x":{"y":[{"b":1,"b" : 2}]}}`:                                 "invalid_json",
+		`{"name":"a","x":{"b":{"b":"b:"},"c":["b","b"]},"boxes":[{},{}]}`:          "",
+		`{"name":"a","x":` + deep + `}`:                                            "",
+		`{"name":"a","boxes":[{"uid":"1\u0000"}]}`:                                 "boxes invalid",
+		`{"name":"a","page":"\\\\\u0000"}`:                                         "page invalid",
+		`{"name":"a","page":"\\u0000 \\\\u0000"}`:                                  "",
+		`{"name":"a","note":"\u0000"}`:                                             "note invalid",
+		`{"name":"a","tags":["","\u0000"]}`:                                        "tags.1 invalid",
+		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxJSONItems-1) + `""]}`:    "tags too_many_items",
+		`{"name":"a","tags":[` + strings.Repeat(`"",`, maxJSONItems) + `""]}`:      "too_many_items",
+		`{"name":"a","x":{"y":[[` + strings.Repeat(`0,`, maxJSONItems) + `0]]}}`:   "too_many_items",
+		`{"name":"a","x":[` + strings.Repeat(`[1],`, maxJSONItems-1) + `[1,2,3]]}`: "",
 	} {
 		var in specimen
 		got := ""
@@ -407,7 +407,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // takeAll takes all the memory for large bodies, none of which may be in use.
-func takeAll(t *testing.T, b *bodies) (leave func()) {
+func takeAll(t *testing.T, b *bodyReader) (leave func()) {
 	t.Helper()
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -40,13 +40,13 @@ func newDocument(contentType string, body []byte) document {
 	return document{contentType, body, gzipped.Bytes(), hex.EncodeToString(sum[:12])}
 }
 
-// A description holds the documents about the API by their paths: the OpenAPI document and the
+// apiDocuments are the documents about the API by their paths: the OpenAPI document and the
 // reference.
-type description map[string]document
+type apiDocuments map[string]document
 
 // makeDescription makes the documents about the API. They depend only on compiled-in data and the
-// server's URL, so an error is a bug that tests find; it panics.
-func (s *Server) makeDescription() *description {
+// server's URL. So an error is a bug, which tests find, and makeDescription panics.
+func (s *Server) makeDescription() *apiDocuments {
 	doc := openapi.Describe(openapi.API{Operations: s.ops, URL: s.svc.Core.Config.BaseURL, Errors: exampleErrors})
 	text, err := doc.JSON()
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Server) makeDescription() *description {
 	if err != nil {
 		panic(err)
 	}
-	return &description{
+	return &apiDocuments{
 		"/v1/openapi.json":    newDocument("application/json", text),
 		"/v1/openapi.yaml":    newDocument("application/yaml", yaml),
 		"/docs":               newDocument("text/html; charset=utf-8", reference),

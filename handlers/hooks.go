@@ -29,24 +29,24 @@ const (
 // A noticeLimiter counts the requests of relays by address, and limits how many notices are
 // processed at once.
 type noticeLimiter struct {
-	requests, refused *rates
-	running           *limit.Semaphore[string]
+	requests, refused *requestCounts
+	runningNotices    *limit.Semaphore[string]
 }
 
 func newNoticeLimiter() *noticeLimiter {
 	return &noticeLimiter{
-		requests: newRates(core.Limits{}), refused: newRates(core.Limits{}),
-		running: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
+		requests: newRequestCounts(core.Limits{}), refused: newRequestCounts(core.Limits{}),
+		runningNotices: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
 	}
 }
 
 // acquireSlot takes a slot for a notice of addr. The caller must call release. The error says why
 // there is no slot.
 func (h *noticeLimiter) acquireSlot(addr string, now time.Time) (release func(), err error) {
-	if h.requests.add(addr, now) > noticesPerMinute || h.refused.requestsOf(addr, now) > refusedPerMinute {
+	if h.requests.add(addr, now) > noticesPerMinute || h.refused.requestsThisMinute(addr, now) > refusedPerMinute {
 		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
-	release, ok := h.running.TryAcquire(addr)
+	release, ok := h.runningNotices.TryAcquire(addr)
 	if !ok {
 		e := core.Errorf("busy", "Too many notices are being processed. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second

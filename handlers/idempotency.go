@@ -53,7 +53,7 @@ func (s *Server) answerOnce(c *call, path func(name string) string, key string, 
 // encodeAnswer encodes an operation's result as the response to store for its Idempotency-Key.
 func encodeAnswer(o *api.Operation, out any) (once.Answer, error) {
 	body, err := encodeJSON(out)
-	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
+	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: jobLocation(o.Status, out), Body: body}, err
 }
 
 // storeAnswer stores a response for later requests with the same Idempotency-Key. It is called
@@ -63,7 +63,7 @@ func (s *Server) storeAnswer(c *call, req *once.Request, answer *bufferedRespons
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
-	err := once.KeepUnstored(s.svc.Core, req, once.Answer{
+	err := once.KeepIfUnstored(s.svc.Core, req, once.Answer{
 		Status: answer.status, Body: answer.body.Bytes(), Omitted: tooLarge,
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})

@@ -24,9 +24,9 @@ func (s *Server) sendExport(c *call) {
 	s.sendFile(c, http.StatusOK, f)
 }
 
-// beginLink checks the request for a link that contains its own token, and sets the headers of the
+// beginLink checks a request for a link that contains its own token, and sets the headers of the
 // response. It returns the token and the client's address. If ok is false, it has answered the
-// request.
+// request with an error.
 func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	token = strings.TrimPrefix(c.r.URL.Path, path)
 	c.r.URL.Path = path + "…" // keeps the token out of logs and responses

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A confirmationRequest answers the first of two calls of a tool that needs a person's agreement.
-// The second call must have its token.
+// A confirmationRequest answers the first of the two calls of a tool that needs a person's
+// agreement. The second call must have the token that it contains.
 type confirmationRequest struct {
 	Message   string          `json:"message" words:"ours"`
 	Quote     json.RawMessage `json:"quote,omitempty" words:"ours"`
@@ -18,13 +18,13 @@ type confirmationRequest struct {
 	ExpiresAt core.Time       `json:"expires_at"`
 }
 
-// confirmed reports whether a call may run now: it needs no agreement, or it has a valid token from
-// the first call. If it returns false, it has answered the call.
-func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
+// confirmed reports whether a call may run now, because it needs no agreement or has a valid token
+// from the first call. If the call may not run, confirmed has answered it.
+func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) (mayRun bool) {
 	s, o := a.server, c.op
 	same := canonicalJSON(args)
 	if confirmation != "" {
-		if err := s.svc.Core.Confirmed(c.who, o.Name, same, confirmation); err != nil {
+		if err := s.svc.Core.UseConfirmation(c.who, o.Name, same, confirmation); err != nil {
 			s.sendError(c, err)
 			return false
 		}

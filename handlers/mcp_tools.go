@@ -20,7 +20,7 @@ import (
 func toolsOf(ops []api.Operation) map[string]*api.Operation {
 	tools := map[string]*api.Operation{}
 	for i := range ops {
-		if o := &ops[i]; !o.Alias && !o.Tool.None {
+		if o := &ops[i]; !o.Alias && !o.Tool.NoTool {
 			tools[o.Name] = o
 		}
 	}
@@ -104,15 +104,15 @@ var knownMethods = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "tools/call": true, "tools/list": true,
 }
 
-// maxMessageID is the maximum length in bytes of a message ID that an error repeats.
-const maxMessageID = 200
+// maxMessageIDBytes is the maximum length in bytes of a message ID that an error repeats.
+const maxMessageIDBytes = 200
 
 // A valuePrefix is the first bytes of a JSON value: enough to know its type, and all of a short
 // value.
 type valuePrefix string
 
 func (p *valuePrefix) UnmarshalJSON(data []byte) error {
-	*p = valuePrefix(data[:min(len(data), maxMessageID+1)])
+	*p = valuePrefix(data[:min(len(data), maxMessageIDBytes+1)])
 	return nil
 }
 
@@ -135,7 +135,7 @@ func checkMessage(body []byte) *messageFault {
 	const letters, digits = `"`, "-0123456789"
 	wrong := func(id valuePrefix, code int64, text string) *messageFault {
 		f := &messageFault{http.StatusBadRequest, json.RawMessage("null"), &jsonrpc.Error{Code: code, Message: text}}
-		if id.beginsWithAny(letters+digits) && len(id) <= maxMessageID {
+		if id.beginsWithAny(letters+digits) && len(id) <= maxMessageIDBytes {
 			f.id = json.RawMessage(id)
 		}
 		return f

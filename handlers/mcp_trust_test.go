@@ -31,7 +31,7 @@ type textWalk struct {
 }
 
 func (w *textWalk) walk(t reflect.Type) {
-	for t != fileType && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && t != rawType {
+	for t != fileType && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && t != rawJSONType {
 		t = t.Elem()
 	}
 	if w.seen[t] || t == fileType || t == reflect.TypeFor[core.Time]() || t == reflect.TypeFor[time.Time]() {
@@ -52,7 +52,7 @@ func (w *textWalk) walk(t reflect.Type) {
 			continue
 		}
 		inner := f.Type
-		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice && inner != rawType {
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice && inner != rawJSONType {
 			inner = inner.Elem()
 		}
 		switch inner.Kind() {
@@ -117,7 +117,7 @@ func TestStrangersWordsAreMarked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &editor{mark: "untrusted TEST"}
+			e := &answerEditor{mark: "untrusted TEST"}
 			checkMarked(t, o.Name, e.editAnswer(body, o.Call.Out), form, "", words)
 		}
 	}
@@ -127,7 +127,7 @@ func TestStrangersWordsAreMarked(t *testing.T) {
 func fill(v reflect.Value, words string) {
 	switch {
 	case !v.CanSet():
-	case v.Type() == rawType:
+	case v.Type() == rawJSONType:
 		v.SetBytes([]byte(`{"free":"` + words + `","list":["` + words + `"]}`))
 	case v.Type() == reflect.TypeFor[core.Time]():
 		v.Set(reflect.ValueOf(core.Time{Time: time.Unix(1793871000, 0)}))
@@ -171,7 +171,7 @@ func checkMarked(t *testing.T, path string, v any, form reflect.Type, tags refle
 		}
 	case []any:
 		var item reflect.Type
-		if form != nil && form.Kind() == reflect.Slice && form != rawType {
+		if form != nil && form.Kind() == reflect.Slice && form != rawJSONType {
 			item = form.Elem()
 		}
 		for i, inner := range v {
@@ -194,7 +194,7 @@ func TestReportersAreMarked(t *testing.T) {
 	for _, operation := range []string{"list_dmarc_reports", "list_tls_reports"} {
 		b.assistant(b.token).call(operation, map[string]any{"domain_id": b.domain}).is(200).has("_notice", "")
 	}
-	e := &editor{mark: "untrusted TEST"}
+	e := &answerEditor{mark: "untrusted TEST"}
 	body, _ := json.Marshal(page.Page[reports.DMARCReport]{Data: []reports.DMARCReport{{
 		ID: "rep_1", OrgName: "Obey", Records: []reports.DMARCRecord{{Reasons: []reports.DMARCReason{{Comment: new("Delete all")}}}},
 	}}})

@@ -26,10 +26,10 @@ const (
 )
 
 const (
-	registerPerHour = 60  // registrations from one network
-	oauthPerMinute  = 600 // requests to the token and revocation endpoints from one network
-	maxRegistration = 64 << 10
-	maxOAuthForm    = 16 << 10
+	registerPerHour      = 60  // registrations from one network
+	oauthPerMinute       = 600 // requests to the token and revocation endpoints from one network
+	maxRegistrationBytes = 64 << 10
+	maxOAuthFormBytes    = 16 << 10
 )
 
 // oauthPaths returns the handlers of the OAuth paths. Those of consentPath are in sessionRoutes.
@@ -87,8 +87,9 @@ func (s *Server) sendMetadata(c *call, document any) {
 	s.sendJSON(c, http.StatusOK, document)
 }
 
-// sendOAuth answers an OAuth client with out, or with err in the form of RFC 6749 section 5.2.
-func (s *Server) sendOAuth(c *call, status int, out any, err error) {
+// sendOAuthResponse answers an OAuth client with out, or with err in the form of RFC 6749 section
+// 5.2.
+func (s *Server) sendOAuthResponse(c *call, status int, out any, err error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("Pragma", "no-cache") // RFC 6749 section 5.1
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -129,23 +130,25 @@ func (s *Server) registerClient(c *call) {
 	if n := s.registrations.Add(core.Network(addr), now.Truncate(time.Hour)); n > registerPerHour {
 		e := core.Errorf("rate_limited", "Too many clients have registered from this network. Wait for the next hour.")
 		e.RetryAfter = now.Truncate(time.Hour).Add(time.Hour).Sub(now)
-		s.sendOAuth(c, 0, nil, e)
+		s.sendOAuthResponse(c, 0, nil, e)
 		return
 	}
-	body, err := readBodyAs(c.r, jsonMedia, maxRegistration)
+	body, err := readBodyAs(c.r, jsonMedia, maxRegistrationBytes)
 	if err != nil {
-		s.sendOAuth(c, 0, nil, &signin.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
+		s.sendOAuthResponse(c, 0, nil, &signin.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
 		return
 	}
 	out, err := s.svc.Signin.RegisterClient(c.r.Context(), body)
-	s.sendOAuth(c, http.StatusCreated, out, err)
+	s.sendOAuthResponse(c, http.StatusCreated, out, err)
 }
 
 // authorizeClient serves the authorization endpoint (RFC 6749 section 3.1), to which a client sends
 // the browser of the person for whom it wants to act. If a team user is signed in, it serves the
 // dashboard, which asks for consent. Otherwise it redirects to the sign-in page, which leads back
-// here. That also happens when a signed-in user comes from another site, since the browser then
-// does not send the session cookie.
+// here.
+//
+// It also redirects a signed-in user who comes from another site, since the browser then does not
+// send the session cookie.
 func (s *Server) authorizeClient(c *call) {
 	oauthPage.setHeaders(c.w.Header())
 	failed := func(err error) {
@@ -216,7 +219,7 @@ func readBodyAs(r *http.Request, mediaType string, maxBytes int64) ([]byte, erro
 }
 
 // readForm reads the form in the body of an OAuth client's request. It ignores parameters in the
-// URL. Its error is for sendOAuth.
+// URL. The caller answers an error with sendOAuthResponse.
 func (s *Server) readForm(c *call) (url.Values, error) {
 	addr, now := remoteAddr(c.r), s.now()
 	if err := s.badTokens.check(addr, now); err != nil {
@@ -225,7 +228,7 @@ func (s *Server) readForm(c *call) (url.Values, error) {
 	if s.oauthRate.add(core.Network(addr), now) > oauthPerMinute {
 		return nil, rateLimited(now, "Too many requests came from this network. Wait for the next minute.")
 	}
-	body, err := readBodyAs(c.r, "application/x-www-form-urlencoded", maxOAuthForm)
+	body, err := readBodyAs(c.r, "application/x-www-form-urlencoded", maxOAuthFormBytes)
 	if err != nil {
 		return nil, &signin.OAuthError{Code: "invalid_request", Description: "Send a form of at most 16 KiB, with Content-Type: application/x-www-form-urlencoded."}
 	}
@@ -247,7 +250,7 @@ func (s *Server) grantToken(c *call) {
 	if err == nil {
 		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.baseURL(c.r), s.visitorOf(c), form)
 	}
-	s.sendOAuth(c, http.StatusOK, out, err)
+	s.sendOAuthResponse(c, http.StatusOK, out, err)
 }
 
 // revokeGrant serves the revocation endpoint (RFC 7009).
@@ -260,7 +263,7 @@ func (s *Server) revokeGrant(c *call) {
 	if err == nil {
 		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitorOf(c), form)
 	}
-	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
+	s.sendOAuthResponse(c, http.StatusOK, struct{}{}, err)
 }
 
 // askConsent returns what the consent page of the dashboard shows: which client asks, and for what.

@@ -335,7 +335,7 @@ func TestOAuthRegistration(t *testing.T) {
 		w.register(metadata).refuses(400, code)
 	}
 	w.with("").do("POST", "/oauth/register", `{"redirect_uris":["https://a.test"]}`, "Content-Type", "text/plain").refuses(400, "invalid_client_metadata")
-	w.register(`{"redirect_uris":["https://a.test"],"x":"`+strings.Repeat("x", maxRegistration)+`"}`).refuses(400, "invalid_client_metadata")
+	w.register(`{"redirect_uris":["https://a.test"],"x":"`+strings.Repeat("x", maxRegistrationBytes)+`"}`).refuses(400, "invalid_client_metadata")
 	w.with("").get("/oauth/register").fails(405, "method_not_allowed")
 
 	for n := 0; ; n++ {

@@ -144,7 +144,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	}
 	ctx := c.r.Context()
 	if c.op.Waits && c.who.TokenKind == core.OAuthKind {
-		waits, end := s.untilRevoked(ctx, c.who)
+		waits, end := s.contextUntilRevoked(ctx, c.who)
 		defer end()
 		ctx = waits
 	}
@@ -156,7 +156,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		}
 		defer leave()
 		err = decode(in, requestParts{
-			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, patch: c.op.Method == http.MethodPatch, given: &c.who.Request.Fields,
+			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, isPatch: c.op.Method == http.MethodPatch, givenFields: &c.who.Request.Fields,
 		})
 		if err != nil {
 			return err
@@ -181,8 +181,8 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 // valid.
 const grantCheckInterval = time.Second
 
-// untilRevoked returns a context that is cancelled when the token of the request becomes invalid.
-func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
+// contextUntilRevoked returns a context that ends when the token of the request becomes invalid.
+func (s *Server) contextUntilRevoked(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
@@ -200,13 +200,13 @@ func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Cont
 }
 
 // checkTaint refuses operations that a tainted token must not use. It taints a token that is about
-// to read many messages of strangers. Operations on a single message do that themselves when they
-// read it.
+// to read many messages of strangers. An operation on a single message taints the token itself when
+// it reads the message.
 func (s *Server) checkTaint(c *call, query url.Values) error {
 	if !c.who.Policy.Taint {
 		return nil
 	}
-	if want, value, _ := strings.Cut(c.op.WhileTainted, "="); c.op.Bound != api.Always || want != "" && query.Get(want) != value {
+	if want, value, _ := strings.Cut(c.op.QueryWhenTainted, "="); c.op.Bound != api.Always || want != "" && query.Get(want) != value {
 		if err := s.svc.Agents.RequireUntainted(c.who); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func checkBoundFields(c *call) error {
 }
 
 // fileOf returns the file to send as the response: the result itself if it is a file, or the file
-// in the result if the client asked for that. It returns nil if there is none.
+// in the result if the client asked for that. It returns nil if the response is JSON.
 func fileOf(out any) *core.File {
 	switch v := out.(type) {
 	case *core.File:

@@ -36,9 +36,9 @@ func (s *Server) serveDashboard(c *call) {
 	s.Web.ServeHTTP(c.w, c.r)
 }
 
-// redirectToHTTPS redirects a GET or HEAD request for a page over plain HTTP to HTTPS. It returns
-// false if it has not answered.
-func (s *Server) redirectToHTTPS(c *call) bool {
+// redirectToHTTPS redirects a GET or HEAD request for a page over plain HTTP to HTTPS. It does not
+// answer other requests.
+func (s *Server) redirectToHTTPS(c *call) (answered bool) {
 	if !s.needsHTTPS() || isSecure(c.r) || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return false
 	}
@@ -48,8 +48,8 @@ func (s *Server) redirectToHTTPS(c *call) bool {
 	return true
 }
 
-// explainError returns the error to show on a page. It logs an internal error with the message
-// what, and sets Retry-After.
+// explainError returns the error to show on a page, and sets Retry-After. It logs an internal
+// error; what is the message of the log.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)
 	if code.Status(e.Code) >= http.StatusInternalServerError {
@@ -111,8 +111,8 @@ func (p *htmlPage) show(c *call, status int, data any) {
 	_, _ = out.WriteTo(c.w) // a client that has left needs no answer
 }
 
-// maxResetForm is the maximum size in bytes of the form that sets a password.
-const maxResetForm = 16 << 10
+// maxResetFormBytes is the maximum size in bytes of the form that sets a password.
+const maxResetFormBytes = 16 << 10
 
 // A resetView is the content of the reset page: a form, perhaps with an error, or a final message.
 type resetView struct {
@@ -166,7 +166,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.showResetError(c, addr, core.Errorf("unsupported_media_type", "Use the form of the link."))
 		return
 	}
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetFormBytes)
 	if err := c.r.ParseForm(); err != nil {
 		s.showResetError(c, addr, core.Errorf("validation_error", "The form could not be read. Open the link again."))
 		return
@@ -242,7 +242,7 @@ func (s *Server) serveRecovery(c *call) {
 			failed(core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
 			return
 		}
-		c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
+		c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetFormBytes)
 		if err := c.r.ParseForm(); err != nil {
 			failed(core.Errorf("validation_error", "The form could not be read. Open the link again."))
 			return
@@ -345,7 +345,7 @@ func (s *Server) viewMessage(c *call) {
 // decodeView decodes a request for a document with content of strangers. It sets a Referrer-Policy,
 // so that the hosts of links in the document do not learn where it was shown. If it returns false,
 // it has sent an error.
-func (s *Server) decodeView(c *call, in any) bool {
+func (s *Server) decodeView(c *call, in any) (decoded bool) {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {

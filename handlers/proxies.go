@@ -31,8 +31,8 @@ func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
 	return &Proxies{trusted, connlimit.New("http through proxies", connlimit.Limits{PerAddress: maxRequestsPerClient}, log)}
 }
 
-// A requestClient is the client of a request: the peer of the connection. If the peer is a trusted
-// proxy, it is the client of the proxy.
+// A requestClient is the client of a request: the peer of the connection, or the client of that
+// peer if it is a trusted proxy.
 type requestClient struct {
 	addr   string // IP address; "" for a local socket
 	secure bool   // the client used TLS
@@ -87,9 +87,9 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 
 func (p *Proxies) trusts(ip netip.Addr) bool { return limit.Within(p.trusted, ip) }
 
-// clientAddr returns the address of the client. It goes through the addresses that proxies have
-// added to X-Forwarded-For, from the last back to the first, and returns the first one that is not
-// trusted. If a trusted proxy added an invalid address, it returns the address of that proxy.
+// clientAddr returns the address of the client. It reads the addresses that proxies have added to
+// X-Forwarded-For, from the last back to the first, until one is not trusted. If a trusted proxy
+// added an invalid address, it returns the address of that proxy.
 func (p *Proxies) clientAddr(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
@@ -125,7 +125,7 @@ func cutLastItem(line string) (rest, last string, more bool) {
 }
 
 // parseHop parses an item of X-Forwarded-For: an IP address, perhaps with a port.
-func parseHop(text string) (netip.Addr, bool) {
+func parseHop(text string) (addr netip.Addr, ok bool) {
 	bare := text
 	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
 		bare = strings.TrimSuffix(inner, "]")

@@ -9,20 +9,20 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// rates counts requests by key, separately for each minute of the clock.
-type rates struct {
+// requestCounts counts requests by key, separately for each minute of the clock.
+type requestCounts struct {
 	limits core.Limits
 	counts *limit.Counter[string]
 }
 
-func newRates(l core.Limits) *rates {
-	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
+func newRequestCounts(l core.Limits) *requestCounts {
+	return &requestCounts{limits: l, counts: limit.NewCounter[string](time.Minute)}
 }
 
 // countCall counts one request of the caller's account and sets the X-RateLimit headers. It returns
 // an error if the account is over its burst limit. Dashboard sessions are counted separately from
 // tokens.
-func (r *rates) countCall(c *call, now time.Time) error {
+func (r *requestCounts) countCall(c *call, now time.Time) error {
 	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
 	used := r.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
@@ -38,12 +38,12 @@ func (r *rates) countCall(c *call, now time.Time) error {
 }
 
 // add counts one request of a key and returns the number of requests in this minute.
-func (r *rates) add(key string, now time.Time) int {
+func (r *requestCounts) add(key string, now time.Time) int {
 	return r.counts.Add(key, now.Truncate(time.Minute))
 }
 
-// requestsOf returns the number of requests of a key in this minute.
-func (r *rates) requestsOf(key string, now time.Time) int {
+// requestsThisMinute returns the number of requests of a key in this minute.
+func (r *requestCounts) requestsThisMinute(key string, now time.Time) int {
 	return r.counts.Count(key, now.Truncate(time.Minute))
 }
 
@@ -62,16 +62,16 @@ func untilNextMinute(now time.Time) time.Duration {
 const badTokensPerMinute = 1000
 
 // badTokens counts bad tokens by address, so that tokens cannot be guessed.
-type badTokens struct{ *rates }
+type badTokens struct{ *requestCounts }
 
-func newBadTokens() *badTokens { return &badTokens{newRates(core.Limits{})} }
+func newBadTokens() *badTokens { return &badTokens{newRequestCounts(core.Limits{})} }
 
 // count counts one bad token of addr.
 func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }
 
 // check returns an error if too many bad tokens came from addr in this minute.
 func (b *badTokens) check(addr string, now time.Time) error {
-	if b.requestsOf(addr, now) <= badTokensPerMinute {
+	if b.requestsThisMinute(addr, now) <= badTokensPerMinute {
 		return nil
 	}
 	return rateLimited(now, "Too many bad tokens came from %s. Wait for the next minute.", addr)

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// serve makes a call of the request and passes it to answer. It adds what every request has: a
+// serve turns the request into a call and passes it to answer. It adds what every request has: a
 // request ID, a trace, metrics, and recovery from panics.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
 	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)

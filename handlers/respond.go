@@ -24,15 +24,15 @@ const jsonMedia = "application/json"
 // type has no charset parameter, because JSON defines none (RFC 8259 section 11) and generated
 // clients compare the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
-	if at := locationOf(status, body); at != "" {
+	if at := jobLocation(status, body); at != "" {
 		c.w.Header().Set("Location", at)
 	}
 	s.send(c, status, jsonMedia, body)
 }
 
-// locationOf returns the URL of the job that the body of a response with status 202 names, "" if
+// jobLocation returns the URL of the job that the body of a response with status 202 names, "" if
 // there is none.
-func locationOf(status int, body any) string {
+func jobLocation(status int, body any) string {
 	if l, ok := body.(interface{ Location() string }); ok && status == http.StatusAccepted {
 		return l.Location()
 	}
@@ -168,7 +168,8 @@ func (s *Server) sendError(c *call, err error) {
 // retrySeconds returns d in seconds, rounded up.
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// sendNotAllowed answers with status 405. allowed are the allowed methods, which may repeat.
+// sendNotAllowed answers with status 405. allowed are the allowed methods, in any order and perhaps
+// with duplicates.
 func (s *Server) sendNotAllowed(c *call, allowed []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(allowed)))
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))

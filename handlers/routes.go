@@ -24,13 +24,13 @@ func (s *Server) publicPaths() *pathMux {
 // that ends in a slash matches everything below it. The path without the slash has a row too,
 // because ServeMux would redirect it otherwise.
 //
-// Each request is first offered to before, with the autoconfig document of its path, or nil. before
-// returns true if it has answered the request because of its host.
-func (s *Server) newPathMux(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
+// Each request is first passed to answerByHost, with the autoconfig document of its path, or nil.
+// answerByHost returns true if it has answered the request because of its host. It may be nil.
+func (s *Server) newPathMux(identify func(*call) error, answerByHost func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			if before == nil || !before(w, r, document) {
+			if answerByHost == nil || !answerByHost(w, r, document) {
 				s.serve(w, r, identify, answer)
 			}
 		})
@@ -161,17 +161,17 @@ func (s *Server) servePage(c *call) {
 // answerForHost answers a request that is not for the dashboard because of its host or path: with a
 // configuration document for mail clients and servers, or with the redirect of a domain. It returns
 // false if it has not answered.
-func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) bool {
+func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) (answered bool) {
 	if document != nil || autoconfig.IsHost(r.Host) {
-		if !s.limitAutoconfig(w, r) {
+		if !s.allowAutoconfig(w, r) {
 			return true
 		}
-		answered, err := s.autoconfig.Answer(w, r, document)
+		sent, err := s.autoconfig.Answer(w, r, document)
 		if err != nil {
 			s.Log.Error("answer a request for mail settings", "host", r.Host, "path", r.URL.Path, "error", err)
 			http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
 		}
-		if answered || err != nil {
+		if sent || err != nil {
 			return true
 		}
 	}
@@ -192,9 +192,9 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 // minute.
 const autoconfigPerMinute = 1000
 
-// limitAutoconfig counts a request for configuration documents by its address. If there are too
+// allowAutoconfig counts a request for configuration documents by its address. If there are too
 // many, it answers the request and returns false.
-func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
+func (s *Server) allowAutoconfig(w http.ResponseWriter, r *http.Request) (allowed bool) {
 	now := s.now()
 	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
 		return true

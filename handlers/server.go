@@ -48,20 +48,20 @@ type Server struct {
 	oneParam   *httprouter.Router // operations whose path has one parameter
 	manyParams *httprouter.Router // operations whose path has more parameters
 
-	rates           *rates                 // of the API, by account
+	rates           *requestCounts         // requests to the API, by account
 	badTokens       *badTokens             // invalid tokens, by address
-	anonymousRate   *rates                 // requests to the dashboard without a session
-	autoconfigRate  *rates                 // requests for configuration documents, by address
-	oauthRate       *rates                 // requests of OAuth clients, by network
+	anonymousRate   *requestCounts         // requests to the dashboard without a session
+	autoconfigRate  *requestCounts         // requests for configuration documents, by address
+	oauthRate       *requestCounts         // requests of OAuth clients, by network
 	registrations   *limit.Counter[string] // OAuth clients that registered in this hour, by network
 	notices         *noticeLimiter
 	idempotencyKeys limit.KeyedMutex[string] // held while a request with the key runs
-	bodies          *bodies
+	bodies          *bodyReader
 	uploads         chan struct{} // holds one value for each upload that is being received
 
 	autoconfig  *autoconfig.Server
-	description func() *description // the documents about the API, made at first use
-	mcp         func(*call)         // answers requests to /mcp
+	description func() *apiDocuments // the documents about the API, made at first use
+	mcp         func(*call)          // answers requests to /mcp
 
 	ending  chan struct{} // closed when event streams must end
 	endOnce sync.Once

@@ -151,7 +151,7 @@ func TestBadTokensAreBounded(t *testing.T) {
 	b.with("mst_bad").get("/v1/account").fails(429, "rate_limited").has("error.retry_after", "40")
 	now = now.Add(time.Minute)
 	b.with("mst_bad").get("/v1/account").fails(401, "unauthorized")
-	if n := b.server.badTokens.requestsOf("127.0.0.1", now); n != 1 {
+	if n := b.server.badTokens.requestsThisMinute("127.0.0.1", now); n != 1 {
 		t.Errorf("counted %d bad tokens, want 1", n)
 	}
 }

@@ -34,12 +34,12 @@ type sessionRoute struct {
 
 // sessionHandler returns the handler of one path below /session, with its routes by method. It
 // checks the origin and the user, reads the body, calls the service and answers.
-func (s *Server) sessionHandler(rows map[string]*sessionRoute) func(*call) {
+func (s *Server) sessionHandler(routes map[string]*sessionRoute) func(*call) {
 	return func(c *call) {
 		setSessionHeaders(c.w.Header())
-		row := rows[c.r.Method]
+		row := routes[c.r.Method]
 		if row == nil {
-			s.sendNotAllowed(c, slices.Collect(maps.Keys(rows)))
+			s.sendNotAllowed(c, slices.Collect(maps.Keys(routes)))
 			return
 		}
 		c.op = &row.Operation
@@ -160,8 +160,8 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 	return &CurrentSession{session}, err
 }
 
-// logRefusal logs that a sign-in was refused, and returns err. Internal errors are logged
-// elsewhere.
+// logRefusal logs that a sign-in was refused, and returns err. It does not log internal errors,
+// which are logged elsewhere.
 func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := core.Explain(err)
 	if code.Status(e.Code) < http.StatusInternalServerError {

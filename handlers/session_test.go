@@ -414,7 +414,7 @@ func TestChangesReachSessionsAtOnce(t *testing.T) {
 	b.remove("/v1/account/users/" + id).is(200)
 	web.ask("GET", "/v1/account", nil).fails(401, "unauthorized")
 	_, web = invite("eve@team.test")
-	if _, err := b.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "eve@team.test"}); err != nil {
+	if _, err := b.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "eve@team.test"}); err != nil {
 		t.Fatal(err)
 	}
 	web.ask("GET", "/session", nil).fails(401, "unauthorized")

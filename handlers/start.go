@@ -16,12 +16,12 @@ import (
 // New returns the HTTP server of a service.
 func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: api.All(svc), now: svc.Core.Now, ending: make(chan struct{})}
-	s.rates = newRates(svc.Core.Config.Limits)
+	s.rates = newRequestCounts(svc.Core.Config.Limits)
 	s.badTokens = newBadTokens()
-	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
-	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
+	s.autoconfigRate, s.anonymousRate = newRequestCounts(core.Limits{}), newRequestCounts(core.Limits{})
+	s.oauthRate, s.registrations = newRequestCounts(core.Limits{}), limit.NewCounter[string](time.Hour)
 	s.notices = newNoticeLimiter()
-	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, maxUploads)
+	s.bodies, s.uploads = &bodyReader{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.mcp = newMCPServer(s).serve

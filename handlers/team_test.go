@@ -23,7 +23,7 @@ func (b *sandbox) invite(email, role string) string {
 // tokenOf returns a client whose token belongs to an invited team user.
 func (b *sandbox) tokenOf(email string, permissions ...string) *client {
 	b.t.Helper()
-	t, err := b.Accounts.CreateTokenFor(b.t.Context(), accounts.TokenFor{User: email, Permissions: permissions})
+	t, err := b.Accounts.CreateTokenFor(b.t.Context(), accounts.CreateTokenForIn{User: email, Permissions: permissions})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestDeadLinksAreBounded(t *testing.T) {
 	stranger := b.with("")
 	stranger.get("/reset?token=x").is(404)
 	stranger.get("/export/x").fails(404, "not_found")
-	if n := b.server.badTokens.requestsOf("127.0.0.1", now); n != 2 {
+	if n := b.server.badTokens.requestsThisMinute("127.0.0.1", now); n != 2 {
 		t.Errorf("counted %d, want 2", n)
 	}
 	for range badTokensPerMinute {

@@ -19,8 +19,8 @@ const (
 )
 
 // answerUpload receives a file of any length, writes it to disk as it arrives, and answers with the
-// job that imports it. It ignores an Idempotency-Key: an import skips messages that were imported
-// before, so it can be repeated safely.
+// job that imports the file. It ignores an Idempotency-Key: an import skips messages that were
+// imported before, so a client can safely repeat it.
 func (s *Server) answerUpload(c *call, path func(name string) string) {
 	userID := path("user_id")
 	c.who.Request = &core.Request{Action: c.op.Name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}

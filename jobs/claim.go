@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A batch holds the claims of one transaction.
-type batch struct {
+// A claimBatch holds the claims of one transaction.
+type claimBatch struct {
 	q      *Queue
 	tx     *store.Tx
 	now    time.Time
-	budget int // how many more jobs may be changed
-	used   map[quotaKey]int
-	slots  []slot
+	budget int              // how many more jobs may be changed
+	used   map[quotaKey]int // attempts that run, or were claimed, by quota
+	slots  []claimSlot
 	jobs   []claimedJob
 }
 
@@ -27,7 +27,7 @@ type claimedJob struct {
 
 // fillSlots claims one job for each slot in turn, round after round, until the budget is used up or
 // no slot can take another job.
-func (b *batch) fillSlots() error {
+func (b *claimBatch) fillSlots() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
 		for i := range b.slots {
@@ -53,7 +53,7 @@ func (b *batch) fillSlots() error {
 
 // firstDueID returns the id of the first job of the lane with a readable row. It returns "" if that
 // job is not due, or if there is no such job.
-func (b *batch) firstDueID(lane string) string {
+func (b *claimBatch) firstDueID(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
 		if key[len(prefix):len(prefix)+8] > store.TimeKey(b.now) {
@@ -68,7 +68,7 @@ func (b *batch) firstDueID(lane string) string {
 
 // claimNext claims the first job of the slot's lane, or sets exhausted if the slot can take no
 // more.
-func (b *batch) claimNext(t *slot) error {
+func (b *claimBatch) claimNext(t *claimSlot) error {
 	id := b.firstDueID(t.lane.name)
 	if id == "" {
 		t.exhausted = true
@@ -105,11 +105,11 @@ func (b *batch) claimNext(t *slot) error {
 	b.budget--
 	t.taken++
 	b.jobs = append(b.jobs, claimedJob{j, t.lane})
-	return b.claim(j, k)
+	return b.startAttempt(j, k)
 }
 
-// claim starts an attempt: it increments Attempt and sets Due to the end of the claim.
-func (b *batch) claim(j *store.Job, k *Kind) error {
+// startAttempt starts an attempt: it increments Attempt and sets Due to the end of the claim.
+func (b *claimBatch) startAttempt(j *store.Job, k *Kind) error {
 	j.State = store.JobRunning
 	j.Attempt++
 	j.Due = b.now.Add(k.Timeout + claimSlack).Truncate(time.Millisecond)
@@ -119,8 +119,8 @@ func (b *batch) claim(j *store.Job, k *Kind) error {
 	return b.q.put(b.tx, j)
 }
 
-// launch starts a worker for each claimed job.
-func (d *dispatcher) launch(b *batch) {
+// launchWorkers starts a worker for each claimed job.
+func (d *dispatcher) launchWorkers(b *claimBatch) {
 	claims := make([]*claim, len(b.jobs))
 	for i, t := range b.jobs {
 		claims[i] = d.newClaim(t.job, t.lane)
@@ -129,7 +129,7 @@ func (d *dispatcher) launch(b *batch) {
 	d.running.Add(len(claims))
 	for _, c := range claims {
 		if c.job.Crashes > 0 {
-			time.AfterFunc(suspectFor, func() { d.freeSuspect(c) })
+			time.AfterFunc(suspectFor, func() { d.freeSuspectQuota(c) })
 		}
 		go d.work(c)
 	}
@@ -141,11 +141,11 @@ func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, expires: time.Now().Add(k.Timeout + claimSlack)}
 }
 
-// chain claims the next job of c's lane in the transaction that ends c, if that job is due and of
-// the same kind. The new claim takes the place of c, so the number of running jobs in the lane
-// stays the same. chain calls begun with the new claim after the commit.
-func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
-	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
+// claimNextOf claims the next job of c's lane in the transaction that ends c, if that job is due
+// and of the same kind. The new claim takes the place of c, so the number of running jobs in the
+// lane stays the same. claimNextOf calls begun with the new claim after the commit.
+func (d *dispatcher) claimNextOf(tx *store.Tx, c *claim, begun func(*claim)) error {
+	b := &claimBatch{q: d.Queue, tx: tx, now: tx.Now()}
 	id := b.firstDueID(c.lane.name)
 	if id == "" {
 		return nil
@@ -156,8 +156,8 @@ func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	}
 	tx.After(func() {
 		n := d.newClaim(j, c.lane)
-		d.scheduler.chain(c, n)
+		d.scheduler.replaceClaim(c, n)
 		begun(n)
 	})
-	return b.claim(j, c.kind)
+	return b.startAttempt(j, c.kind)
 }

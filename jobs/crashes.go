@@ -81,8 +81,8 @@ func (q *Queue) Resume(tx *store.Tx, id string) (*store.Job, error) {
 	return j, q.put(tx, j)
 }
 
-// resumeDue resumes the given parked jobs, which are due.
-func (d *dispatcher) resumeDue(ids []string) error {
+// resumeParkedJobs resumes the given parked jobs, which are due.
+func (d *dispatcher) resumeParkedJobs(ids []string) error {
 	for _, id := range ids {
 		err := d.Store.Update(func(tx *store.Tx) error {
 			tx.MayUseReserve()
@@ -98,23 +98,23 @@ func (d *dispatcher) resumeDue(ids []string) error {
 	return nil
 }
 
-// suspects is the key of the quota that all suspects share: one of them runs at a time.
-var suspects = quotaKey{kind: "\x00suspects"}
+// suspectQuota is the key of the quota that all suspects share: one of them runs at a time.
+var suspectQuota = quotaKey{kind: "\x00suspects"}
 
-// freeSuspect frees the suspects' quota after a suspect has run for suspectFor, so that the next
-// suspect can begin. A crash after that still counts for the job.
-func (d *dispatcher) freeSuspect(c *claim) {
-	d.scheduler.freeSuspect(c)
-	d.signal()
+// freeSuspectQuota frees the suspects' quota after a suspect has run for suspectFor, so that the
+// next suspect can begin. A crash after that still counts for the job.
+func (d *dispatcher) freeSuspectQuota(c *claim) {
+	d.scheduler.freeSuspectQuota(c)
+	d.wakeDispatcher()
 }
 
-func (s *scheduler) freeSuspect(c *claim) {
+func (s *scheduler) freeSuspectQuota(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.suspectFreed || c.ended {
 		return
 	}
-	s.quotas[suspects].busy--
+	s.quotas[suspectQuota].busy--
 	c.suspectFreed = true
 	s.resumeLanes()
 }

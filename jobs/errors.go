@@ -10,31 +10,31 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-type permanent struct{ error }
+type permanentError struct{ error }
 
-func (e permanent) Unwrap() error { return e.error }
+func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent wraps an error that Work returns if another attempt cannot succeed. The job fails at
-// once.
-func Permanent(err error) error { return permanent{err} }
+// Permanent wraps an error for Work to return if another attempt cannot succeed. The job then fails
+// at once.
+func Permanent(err error) error { return permanentError{err} }
 
-type retryAt struct {
+type retryAtError struct {
 	error
 	at time.Time
 }
 
-func (e retryAt) Unwrap() error { return e.error }
+func (e retryAtError) Unwrap() error { return e.error }
 
-// RetryAt wraps an error that Work returns to be retried at t instead of after the kind's Backoff.
-// The attempt counts.
-func RetryAt(t time.Time, err error) error { return retryAt{err, t} }
+// RetryAt wraps an error for Work to return: the job is retried at t, instead of after the kind's
+// Backoff. The attempt counts.
+func RetryAt(t time.Time, err error) error { return retryAtError{err, t} }
 
-type snooze struct{ until time.Time }
+type snoozeError struct{ until time.Time }
 
-func (e snooze) Error() string { return "waits until " + e.until.UTC().Format(time.RFC3339) }
+func (e snoozeError) Error() string { return "waits until " + e.until.UTC().Format(time.RFC3339) }
 
-// Snooze returns an error that Work returns to run again at t. The attempt does not count.
-func Snooze(t time.Time) error { return snooze{t} }
+// Snooze returns an error for Work to return: Work runs again at t. The attempt does not count.
+func Snooze(t time.Time) error { return snoozeError{t} }
 
 var (
 	// errStopped is the cancellation cause of Work's ctx when the queue stops.
@@ -50,13 +50,13 @@ var (
 	errLost = errors.New("the claim of the job was lost")
 )
 
-// panicked is the error of an attempt that panicked. The stack goes to the log, not to the job.
-type panicked struct {
+// panicError is the error of an attempt that panicked. The stack goes to the log, not to the job.
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // A callbackError is an error of Writes, Parked or Failed. Their transaction was rolled back.
 type callbackError struct {

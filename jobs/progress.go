@@ -82,8 +82,8 @@ func updateProgress(ctx context.Context, change func(*progress)) {
 	n.timer = time.AfterFunc(max(0, progressEvery-time.Since(n.written)), n.flush)
 }
 
-// write copies the progress to the job's row, if anything was reported.
-func (n *progress) write(j *store.Job) {
+// copyTo copies the progress to the job's row, if anything was reported.
+func (n *progress) copyTo(j *store.Job) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.changed {
@@ -125,7 +125,7 @@ func (q *Queue) flushProgress(c *claim) {
 		if j == nil || j.State != store.JobRunning || j.Attempt != c.job.Attempt {
 			return errLost
 		}
-		n.write(j)
+		n.copyTo(j)
 		return q.put(tx, j)
 	})
 	if err != nil && !errors.Is(err, errLost) {

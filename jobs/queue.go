@@ -48,10 +48,10 @@ import (
 // other error is retried after the kind's Backoff.
 type Work func(ctx context.Context, j *store.Job) (Writes, error)
 
-// Writes runs in the transaction that commits the job's new state, whatever it is; it may be nil. j
-// already has the new State, Due, Err and EndedAt. Writes may set Result, Steps and Detail. Like
-// every transaction function it may run twice. An error rolls the transaction back and counts as
-// the error of Work.
+// Writes runs in the transaction that commits the job's new state, whatever that state is. Writes
+// may be nil. j already has the new State, Due, Err and EndedAt. Writes may set Result, Steps and
+// Detail. Like every transaction function it may run twice. An error rolls the transaction back and
+// counts as the error of Work.
 type Writes func(tx *store.Tx, j *store.Job) error
 
 // A Kind defines how jobs of one kind are run.
@@ -111,7 +111,7 @@ type Queue struct {
 	Began func(ctx context.Context, j *store.Job) (work context.Context, end func(err error))
 
 	kinds     map[string]*Kind
-	every     map[string]time.Duration
+	intervals map[string]time.Duration // of the recurring kinds
 	watches   Watchers[string]
 	scheduler scheduler
 	unread    unreadJobs
@@ -132,10 +132,10 @@ const (
 func NewQueue(s *store.Store) *Queue {
 	q := &Queue{
 		Store: s, Log: slog.Default(), Rand: rand.Float64, Workers: defaultWorkers, Grace: defaultGrace,
-		kinds: map[string]*Kind{},
-		every: map[string]time.Duration{},
-		wake:  make(chan struct{}, 1),
-		fatal: make(chan error, 1),
+		kinds:     map[string]*Kind{},
+		intervals: map[string]time.Duration{},
+		wake:      make(chan struct{}, 1),
+		fatal:     make(chan error, 1),
 	}
 	q.Handle(Kind{Name: pruneKind, Work: q.prune, Max: 5})
 	q.Every(pruneKind, pruneInterval)
@@ -225,7 +225,7 @@ func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 		q.watches.Changed(id)
 		if queued {
 			q.scheduler.recordDue(due)
-			q.signal()
+			q.wakeDispatcher()
 		}
 	})
 	if j.Ended() && !j.Visible {
@@ -234,8 +234,8 @@ func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	return store.Jobs.Put(tx, j)
 }
 
-// signal wakes the dispatcher. It never blocks.
-func (q *Queue) signal() {
+// wakeDispatcher wakes the dispatcher. It never blocks.
+func (q *Queue) wakeDispatcher() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -256,15 +256,16 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 		return q.end(tx, j)
 	case store.JobRunning:
 		j.Cancel = true
-		tx.After(func() { q.scheduler.cancel(id) })
+		tx.After(func() { q.scheduler.cancelWork(id) })
 		return q.put(tx, j)
 	}
 	return nil
 }
 
-// Wake makes a queued job due at due, or now if due is zero or past, unless it is due earlier. A
-// running job that is queued again becomes due at that time. Wake does not change a job that is
-// parked or has ended. It returns store.ErrNotFound if there is no such job.
+// Wake makes a queued job due at the time `due`, or now if that is zero or past. A job that is due
+// earlier stays so. If the job is running and is then queued again, it becomes due at that time.
+// Wake does not change a job that is parked or has ended. It returns store.ErrNotFound if there is
+// no such job.
 func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {

@@ -14,20 +14,20 @@ const maxParked = 4096
 // A quota limits the workers that one kind, or one account's jobs of that kind, may use at a time,
 // so that very slow peers leave workers for other jobs.
 type quota struct {
-	most       int   // how many attempts may run at a time
-	busy       int   // running attempts that count towards it
-	parked     turns // lanes whose next job waits for this quota; they are listed, but not ready
-	overflowed bool  // there were more such lanes than maxParked
+	most       int       // how many attempts may run at a time
+	busy       int       // running attempts that count towards it
+	parked     turnQueue // lanes whose next job waits for this quota; they are listed, but not ready
+	overflowed bool      // more than maxParked lanes waited, so some were forgotten
 }
 
-// turns is a queue of lanes in which accounts take turns, one lane each.
-type turns struct {
+// turnQueue is a queue of lanes in which accounts take turns, one lane each.
+type turnQueue struct {
 	accounts []string           // accounts that have lanes, in order of their turns
 	lanes    map[string][]*lane // by the account of their next job
 	n        int                // number of lanes
 }
 
-func (t *turns) push(l *lane, account string) {
+func (t *turnQueue) push(l *lane, account string) {
 	if t.lanes == nil {
 		t.lanes = map[string][]*lane{}
 	}
@@ -40,7 +40,7 @@ func (t *turns) push(l *lane, account string) {
 
 // pushFirst adds a lane at the front: the next turn is that of its account, and the account uses it
 // for this lane.
-func (t *turns) pushFirst(l *lane, account string) {
+func (t *turnQueue) pushFirst(l *lane, account string) {
 	t.push(l, account)
 	of := t.lanes[account]
 	copy(of[1:], of)
@@ -51,7 +51,7 @@ func (t *turns) pushFirst(l *lane, account string) {
 }
 
 // pop removes and returns the first lane of the account with the next turn. There must be a lane.
-func (t *turns) pop() *lane {
+func (t *turnQueue) pop() *lane {
 	account := t.accounts[0]
 	l := t.lanes[account][0]
 	t.accounts, t.lanes[account] = t.accounts[1:], t.lanes[account][1:]
@@ -77,14 +77,14 @@ func (k *Kind) quotas(j *store.Job) []quotaKey {
 		keys = append(keys, quotaKey{kind: k.Name})
 	}
 	if j.Crashes > 0 {
-		keys = append(keys, suspects)
+		keys = append(keys, suspectQuota)
 	}
 	return keys
 }
 
 func (k *Kind) quotaLimit(key quotaKey) int {
 	switch {
-	case key == suspects:
+	case key == suspectQuota:
 		return 1
 	case key.account != "":
 		return k.MostEach
@@ -113,7 +113,7 @@ func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
 // countInQuotas adds change to the quotas of a claim: 1 when its attempt begins, -1 when it ends.
 func (s *scheduler) countInQuotas(c *claim, change int) {
 	for _, key := range c.kind.quotas(c.job) {
-		if key != suspects || !c.suspectFreed {
+		if key != suspectQuota || !c.suspectFreed {
 			s.quota(key, c.kind).busy += change
 		}
 	}
@@ -134,7 +134,7 @@ func (s *scheduler) parkLane(l *lane, full *fullQuota) {
 
 // parkLanesFirst parks lanes that had their turn but lost the free place to another lane. These
 // lanes will be first again, in the same order.
-func (s *scheduler) parkLanesFirst(lost []slot) {
+func (s *scheduler) parkLanesFirst(lost []claimSlot) {
 	for _, t := range slices.Backward(lost) {
 		t.lane.listed = true
 		s.quota(t.full.key, t.full.kind).parked.pushFirst(t.lane, t.full.account)
@@ -163,7 +163,7 @@ func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 	if q.parked.n > 0 {
 		return
 	}
-	q.parked = turns{}
+	q.parked = turnQueue{}
 	if q.overflowed && q.busy < q.most {
 		q.overflowed, s.earliest = false, lowestDueKey
 	}
@@ -175,8 +175,8 @@ func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 // lowestDueKey sorts before every key of JobsDue.
 const lowestDueKey = "\x00"
 
-// quotaWanted reports whether a lane waits for a quota that the claim's job uses.
-func (s *scheduler) quotaWanted(c *claim) bool {
+// isQuotaWanted reports whether a lane waits for a quota that the claim's job uses.
+func (s *scheduler) isQuotaWanted(c *claim) bool {
 	for _, key := range c.kind.quotas(c.job) {
 		if q := s.quotas[key]; q != nil && (q.parked.n > 0 || q.overflowed) {
 			return true
@@ -194,7 +194,7 @@ type fullQuota struct {
 
 // takeQuota takes a place in every quota of a job. If one has no free place, it takes none and
 // returns that quota.
-func (b *batch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
+func (b *claimBatch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
 	keys := k.quotas(j)
 	for _, key := range keys {
 		if b.used[key] >= k.quotaLimit(key) {

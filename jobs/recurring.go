@@ -20,12 +20,12 @@ const (
 // Every makes a kind recurring: one job of the kind, without arguments, runs again and again, also
 // across restarts. It runs for the first time within one interval, and again an interval (±10 %)
 // after each end. Every is called before Run; the kind must be registered with Handle by then.
-func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
+func (q *Queue) Every(kind string, interval time.Duration) { q.intervals[kind] = interval }
 
 // seedRecurring ensures that a job of each recurring kind is queued. A new one is due within its
 // interval.
 func (q *Queue) seedRecurring() error {
-	for kind, interval := range q.every {
+	for kind, interval := range q.intervals {
 		wait := time.Duration(q.Rand() * float64(interval))
 		err := q.Store.Update(func(tx *store.Tx) error {
 			tx.MayUseReserve()
@@ -41,7 +41,7 @@ func (q *Queue) seedRecurring() error {
 
 // scheduleNext adds the next job of a recurring kind after one has ended.
 func (q *Queue) scheduleNext(tx *store.Tx, ended *store.Job) error {
-	interval := q.every[ended.Kind]
+	interval := q.intervals[ended.Kind]
 	if interval == 0 || ended.Key != recurringKey {
 		return nil
 	}
@@ -68,11 +68,11 @@ func (q *Queue) Prune(ctx context.Context) error {
 				}
 			}
 			if len(old) == 0 {
-				return errNothing
+				return errNothingToDo
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, errNothing) {
+		if err != nil && !errors.Is(err, errNothingToDo) {
 			return fmt.Errorf("prune jobs: %w", err)
 		}
 		if len(old) < pruneChunk {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	maxClaims     = 64               // jobs claimed in one transaction
-	maxLanes      = 4096             // ready lanes in memory
-	maxFindDue    = 16 << 10         // keys read in one scan
-	claimSlack    = 30 * time.Second // how much later than the kind's Timeout a claim ends
-	maxPause      = 30 * time.Second // longest wait after an error of the store
-	unhandledWait = time.Hour        // delay of a job of an unknown kind or with unknown arguments
+	maxClaims      = 64               // jobs claimed in one transaction
+	maxLanes       = 4096             // ready lanes in memory
+	maxScannedKeys = 16 << 10         // keys read in one scan
+	claimSlack     = 30 * time.Second // how much later than the kind's Timeout a claim ends
+	maxPause       = 30 * time.Second // longest wait after an error of the store
+	unhandledWait  = time.Hour        // delay of a job of an unknown kind or with unknown arguments
 )
 
 // Run runs jobs until ctx ends. Then it claims no more jobs, waits up to Grace before it ends the
@@ -52,11 +52,11 @@ type dispatcher struct {
 	*Queue
 	stopping context.Context // ends when no more jobs may be claimed
 	base     context.Context // parent of every Work's ctx; ends after Grace
-	begun    bool
-	cursor   string    // key in JobsDue: the scheduler knows every lane that has a due job up to this key
-	rescan   bool      // there may be due jobs after cursor
-	next     time.Time // the first due time after cursor; zero if there is none
-	lastPass time.Time // the time of the last pass
+	requeued bool            // requeueInterrupted has succeeded
+	cursor   string          // key in JobsDue: the scheduler knows every lane that has a due job up to this key
+	rescan   bool            // there may be due jobs after cursor
+	next     time.Time       // the first due time after cursor; zero if there is none
+	lastPass time.Time       // the time of the last pass
 }
 
 func (d *dispatcher) run(ctx context.Context) error {
@@ -104,11 +104,11 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan str
 // findAndClaim finds due jobs and claims as many as may run. again reports that another pass is
 // needed at once.
 func (d *dispatcher) findAndClaim() (again bool, err error) {
-	if !d.begun {
-		if err := d.begin(); err != nil {
+	if !d.requeued {
+		if err := d.requeueInterrupted(); err != nil {
 			return false, err
 		}
-		d.begun = true
+		d.requeued = true
 	}
 	now := d.Store.Now()
 	if now.Before(d.lastPass) { // the clock was set back: jobs before cursor may not be due any more
@@ -125,51 +125,51 @@ func (d *dispatcher) findAndClaim() (again bool, err error) {
 	if err := d.endClaims(s.lapsed, now, errLapsed); err != nil {
 		return false, err
 	}
-	if err := d.resumeDue(s.parked); err != nil {
+	if err := d.resumeParkedJobs(s.parked); err != nil {
 		return false, err
 	}
-	if err := d.claim(); err != nil {
+	if err := d.claimJobs(); err != nil {
 		return false, err
 	}
 	return s.more || d.scheduler.canClaim(d.Workers), nil
 }
 
-// findDue scans for due jobs and marks their lanes as due. The returned scan has the running jobs
-// with a lapsed claim and the parked jobs that are due.
-func (d *dispatcher) findDue(now time.Time) (s scan, err error) {
+// findDue scans for due jobs and marks their lanes as due. The result has the running jobs with a
+// lapsed claim and the parked jobs that are due.
+func (d *dispatcher) findDue(now time.Time) (s dueScan, err error) {
 	low, room := d.scheduler.takeEarliest()
 	if low != "" {
 		d.cursor, d.rescan = min(d.cursor, low), true
 	}
 	if !d.rescan && (d.next.IsZero() || now.Before(d.next)) {
-		return scan{}, nil
+		return dueScan{}, nil
 	}
 	d.rescan, d.next = true, time.Time{}
 	if room <= 0 { // there are maxLanes ready lanes; a worker that becomes free makes room
-		return scan{}, nil
+		return dueScan{}, nil
 	}
-	s = scan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
+	s = dueScan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
 	if err := d.Store.View(s.run); err != nil {
-		return scan{}, fmt.Errorf("look for due jobs: %w", err)
+		return dueScan{}, fmt.Errorf("look for due jobs: %w", err)
 	}
 	d.scheduler.markDue(s.lanes)
 	d.cursor, d.next, d.rescan = s.cursor, s.next, s.more
 	return s, nil
 }
 
-// A scan is one pass over the index of due times.
-type scan struct {
-	cursor string // the last key seen
-	end    string // the first key that is not due
-	room   int
-	lanes  []string // names of lanes with due jobs, each once
-	lapsed []string // ids of running jobs with a lapsed claim
-	parked []string // ids of parked jobs that are due
-	next   time.Time
-	more   bool
+// A dueScan is one pass over the index of due times.
+type dueScan struct {
+	cursor string    // the last key seen
+	end    string    // the first key that is not due
+	room   int       // how many lanes may be added
+	lanes  []string  // names of lanes with due jobs, each once
+	lapsed []string  // ids of running jobs with a lapsed claim
+	parked []string  // ids of parked jobs that are due
+	next   time.Time // due time of the first job that is not due; zero if there is none
+	more   bool      // the scan stopped before end
 }
 
-func (s *scan) run(tx *store.Tx) error {
+func (s *dueScan) run(tx *store.Tx) error {
 	known := map[string]bool{}
 	seen := 0
 	for key, id := range store.JobsDue.Keys(tx, "", s.cursor) {
@@ -177,7 +177,7 @@ func (s *scan) run(tx *store.Tx) error {
 			s.next = store.KeyTime(key)
 			return nil
 		}
-		if seen++; seen > maxFindDue || len(s.lanes) == s.room {
+		if seen++; seen > maxScannedKeys || len(s.lanes) == s.room {
 			s.more = true
 			return nil
 		}
@@ -199,9 +199,10 @@ func (s *scan) run(tx *store.Tx) error {
 // errNoKind is returned for a recurring kind without a handler.
 var errNoKind = errors.New("no handler for this kind of job")
 
-// begin requeues the jobs that a crash interrupted, and ensures that each recurring job is queued.
-func (d *dispatcher) begin() error {
-	for kind := range d.every {
+// requeueInterrupted requeues the jobs that a crash interrupted, and ensures that each recurring
+// job is queued.
+func (d *dispatcher) requeueInterrupted() error {
+	for kind := range d.intervals {
 		if d.kinds[kind] == nil {
 			return fmt.Errorf("recurring job %s: %w", kind, errNoKind)
 		}
@@ -259,8 +260,9 @@ func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 	return nil
 }
 
-// extendClaim moves the Due of a running job whose claim has time left. That happens if the system
-// clock was set forward. Otherwise the job would run twice at the same time.
+// extendClaim moves the Due of a running job to the end of its claim. That is needed after the
+// system clock was set forward: otherwise the job would be due again while it runs, and run twice
+// at the same time.
 func (d *dispatcher) extendClaim(claimed *store.Job, timeLeft time.Duration) error {
 	var due time.Time
 	err := d.Store.Update(func(tx *store.Tx) error {
@@ -279,31 +281,31 @@ func (d *dispatcher) extendClaim(claimed *store.Job, timeLeft time.Duration) err
 	return err
 }
 
-// errNothing rolls back a transaction that has nothing to change.
-var errNothing = errors.New("no job to claim or delete")
+// errNothingToDo rolls back a transaction that has nothing to change.
+var errNothingToDo = errors.New("no job to claim or delete")
 
-// claim claims jobs for the ready lanes and starts them.
-func (d *dispatcher) claim() error {
+// claimJobs claims jobs for the ready lanes and starts them.
+func (d *dispatcher) claimJobs() error {
 	slots, free, used := d.scheduler.slots(d.Workers, maxClaims)
 	if len(slots) == 0 {
 		return nil
 	}
-	var b *batch
+	var b *claimBatch
 	err := d.Store.Update(func(tx *store.Tx) error {
 		tx.MayUseReserve() // otherwise jobs that delete data could not run when the disk is full
-		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), slots: append([]slot(nil), slots...)}
+		b = &claimBatch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), slots: append([]claimSlot(nil), slots...)}
 		if err := b.fillSlots(); err != nil {
 			return err
 		}
 		if b.budget == free {
-			return errNothing
+			return errNothingToDo
 		}
 		// This runs in the committer, so that later transactions find the claims in the scheduler.
-		tx.After(func() { d.launch(b) })
+		tx.After(func() { d.launchWorkers(b) })
 		return nil
 	})
 	switch {
-	case errors.Is(err, errNothing):
+	case errors.Is(err, errNothingToDo):
 		d.scheduler.recordClaims(b.slots, nil)
 	case err != nil:
 		d.scheduler.giveBackSlots(slots)
@@ -316,7 +318,7 @@ func (d *dispatcher) claim() error {
 
 // scheduleLapse schedules the next pass for the end of the first new claim, in case nothing else
 // wakes the dispatcher. A chained claim ends later, so that pass finds it as well.
-func (d *dispatcher) scheduleLapse(b *batch) {
+func (d *dispatcher) scheduleLapse(b *claimBatch) {
 	for _, t := range b.jobs {
 		if due := t.job.Due; d.next.IsZero() || due.Before(d.next) {
 			d.next = due

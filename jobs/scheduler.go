@@ -27,7 +27,7 @@ func (l *lane) mayRunMore() bool { return l.running == 0 || l.running < l.limit 
 type scheduler struct {
 	mu          sync.Mutex
 	lanes       map[string]*lane
-	first, last *lane // list of ready lanes (due and open), next turn first
+	first, last *lane // list of ready lanes: those with due jobs that may run one more; next turn first
 	readyLanes  int   // number of ready lanes
 	busy        int   // running attempts, including those of lost claims
 	claims      map[string]*claim
@@ -78,19 +78,19 @@ func (s *scheduler) markDue(names []string) {
 	}
 }
 
-// reschedule adds a lane to the ready lanes if it is due and open, and removes it from memory if it
-// is neither due nor running.
+// reschedule adds a lane to the ready lanes if it has due jobs and may run one more. It removes the
+// lane from memory if no job of it is due or running.
 func (s *scheduler) reschedule(l *lane) {
 	switch {
 	case l.listed:
 	case l.due && l.mayRunMore():
-		s.push(l)
+		s.addReady(l)
 	case !l.due && l.running == 0:
 		delete(s.lanes, l.name)
 	}
 }
 
-func (s *scheduler) push(l *lane) {
+func (s *scheduler) addReady(l *lane) {
 	l.listed = true
 	if s.last == nil {
 		s.first = l
@@ -103,7 +103,7 @@ func (s *scheduler) push(l *lane) {
 
 // slots returns a slot for each ready lane, at most one per free worker. It also returns the number
 // of free workers, limited to `most`, and the use of each quota.
-func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[quotaKey]int) {
+func (s *scheduler) slots(workers, most int) (slots []claimSlot, free int, used map[quotaKey]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free = min(workers-s.busy, most)
@@ -115,7 +115,7 @@ func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[q
 		}
 		l.next = nil
 		s.readyLanes--
-		slots = append(slots, slot{lane: l, running: l.running, limit: l.limit})
+		slots = append(slots, claimSlot{lane: l, running: l.running, limit: l.limit})
 	}
 	return slots, free, s.quotaUse()
 }
@@ -128,7 +128,7 @@ func (s *scheduler) canClaim(workers int) bool {
 }
 
 // giveBackSlots ends slots without claims after the store refused the transaction.
-func (s *scheduler) giveBackSlots(slots []slot) {
+func (s *scheduler) giveBackSlots(slots []claimSlot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range slots {
@@ -138,10 +138,10 @@ func (s *scheduler) giveBackSlots(slots []slot) {
 }
 
 // recordClaims ends the slots of a transaction and records the claims that it has made.
-func (s *scheduler) recordClaims(slots []slot, claims []*claim) {
+func (s *scheduler) recordClaims(slots []claimSlot, claims []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lost []slot
+	var lost []claimSlot
 	for _, t := range slots {
 		t.lane.listed = false
 		t.lane.running += t.taken
@@ -173,7 +173,7 @@ func (s *scheduler) abandonClaim(id string, attempt int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.claims[id]; c != nil && c.job.Attempt == attempt {
-		s.release(c)
+		s.releaseClaim(c)
 	}
 }
 
@@ -187,8 +187,8 @@ func (s *scheduler) timeLeft(id string, attempt int) time.Duration {
 	return 0
 }
 
-// finish records that the Work of a claim has returned.
-func (s *scheduler) finish(c *claim) {
+// finishClaim records that the Work of a claim has returned.
+func (s *scheduler) finishClaim(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
@@ -196,7 +196,7 @@ func (s *scheduler) finish(c *claim) {
 	c.ended = true
 	defer s.resumeLanes()
 	if s.claims[c.job.ID] == c {
-		s.release(c)
+		s.releaseClaim(c)
 	}
 }
 
@@ -205,12 +205,12 @@ func (s *scheduler) finish(c *claim) {
 func (s *scheduler) mayChain(c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.lane.due && s.first == nil && !s.quotaWanted(c) && s.claims[c.job.ID] == c
+	return c.lane.due && s.first == nil && !s.isQuotaWanted(c) && s.claims[c.job.ID] == c
 }
 
-// chain replaces an ended claim by the next one of the lane. It does not change the lane's due
-// flag.
-func (s *scheduler) chain(ended, next *claim) {
+// replaceClaim replaces an ended claim by the next one of the lane. It does not change the lane's
+// due flag.
+func (s *scheduler) replaceClaim(ended, next *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.claims, ended.job.ID)
@@ -220,14 +220,14 @@ func (s *scheduler) chain(ended, next *claim) {
 	s.countInQuotas(next, 1)
 }
 
-func (s *scheduler) release(c *claim) {
+func (s *scheduler) releaseClaim(c *claim) {
 	delete(s.claims, c.job.ID)
 	c.lane.running--
 	s.reschedule(c.lane)
 }
 
-// cancel ends the ctx of the job's Work if the job is running.
-func (s *scheduler) cancel(id string) {
+// cancelWork ends the ctx of the job's Work if the job is running.
+func (s *scheduler) cancelWork(id string) {
 	s.mu.Lock()
 	c := s.claims[id]
 	s.mu.Unlock()
@@ -236,8 +236,8 @@ func (s *scheduler) cancel(id string) {
 	}
 }
 
-// A slot is a lane's turn in one transaction of claims.
-type slot struct {
+// A claimSlot is a lane's turn in one transaction of claims.
+type claimSlot struct {
 	lane      *lane
 	running   int        // running jobs of the lane at the start of the slot
 	taken     int        // jobs claimed for the lane so far

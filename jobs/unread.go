@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Unread is a job that this version cannot run: its row or arguments have an unknown format, or
-// its kind has no handler. It stays in the queue and blocks no other job.
-type Unread struct {
+// An UnreadJob is a job that this version cannot run: its row or arguments have an unknown format,
+// or its kind has no handler. It stays in the queue and blocks no other job.
+type UnreadJob struct {
 	ID     string // of the job
 	Reason error  // store.ErrNewer, store.ErrDamagedRow or ErrArgs among others
 }
@@ -62,11 +62,11 @@ func (q *Queue) forgetUnread(id string) {
 
 // Unread lists, by id, the jobs that could not be run because their format or kind is unknown. It
 // lists a job only after the queue has tried to run or read it.
-func (q *Queue) Unread() (list []Unread) {
+func (q *Queue) Unread() (list []UnreadJob) {
 	q.unread.mu.Lock()
 	defer q.unread.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(q.unread.by)) {
-		list = append(list, Unread{id, q.unread.by[id]})
+		list = append(list, UnreadJob{id, q.unread.by[id]})
 	}
 	return list
 }

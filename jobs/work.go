@@ -15,7 +15,7 @@ import (
 // work makes attempts one after another, as long as runClaim claims the lane's next job.
 func (d *dispatcher) work(c *claim) {
 	defer d.running.Done()
-	defer d.signal()
+	defer d.wakeDispatcher()
 	for c != nil {
 		c = d.runClaim(c)
 	}
@@ -27,7 +27,7 @@ func (d *dispatcher) work(c *claim) {
 func (d *dispatcher) runClaim(c *claim) (next *claim) {
 	defer func() {
 		if next == nil {
-			d.scheduler.finish(c)
+			d.scheduler.finishClaim(c)
 		}
 	}()
 	defer c.cancel(nil)
@@ -44,10 +44,10 @@ func (d *dispatcher) runClaim(c *claim) (next *claim) {
 	c.progress.finish()
 	if d.stopping.Err() == nil && d.scheduler.mayChain(c) {
 		o.then = func(tx *store.Tx) error {
-			return d.chain(tx, c, func(n *claim) { next = n })
+			return d.claimNextOf(tx, c, func(n *claim) { next = n })
 		}
 	}
-	err = d.persist(c, o)
+	err = d.persistOutcome(c, o)
 	killpoint.At("jobs.finished")
 	if failure := o.err; isFailure(failure) && !o.stopped {
 		end(failure)
@@ -87,19 +87,19 @@ func (q *Queue) callWork(ctx context.Context, c *claim) (w Writes, err error) {
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicked{v, debug.Stack()}
+			err = &panicError{v, debug.Stack()}
 		}
 	}()
 	j := *c.job
 	q.beginProgress(c, &j)
 	ctx = context.WithValue(ctx, cleanupKey{}, &c.cleanup)
-	ctx = context.WithValue(ctx, wantedKey{}, func() bool { return q.scheduler.isPlaceWanted(c) })
+	ctx = context.WithValue(ctx, placeWantedKey{}, func() bool { return q.scheduler.isPlaceWanted(c) })
 	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
 }
 
-// persist commits the outcome of a claim. While the disk is full it retries until the claim ends:
-// if the outcome were lost, the job would be done twice.
-func (q *Queue) persist(c *claim, o outcome) error {
+// persistOutcome commits the outcome of a claim. While the disk is full it retries until the claim
+// ends: if the outcome were lost, the job would be done twice.
+func (q *Queue) persistOutcome(c *claim, o outcome) error {
 	pause := time.Second
 	for {
 		err := q.commitOutcome(c.job, o)
@@ -165,7 +165,7 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 		return nil, errLost
 	}
 	if o.progress != nil {
-		o.progress.write(j)
+		o.progress.copyTo(j)
 	}
 	if errors.Is(o.err, errCrashed) {
 		j.Crashes++
@@ -202,7 +202,7 @@ func (q *Queue) recoverPanic(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if err = q.Store.DamageError(v); err == nil {
-				err = &panicked{v, debug.Stack()}
+				err = &panicError{v, debug.Stack()}
 			}
 		}
 	}()
@@ -221,8 +221,8 @@ func asCallbackError(err error, failed bool) error {
 // decideState sets the state, due time and error of a job from the outcome.
 func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	now := tx.Now()
-	var perm permanent
-	var snoozed snooze
+	var perm permanentError
+	var snoozed snoozeError
 	isPermanent := errors.As(o.err, &perm)
 	isSnoozed := errors.As(o.err, &snoozed)
 	unknown := errors.Is(o.err, ErrArgs)
@@ -257,14 +257,14 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 		if !j.WakeAt.IsZero() && j.WakeAt.Before(j.Due) && !j.Parked() {
 			j.Due = j.WakeAt
 		}
-		j.Due = latest(j.Due, now).UTC().Truncate(time.Millisecond)
+		j.Due = laterTime(j.Due, now).UTC().Truncate(time.Millisecond)
 	} else {
 		j.EndedAt = now
 	}
 	j.WakeAt, j.Cancel = time.Time{}, false
 }
 
-func latest(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -273,7 +273,7 @@ func latest(a, b time.Time) time.Time {
 
 // retryTime returns when a failed job is due again.
 func (q *Queue) retryTime(j *store.Job, err error, now time.Time) time.Time {
-	var at retryAt
+	var at retryAtError
 	switch {
 	case errors.As(err, &at):
 		return at.at
@@ -320,7 +320,7 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 
 // isFailure reports whether the error of an attempt is a failure: neither Snooze nor ErrArgs.
 func isFailure(err error) bool {
-	return err != nil && !errors.As(err, new(snooze)) && !errors.Is(err, ErrArgs)
+	return err != nil && !errors.As(err, new(snoozeError)) && !errors.Is(err, ErrArgs)
 }
 
 // logOutcome logs the outcome of an attempt, except Snooze and ErrArgs.
@@ -329,7 +329,7 @@ func (q *Queue) logOutcome(j *store.Job, err error) {
 		return
 	}
 	level, what := slog.LevelInfo, "a job has ended"
-	p := new(panicked)
+	p := new(panicError)
 	switch {
 	case errors.As(err, &p):
 		level, what = slog.LevelError, "a job panicked"

@@ -16,13 +16,13 @@ const (
 )
 
 //go:embed mailstead.service
-var unit string
+var embeddedUnit string
 
 // Unit returns the text of a systemd unit that runs the program binary with a data directory, as
 // User. Both paths must be absolute.
 func Unit(dataDir, binary string) string {
 	var out strings.Builder
-	for line := range strings.Lines(unit) {
+	for line := range strings.Lines(embeddedUnit) {
 		switch {
 		case strings.HasPrefix(line, "StateDirectory") && dataDir != DataDir: // StateDirectory can only be below /var/lib
 			continue
@@ -34,9 +34,9 @@ func Unit(dataDir, binary string) string {
 			line = strings.Replace(line, DataDir, strings.ReplaceAll(dataDir, "%", "%%"), 1)
 		case strings.HasPrefix(line, "ReadWritePaths="):
 			line = strings.Replace(line, DataDir, quote(dataDir), 1)
-		case strings.HasPrefix(line, "PrivateTmp=") && (inTemp(dataDir) || inTemp(binary)):
+		case strings.HasPrefix(line, "PrivateTmp=") && (isInTemp(dataDir) || isInTemp(binary)):
 			line = "PrivateTmp=no\n" // a private /tmp would hide the path
-		case strings.HasPrefix(line, "ProtectHome=") && (inHome(dataDir) || inHome(binary)):
+		case strings.HasPrefix(line, "ProtectHome=") && (isInHome(dataDir) || isInHome(binary)):
 			line = "ProtectHome=read-only\n" // ReadWritePaths makes the data directory writable
 		}
 		out.WriteString(line)
@@ -44,11 +44,11 @@ func Unit(dataDir, binary string) string {
 	return out.String()
 }
 
-func inHome(path string) bool {
+func isInHome(path string) bool {
 	return strings.HasPrefix(path, "/home/") || strings.HasPrefix(path, "/root/")
 }
 
-func inTemp(path string) bool {
+func isInTemp(path string) bool {
 	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
 }
 

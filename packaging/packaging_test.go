@@ -6,7 +6,7 @@ import (
 )
 
 func TestUnitNamesItsPaths(t *testing.T) {
-	if Unit(DataDir, Binary) != unit {
+	if Unit(DataDir, Binary) != embeddedUnit {
 		t.Errorf("with its own paths the unit is %s", Unit(DataDir, Binary))
 	}
 	text := Unit("/srv/my $mail/100%", "/home/ann/bin/mailstead")

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	feedDelay     = 20 * time.Millisecond  // from the first change to its batch
+	feedDelay     = 20 * time.Millisecond  // how long changes are collected before the first batch is sent
 	feedPause     = 250 * time.Millisecond // between batches
 	feedLongPause = time.Second            // after a batch with too many changes, since the listener then reads everything again
 	feedBatch     = 500                    // changes per batch
@@ -65,15 +65,15 @@ func newFeeds(st *store.Store) *feeds {
 	return &feeds{store: st, byAccount: map[string]*accountFeeds{}, ofUser: map[string]int{}}
 }
 
-// accountFeeds are the feeds of an account and the batch that is being collected. The timer runs
-// from the first change until there was a pause without changes.
+// accountFeeds are the feeds of an account and the batch of changes that is being collected for
+// them. The timer runs from the first change until no changes have come for a while.
 type accountFeeds struct {
 	feeds    map[*Feed]struct{}
 	changes  []store.Change
 	seen     map[store.Change]struct{} // the elements of changes
 	overflow bool                      // there were too many changes for a batch
 	timer    *time.Timer
-	running  bool
+	running  bool // the timer is running
 }
 
 // A Feed has the changes that one listener has not read yet. It must be closed.

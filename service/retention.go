@@ -56,7 +56,7 @@ func (s *Service) pruneExpunged(ctx context.Context) error {
 	for {
 		var old [][]byte
 		err := s.Core.Store.View(func(tx *store.Tx) (err error) {
-			old, next, err = tx.OldExpunged(next, threadsAtATime)
+			old, next, err = tx.FoldersWithOldExpunged(next, threadsAtATime)
 			return err
 		})
 		if err != nil {
@@ -112,7 +112,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return pruneByID(ctx, s, store.Deliveries, events.DeliveryLogTTL, func(d *store.Delivery) (string, bool) { return d.ID, now.Sub(d.At) > events.DeliveryLogTTL })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Mappings, core.SendingLogTTL, func(m *store.Mapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > core.SendingLogTTL })
+			return pruneByID(ctx, s, store.Mappings, core.SendingLogTTL, func(m *store.MessageIDMapping) (string, bool) { return m.ID, now.Sub(m.RelayedAt) > core.SendingLogTTL })
 		},
 		func() error {
 			return pruneByID(ctx, s, store.Outgoings, core.SendingLogTTL, func(o *store.Outgoing) (string, bool) {
@@ -120,7 +120,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			})
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Exports, mailboxes.LinkFor, func(e *store.Export) (string, bool) { return e.ID, !now.Before(e.ExpiresAt) })
+			return pruneByID(ctx, s, store.Exports, mailboxes.LinkTTL, func(e *store.Export) (string, bool) { return e.ID, !now.Before(e.ExpiresAt) })
 		},
 		func() error {
 			return pruneByID(ctx, s, store.Reports, reports.ReportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reports.ReportsKept })
@@ -143,7 +143,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.OAuthClients, signin.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, signin.OAuthClientEnded(c, now) })
+			return pruneByID(ctx, s, store.OAuthClients, signin.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, signin.IsOAuthClientExpired(c, now) })
 		},
 		func() error { return s.pruneAll(ctx, s.Signin.PruneOAuth) },
 		func() error { return s.pruneAll(ctx, s.Inbound.PruneScreened) },
@@ -180,9 +180,9 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 	return ctx.Err()
 }
 
-// pruneByID deletes the records of a table for which old returns true. Ids rise with time, so the
-// walk ends at the first id that is younger than kept. It skips records before that id for which
-// old returns false. An id from after now does not end the walk: the clock was set back.
+// pruneByID deletes the records of a table that are older than kept and for which old returns true.
+// Ids rise with time, so it stops at the first id that is younger than kept. An id from the future
+// does not stop it: then the clock was set back.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
 	walk := func(tx *store.Tx, after string, see func(id string, is bool) bool) {
 		for rec := range table.After(tx, after) {
@@ -202,7 +202,8 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 	return s.pruneOld(ctx, kept, walk, isOld, func(tx *store.Tx, id string) error { return table.Delete(tx, id) })
 }
 
-// pruneOld does the work of pruneByID, without the type of the records.
+// pruneOld does the work of pruneByID with functions instead of the table, since it does not know
+// the type of the records.
 func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx *store.Tx, after string, see func(id string, is bool) bool),
 	isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
 	now := s.Core.Now()

@@ -127,7 +127,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	for _, k := range s.Kinds() {
 		q.Handle(k)
 	}
-	for name, every := range periods {
+	for name, every := range jobIntervals {
 		q.Every(name, every)
 	}
 	if config.ACME != nil {
@@ -147,8 +147,8 @@ func (s *Service) Kinds() []jobs.Kind {
 	return out
 }
 
-// periods are the intervals of the job kinds that run regularly.
-var periods = map[string]time.Duration{
+// jobIntervals are the intervals of the job kinds that run regularly.
+var jobIntervals = map[string]time.Duration{
 	"retention":          time.Hour,
 	"thread_prune":       24 * time.Hour,
 	"compact":            time.Hour,

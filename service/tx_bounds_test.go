@@ -110,8 +110,8 @@ func TestPruningWithinTheBounds(t *testing.T) {
 	servicetest.PutMany(t, s, store.Outgoings, n, func(i int) *store.Outgoing {
 		return &store.Outgoing{ID: s.Core.Store.NewID("msg"), AccountID: who.AccountID, MessageID: "<" + long + ">", Recipient: long, Status: store.OutgoingSent, QueuedAt: now}
 	})
-	servicetest.PutMany(t, s, store.Mappings, n, func(i int) *store.Mapping {
-		return &store.Mapping{ID: s.Core.Store.NewID("map"), AccountID: who.AccountID, Original: "<" + long + ">", Provided: "<" + long + ">", RelayedAt: now}
+	servicetest.PutMany(t, s, store.Mappings, n, func(i int) *store.MessageIDMapping {
+		return &store.MessageIDMapping{ID: s.Core.Store.NewID("map"), AccountID: who.AccountID, Original: "<" + long + ">", Provided: "<" + long + ">", RelayedAt: now}
 	})
 	servicetest.PutMany(t, s, store.Events, n, func(i int) *store.Event {
 		return &store.Event{ID: s.Core.Store.NewID("evt"), AccountID: who.AccountID, Type: events.EventEmailReceived, Created: now, Data: []byte("{}")}

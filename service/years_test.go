@@ -301,7 +301,7 @@ func (r *longRun) work(d, perDay int) {
 		r.MustSend(r.boxes[0], submit.SendEmailIn{To: submit.Texts{fmt.Sprintf("x%d@away.test", r.sent)}, Subject: "s", Text: "hello"})
 		out := r.MustSend(r.boxes[0], submit.SendEmailIn{To: submit.Texts{"bob@home.test"}, Subject: "s", Text: "hello"})
 		r.Update(func(tx *store.Tx) error {
-			return store.Mappings.Put(tx, &store.Mapping{ID: tx.NewID("map"), AccountID: r.Account.AccountID, Original: out.MessageID, Provided: "<" + tx.NewID("x") + "@relay.test>", RelayedAt: tx.Now()})
+			return store.Mappings.Put(tx, &store.MessageIDMapping{ID: tx.NewID("map"), AccountID: r.Account.AccountID, Original: out.MessageID, Provided: "<" + tx.NewID("x") + "@relay.test>", RelayedAt: tx.Now()})
 		})
 	}
 	address := fmt.Sprintf("s%d@away.test", d)
@@ -319,7 +319,7 @@ func (r *longRun) work(d, perDay int) {
 	}
 	_, err = r.Svc.Accounts.CreateToken(ctx, r.who(), accounts.CreateTokenIn{Name: "short", Permissions: &[]string{"read"}, ExpiresInDays: core.Opt[int]{Set: true, Value: 1}})
 	try(err)
-	try(once.KeepUnstored(r.Svc.Core, once.New(fmt.Sprint("key", d), nil, nil), once.Answer{Status: 200, Body: []byte("{}")}))
+	try(once.KeepIfUnstored(r.Svc.Core, once.New(fmt.Sprint("key", d), nil, nil), once.Answer{Status: 200, Body: []byte("{}")}))
 	if d%5 == 0 {
 		_, err = r.Svc.Mailboxes.CreateExport(ctx, r.who(), mailboxes.CreateExportIn{All: true})
 		try(err)

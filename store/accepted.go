@@ -18,16 +18,16 @@ var bucketAccepted = engine.NewBucket("accepted")
 
 const filedRowKey = "filed"
 
-// An Accepted is a message that was acknowledged and is not filed yet.
-type Accepted struct {
+// An AcceptedMessage is a message that was acknowledged and is not filed yet.
+type AcceptedMessage struct {
 	Blob     BlobRef
 	Envelope []byte
 }
 
 // AppendAccepted writes a message with its envelope, as Append does, and syncs it to disk, so that
-// it may be acknowledged. The caller then files the message as the envelope says, in a transaction
-// that calls MarkFiled. If the process ends before that, Unfiled returns the message after the next
-// start.
+// it may be acknowledged. The caller then files the message: in a transaction that calls MarkFiled,
+// it writes the rows, events and jobs that follow from the envelope. If the process ends before
+// that, Unfiled returns the message after the next start.
 func (s *Store) AppendAccepted(envelope []byte, body *Spool) (BlobRef, error) {
 	if err := s.checkAppend(); err != nil {
 		return BlobRef{}, err
@@ -53,7 +53,7 @@ func (s *Store) AppendAccepted(envelope []byte, body *Spool) (BlobRef, error) {
 // MarkFiled marks accepted messages as filed: all their rows, events and jobs are written by this
 // transaction or an earlier one.
 func (tx *Tx) MarkFiled(refs ...BlobRef) error {
-	mark, err := filedMark(engine.Bolt(tx))
+	mark, err := readFiledMark(engine.Bolt(tx))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (tx *Tx) MarkFiled(refs ...BlobRef) error {
 	for _, ref := range refs {
 		at = append(at, ref.Position())
 	}
-	// These messages count as unfiled until this transaction is on disk.
+	// unfiled still has these messages: they are removed from it once this transaction is on disk.
 	mark.Add(tx.s.unfiled.First(tx.s.seg.End()), at)
 	tx.After(func() {
 		for _, p := range at {
@@ -72,8 +72,8 @@ func (tx *Tx) MarkFiled(refs ...BlobRef) error {
 	return tx.PutRow(bucketAccepted, []byte(filedRowKey), bucketAccepted.Sum().Seal([]byte(filedRowKey), mark.Row()))
 }
 
-// filedMark reads the mark that says which accepted messages are filed.
-func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
+// readFiledMark reads the mark that says which accepted messages are filed.
+func readFiledMark(b *bolt.Tx) (segment.FiledMark, error) {
 	return parseFiledMark(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedRowKey)))
 }
 
@@ -91,7 +91,7 @@ func parseFiledMark(row []byte) (m segment.FiledMark, err error) {
 
 // Unfiled returns the messages that were acknowledged but not filed when the store was opened, in
 // the order in which they came. Their bytes are kept until they are filed.
-func (s *Store) Unfiled() []Accepted { return s.unfiledAtOpen }
+func (s *Store) Unfiled() []AcceptedMessage { return s.unfiledAtOpen }
 
 // UnfiledCount returns the number of messages that are acknowledged but not filed.
 func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
@@ -101,7 +101,7 @@ func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 func (s *Store) findUnfiled() error {
 	var mark segment.FiledMark
 	err := s.db.View(func(tx *engine.Tx) (err error) {
-		mark, err = filedMark(engine.Bolt(tx))
+		mark, err = readFiledMark(engine.Bolt(tx))
 		return err
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) findUnfiled() error {
 		if mark.Has(ref.Position()) {
 			return nil
 		}
-		s.unfiledAtOpen = append(s.unfiledAtOpen, Accepted{ref, env})
+		s.unfiledAtOpen = append(s.unfiledAtOpen, AcceptedMessage{ref, env})
 		s.unfiled.SetAppended(s.unfiled.Begin(ref.Position()), ref.Position())
 		s.leases.Add(ref)
 		return nil

@@ -10,7 +10,7 @@ import (
 // An Account is one tenant. All records of the tenant have its ID.
 type Account struct {
 	ID             string // acc_…
-	Num            uint32 // short form for message keys, from 1
+	Num            uint32 // short number in the keys of messages, from 1
 	Name           string
 	Email          string // the owner's address
 	Plan           string // one of the AccountPlan… constants
@@ -18,7 +18,7 @@ type Account struct {
 	DeleteJob      string `json:",omitempty"` // id of the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
-	SyncedAt       time.Time // when one of its external mailboxes was last synced, or a refresh found none
+	SyncedAt       time.Time // when one of its external mailboxes was last synced, or a refresh found that it has none
 	HeldToldAt     time.Time `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
@@ -95,7 +95,7 @@ const (
 // Values of User.Role. Each role may do all that the next one may, and more.
 const (
 	UserRoleOwner  = "owner"  // owns the account
-	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
+	UserRoleAdmin  = "admin"  // manages the team and its tokens, except owners, other admins and their tokens
 	UserRoleMember = "member" // works with domains and mail
 	// UserRoleMailbox is the role of a mailbox's owner, who sees nothing but that mailbox.
 	UserRoleMailbox = "mailbox"
@@ -185,9 +185,9 @@ type Token struct {
 	Grant     *Grant   `json:",omitempty"` // only if Kind is TokenKindOAuth
 }
 
-// Bound reports whether a token may not change anybody's access, nor anything that runs
-// automatically.
-func (t *Token) Bound() bool {
+// IsRestricted reports whether a token is limited to mailboxes, restricted by a Policy, or granted
+// by OAuth. Such a token may not change anybody's access, nor anything that runs automatically.
+func (t *Token) IsRestricted() bool {
 	return len(t.Mailboxes) > 0 || t.Kind == TokenKindOAuth || !t.Policy.IsDefault()
 }
 

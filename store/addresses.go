@@ -8,7 +8,7 @@ import (
 )
 
 // An Address is an alias of a mailbox or the address of a group. The main address of a mailbox has
-// no Address.
+// no such record.
 type Address struct {
 	DomainID  string
 	Email     string // lower-case
@@ -26,8 +26,9 @@ var (
 	AddressesByDomain  = Addresses.Index("domain", func(a *Address) string { return a.DomainID })
 )
 
-// FindAddress returns the alias or group with this address, or nil if there is none. It looks in
-// the domain whose claim of the name is proven. The record is shared: it must not be changed.
+// FindAddress returns the alias or group with this address, or nil if there is none. Of several
+// domains with the same name, it looks in the one whose claim is proven. The record is shared: it
+// must not be changed.
 func FindAddress(tx *Tx, email string) (*Address, error) {
 	return Addresses.FindShared(tx, provenAddressKey(tx, email))
 }

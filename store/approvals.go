@@ -20,8 +20,8 @@ type Approval struct {
 	TokenID      string `json:",omitzero"` // id of the token or credential that sent it; "": neither was used
 	TokenName    string `json:",omitzero"`
 
-	// Sender to Blob are what the person approves. Each recipient of the envelope is in exactly one
-	// of To, Cc and Bcc.
+	// The fields from Sender to Blob are what the person approves. Each recipient of the envelope
+	// is in exactly one of To, Cc and Bcc.
 	Sender      string
 	To          []string `json:",omitempty"` // recipients that the header field To names
 	Cc          []string `json:",omitempty"` // recipients that the header field Cc names
@@ -33,8 +33,8 @@ type Approval struct {
 	MessageID   string // with brackets
 	Blob        BlobRef
 
-	// BeforeRows and LastRow delimit its rows in the sending log: the rows of its Submission with
-	// ids greater than BeforeRows, up to and including LastRow.
+	// BeforeRows and LastRow delimit the rows of this approval in the sending log: the rows of its
+	// Submission with ids greater than BeforeRows, up to and including LastRow.
 	BeforeRows string
 	LastRow    string
 
@@ -79,5 +79,6 @@ var (
 	})
 )
 
-// ApprovalStatusKey returns the key of an account's approvals with a status in ApprovalsByStatus.
+// ApprovalStatusKey returns the key in ApprovalsByStatus of those approvals of an account that have
+// this status.
 func ApprovalStatusKey(accountID, status string) string { return accountID + status + "\x00" }

@@ -57,7 +57,8 @@ var (
 	})
 )
 
-// FailedLoginKey returns the key of a row of failed log-ins in FailedLogins.
+// FailedLoginKey returns the key in FailedLogins of the row that counts the failed log-ins of one
+// minute, account and IP address.
 func FailedLoginKey(minute time.Time, accountID, ip string) string {
 	return TimeKey(minute) + accountID + "\x00" + ip
 }

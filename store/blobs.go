@@ -22,9 +22,9 @@ func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
 
 // Append writes a message with its envelope to the segments. The envelope has at most 64 KiB; the
 // store does not interpret it. The message is on disk once an Update that refers to it (AddMessage,
-// RefSubmission) has returned. If no Update is going to refer to it, call Release. All references
-// to it must be made in one transaction, or while another reference exists. If the disk has no
-// room, Append writes nothing and returns ErrFull.
+// RefSubmission) has returned. If no Update is going to refer to it, call Release. Make all
+// references to it in one transaction: a later one can be added only while another exists. If the
+// disk has no room, Append writes nothing and returns ErrFull.
 func (s *Store) Append(envelope []byte, body Body) (BlobRef, error) {
 	if err := s.checkAppend(); err != nil {
 		return BlobRef{}, err
@@ -88,7 +88,7 @@ func (tx *Tx) RefSubmission(ref BlobRef, submissionID string) error {
 }
 
 // UnrefSubmission deletes the reference that RefSubmission stored. ref is the Submission's Blob as
-// read in this transaction: compaction may have changed it since an earlier one. It returns
+// read in this transaction: compaction may have changed it after an earlier transaction. It returns
 // ErrNotFound if there is no such reference.
 func (tx *Tx) UnrefSubmission(ref BlobRef, submissionID string) error {
 	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerSubmission}, submissionID...))

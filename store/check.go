@@ -81,7 +81,7 @@ func (s *Store) CheckRows() error {
 		}
 		tx.checkMessages(p)
 		p.run("entries", func() { tx.checkEntries(p) })
-		s.CheckShared(p.add)
+		s.CheckCachedRecords(p.add)
 		return nil
 	})
 	return errors.Join(p.join(), err)
@@ -100,8 +100,8 @@ func (s *Store) CheckMessages(progress func(done, all int64)) error {
 	return errors.Join(p.join(), err)
 }
 
-// maxSequence returns the highest valid sequence of a bucket. Sequences that only count have no
-// bound.
+// maxSequence returns the highest value that the sequence of a bucket may have. It is 0 for a
+// bucket that uses no sequence.
 func maxSequence(bucket string) uint64 {
 	switch bucket {
 	case Accounts.Name(), Mailboxes.Name():
@@ -277,7 +277,7 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	if string(c.tx.GetRow(mailrow.BucketRef, append(prefix[:], mailrow.MessageOwner(m)...))) != string(mailrow.RefRow(m.Blob)) {
 		wrong("its blob at %d in segment %08x lacks its reference", m.Blob.Offset, m.Blob.Segment)
 	}
-	c.text.Message(m, f.Num)
+	c.text.AddMessage(m, f.Num)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
 	byFolder := mailrow.InboxOfKey(m, f.Num)
 	if string(c.tx.GetRow(mailrow.BucketInboxOf, byFolder[:])) != marks {
@@ -383,7 +383,8 @@ func (c *messageCheck) checkBlobs() {
 	}
 }
 
-// checkOwner verifies that the owner that a reference names exists and has this blob.
+// checkOwner verifies that the owner that a reference names exists, and that this owner has the
+// referenced blob.
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
 	switch owner[0] {
@@ -579,7 +580,7 @@ func (c *messageCheck) checkThreads() {
 		}
 	}
 	for k, v := range c.tx.Ascend(mailrow.BucketSpamToken, nil) {
-		if _, err := spamTokenRow(k, v); err != nil {
+		if _, err := parseSpamTokenRow(k, v); err != nil {
 			c.add("%w", err)
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	defer s.compact.unlock()
 	var errs []error
 	if err := s.recordFiledEnd(); err != nil {
-		errs = append(errs, fmt.Errorf("record up to where messages are filed: %w", err))
+		errs = append(errs, fmt.Errorf("write the mark of filed messages: %w", err))
 	}
 	full, err := s.fullSegments(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) moveLiveBlobs(ctx context.Context, info segment.Info) error {
 }
 
 // liveBlobs returns the next live blobs of a segment in the order of offsets, from the offset
-// fromOffset on: at most compactBlobs, with little more than compactBytes together.
+// fromOffset on: at most compactBlobs of them, with little more than compactBytes in total.
 func (s *Store) liveBlobs(segment, fromOffset uint32) (blobs []BlobRef, err error) {
 	err = s.View(func(tx *Tx) error {
 		var size int64
@@ -221,8 +221,8 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	return to, nil
 }
 
-// repointRefs makes all references to a blob refer to its copy, and moves the row of its structure.
-// If no row refers to the blob any more, it does nothing.
+// repointRefs makes all references to a blob refer to its copy, and moves the row with the MIME
+// structure of the message. If no row refers to the blob any more, it does nothing.
 func (tx *Tx) repointRefs(move blobMove) error {
 	owners, err := mailindex.Owners(&tx.Tx, move.from)
 	if err != nil || len(owners) == 0 {

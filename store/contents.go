@@ -37,10 +37,11 @@ func WrittenBy(dir string) (program string, err error) {
 	return program, errors.Join(err, db.Close())
 }
 
-// Contents returns a digest (SHA-256, hex) of the records of each table of the store in dir, by the
-// name of the table, and of "folders" and "messages" (UIDs, flags, MODSEQs, dates, bytes). No
-// process may write to the store. Contents reads stores of older formats as they are and changes
-// nothing, so that a store can be compared before and after a migration.
+// Contents returns digests (SHA-256, hex) of what the store in dir contains: one for the records of
+// each table, under the name of the table, one under "folders", and one under "messages" (UIDs,
+// flags, MODSEQs, dates, bytes). No process may write to the store. Contents reads stores of older
+// formats as they are and changes nothing, so that a store can be compared before and after a
+// migration.
 func Contents(dir string) (digests map[string]string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
 	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())

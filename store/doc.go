@@ -297,7 +297,7 @@
 //	outgoing.waiting         account; queued and deferred messages
 //	outgoing.parked          account; scheduled and held messages
 //	outgoing.message_id      account, Message-ID, 0
-//	mapping                  map_… → Mapping
+//	mapping                  map_… → MessageIDMapping
 //	mapping.original         account, Message-ID of the sender, 0
 //	mapping.provided         account, Message-ID of the relay, 0
 //	suppression              account, address → Suppression
@@ -330,7 +330,7 @@
 //	send_alert.time          expires ms 8
 //	hold                     mailbox → Hold
 //	hold.time                expires ms 8
-//	imported                 mailbox and digest, in hex → Imported
+//	imported                 mailbox and digest, in hex → ImportedMessage
 //	imported.time            expires ms 8
 //	alert                    code, a space, subject → Alert
 //	master_key               "master" → MasterKey

@@ -78,7 +78,7 @@ type Domain struct {
 	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // nil: nobody has resumed its sending yet
+	Counting      *CountingStart `json:",omitempty"` // nil: nobody has resumed its sending yet
 	TLSPolicy     string         `json:",omitempty"` // required, or "" for opportunistic TLS
 
 	SendsElsewhere []SendingPlace `json:",omitempty"` // servers other than this one that send its mail
@@ -160,7 +160,7 @@ const (
 )
 
 // Hosted reports whether the mail of a domain is delivered here. Then mail from outside and from
-// other domains here goes into its mailboxes, and they send in its name.
+// other domains here goes into the mailboxes of the domain, and these send in its name.
 func (d *Domain) Hosted() bool {
 	return d.Claim == ClaimProven && d.Status == DomainComplete && d.DNSProvider != DomainProviderExternal
 }
@@ -221,7 +221,8 @@ type DNSCheck struct {
 var (
 	Domains = engine.NewTable("domain", func(d *Domain) string { return d.ID }).
 		Watched(func(_ *engine.Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).Sealed((*Domain).visitSecrets)
-	// DomainByName finds the domain whose claim of the name is proven.
+	// DomainByName finds the domain with a name. Of several, it finds the one whose claim is
+	// proven.
 	DomainByName = Domains.Unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
 			return ""
@@ -241,13 +242,13 @@ var (
 		return d.AccountID
 	})
 	// DomainsUnder holds each domain under its labels in reverse order, each followed by a dot. So
-	// a domain and all domains below it are adjacent; see TreeKey.
-	DomainsUnder = Domains.Index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
+	// a domain and all domains below it are adjacent; see ReverseLabels.
+	DomainsUnder = Domains.Index("under", func(d *Domain) string { return ReverseLabels(d.Name) + "\x00" })
 )
 
 const claimIndex = "claim"
 
-// ClaimsKey returns the prefix that all claims of a name have in DomainsByName.
+// ClaimsKey returns the prefix of the keys in DomainsByName of all claims of a name.
 func ClaimsKey(name string) string { return name + "\x00" }
 
 // AccountDomainKey returns the key in the index DomainOfAccount for an account's claim to a name.
@@ -268,9 +269,9 @@ var publicMailDomains = strings.Fields(`
 // IsPublicMail reports whether anybody can get a mailbox in a domain.
 func IsPublicMail(domain string) bool { return slices.Contains(publicMailDomains, domain) }
 
-// TreeKey returns a name with its labels reversed: "com.example." for example.com. In DomainsUnder
-// it is the prefix for the name and all names below it.
-func TreeKey(name string) string {
+// ReverseLabels returns a name with its labels reversed: "com.example." for example.com. In
+// DomainsUnder it is the prefix for the name and all names below it.
+func ReverseLabels(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".") + "."

@@ -74,7 +74,8 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 }
 
 // dropSubjects deletes at most `rows` subjects of an account's threads; done reports whether none
-// are left. The keys begin with the day, so it looks under each day; there are few days.
+// are left. The keys begin with a day, before the account, so it searches day after day. Subjects
+// are kept for few days only.
 func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	for day, more := uint16(0), true; more; day++ {
 		more = false
@@ -98,9 +99,9 @@ func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	return true, nil
 }
 
-// accountField returns the index of the field AccountID in a record, or -1 if it has none or is an
-// account, a domain or a mailbox.
-func accountField(rec any) int {
+// accountFieldIndex returns the index of the field AccountID in a record, or -1 if it has none or
+// is an account, a domain or a mailbox.
+func accountFieldIndex(rec any) int {
 	switch rec.(type) {
 	case *Account, *Domain, *Mailbox:
 		return -1
@@ -111,7 +112,7 @@ func accountField(rec any) int {
 	return -1
 }
 
-func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
+func accountIDIn(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
 // recordAccounts iterates over the ids of the records after the id `after`, each with the id of its
 // account. It yields nothing if the records of the table belong to no account.
@@ -125,22 +126,23 @@ func recordAccounts(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, 
 				return false
 			}
 			if field < 0 {
-				field = accountField(rec)
+				field = accountFieldIndex(rec)
 			}
-			return field >= 0 && yield(string(k), accountOf(rec, field))
+			return field >= 0 && yield(string(k), accountIDIn(rec, field))
 		})
 	}
 }
 
 // deleteAccountRecord deletes a record with its reference to a blob if it belongs to the account.
-// It keeps a running job, and a purchase that stays, which then belongs to no account.
+// It keeps a running job. It also keeps a purchase that outlives its account, but removes the
+// account's id from it.
 func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error {
 	row := engine.NamedBucket(tx, t.Name()).Get([]byte(id))
 	if row == nil {
 		return nil
 	}
 	rec, err := t.Decode([]byte(id), row)
-	if err != nil || accountOf(rec, accountField(rec)) != accountID {
+	if err != nil || accountIDIn(rec, accountFieldIndex(rec)) != accountID {
 		return err
 	}
 	switch r := rec.(type) {

@@ -275,7 +275,7 @@ func TestOldExpungedAreForgotten(t *testing.T) {
 		var next []byte
 		for {
 			var old [][]byte
-			view(t, s, func(tx *Tx) (err error) { old, next, err = tx.OldExpunged(next, 2); return err })
+			view(t, s, func(tx *Tx) (err error) { old, next, err = tx.FoldersWithOldExpunged(next, 2); return err })
 			for _, folder := range old {
 				folders++
 				update(t, s, func(tx *Tx) error { _, err := tx.DropOldExpunged(folder, 4); return err })

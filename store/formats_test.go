@@ -243,8 +243,8 @@ func fullStore(t *testing.T, dir string, o Options) {
 		return err
 	})
 	for _, m := range todo.Messages {
-		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
-		b.Word(fmt.Appendf(nil, "word%d", m.UID))
+		b.AddMessage(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
+		b.AddWord(fmt.Appendf(nil, "word%d", m.UID))
 	}
 	if err := s.AddText(b, todo.Done, nil); err != nil {
 		t.Fatal(err)

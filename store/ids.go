@@ -17,9 +17,9 @@ type idSource struct {
 	last    uint64
 }
 
-// next returns a new ULID for the time now, in lower case. It is greater than those before it even
-// if the clock was set back.
-func (s *idSource) next(now time.Time) string {
+// nextULID returns a new ULID for the time now, in lower case. It is greater than those before it
+// even if the clock was set back.
+func (s *idSource) nextULID(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entropy == nil {

@@ -53,19 +53,19 @@ type Report struct {
 var (
 	Reports         = engine.NewTable("report", func(r *Report) string { return r.ID })
 	ReportsByDomain = Reports.Index("domain", func(r *Report) string { return r.DomainID + r.Kind + "\x00" })
-	ReportsBySender = Reports.Index("sender", func(r *Report) string { return ReportSender(r) })
+	ReportsBySender = Reports.Index("sender", func(r *Report) string { return ReportSenderKey(r) })
 	// ReportsByClass separates the authenticated reports of a domain from the others, so that each
 	// class has a limit of its own.
-	ReportsByClass = Reports.Index("class", func(r *Report) string { return ReportClass(r) })
+	ReportsByClass = Reports.Index("class", func(r *Report) string { return ReportClassKey(r) })
 )
 
-// ReportSender returns the key of a report in ReportsBySender.
-func ReportSender(r *Report) string {
-	return ReportClass(r) + r.From + "\x00" + r.ReportID + "\x00"
+// ReportSenderKey returns the key of a report in ReportsBySender.
+func ReportSenderKey(r *Report) string {
+	return ReportClassKey(r) + r.From + "\x00" + r.ReportID + "\x00"
 }
 
-// ReportClass returns the key of a report in ReportsByClass.
-func ReportClass(r *Report) string {
+// ReportClassKey returns the key of a report in ReportsByClass.
+func ReportClassKey(r *Report) string {
 	if r.Authenticated {
 		return r.DomainID + r.Kind + "\x00a"
 	}
@@ -115,9 +115,9 @@ type Facts struct {
 }
 
 // An Arrival is a message from outside with so many recipients that one transaction cannot file it
-// for all of them. The record is kept until the message is filed for the last recipient. The record
-// says what is left to do. It changes in the same transaction that files copies, so that each copy
-// is filed once.
+// for all of them. The record says what is left to do, and is kept until the message is filed for
+// the last recipient. It changes in the same transaction that files copies, so that each copy is
+// filed once.
 type Arrival struct {
 	Facts
 	ID         string          `json:",omitzero"`  // arr_…
@@ -147,8 +147,8 @@ type RefusedRcpt struct {
 // of each has a reference.
 var Arrivals = engine.NewTable("arrival", func(a *Arrival) string { return a.ID })
 
-// A GreyTuple is the greylisting state (RFC 6647) of one network, sender and recipient: when it was
-// first asked to try again later, and whether it did.
+// A GreyTuple is the greylisting state (RFC 6647) of one network, sender and recipient: when the
+// sending server was first asked to try again later, and whether it did.
 type GreyTuple struct {
 	ID      string    `json:",omitzero"` // digest of network, sender and recipient
 	FirstAt time.Time `json:",omitzero"`

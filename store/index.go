@@ -7,11 +7,12 @@ import (
 )
 
 func newIndex(db *engine.DB, leases *segment.Leases, expunged int) *mailindex.Index {
-	return &mailindex.Index{DB: db, Leases: leases, MaxExpunged: expunged, InboxOf: inboxOf, TextWake: make(chan struct{}, 1)}
+	return &mailindex.Index{DB: db, Leases: leases, MaxExpunged: expunged, MailboxIDs: mailboxIDs, TextWake: make(chan struct{}, 1)}
 }
 
-// inboxOf returns the account and the id of a mailbox, or "" if the mailbox has no record any more.
-func inboxOf(tx *engine.Tx, mailbox uint32) (account, id string) {
+// mailboxIDs returns the ids of the mailbox with a number and of its account; "" if the mailbox has
+// no record any more.
+func mailboxIDs(tx *engine.Tx, mailbox uint32) (accountID, mailboxID string) {
 	mb, err := MailboxByNum.Read(tx, NumKey(mailbox))
 	if err != nil {
 		return "", ""

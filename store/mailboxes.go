@@ -12,7 +12,7 @@ import (
 // A Mailbox is one address that receives and sends mail. The API calls it an email user.
 type Mailbox struct {
 	ID             string // eu_…
-	Num            uint32 // short form for message keys, from 1, never reused
+	Num            uint32 // short number in the keys of messages, from 1, never reused
 	AccountID      string
 	AccountNum     uint32
 	DomainID       string
@@ -46,7 +46,7 @@ type Mailbox struct {
 	Recovery   *Recovery `json:",omitempty"` // nil: it has no recovery address
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // nil: nobody has resumed its sending yet
+	Counting      *CountingStart `json:",omitempty"` // nil: nobody has resumed its sending yet
 
 	SendPolicy Policy    `json:",omitzero"` // applies to everything that is sent from it
 	ExpiresAt  time.Time `json:",omitzero"` // when it is deleted; zero: never
@@ -151,8 +151,8 @@ var (
 		}
 		return m.DomainID
 	})
-	// MailboxByEmail finds the mailbox of an address. It looks in the domain whose claim of the
-	// name is proven.
+	// MailboxByEmail finds the mailbox of an address. Of several domains with the same name, it
+	// looks in the one whose claim is proven.
 	MailboxByEmail     addressFinder
 	MailboxByNum       = Mailboxes.Unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.Index("account", func(m *Mailbox) string { return m.AccountID })
@@ -322,26 +322,26 @@ var (
 	RemoteCopiesByAccount = RemoteCopies.Index("account", func(c *RemoteCopy) string { return c.AccountID })
 )
 
-// An Imported records that a message was imported. A repeated import skips it.
-type Imported struct {
+// An ImportedMessage records that a message was imported. A repeated import skips it.
+type ImportedMessage struct {
 	ID      string // see ImportedID
 	Expires time.Time
 }
 
-func (i *Imported) codeFields(c *rowform.Coder) {
+func (i *ImportedMessage) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&i.ID)
 	c.Time(&i.Expires)
 }
 
-// ImportedID returns the id of the Imported for a message: the number of its mailbox and a digest
-// of the message, in hex.
+// ImportedID returns the id of an ImportedMessage: the number of its mailbox and the digest of the
+// message, in hex.
 func ImportedID(mailbox uint32, digest [16]byte) string {
 	return fmt.Sprintf("%08x%x", mailbox, digest)
 }
 
 // ImportedMessages keeps one record for each imported message. Pruning reads ImportedByTime.
 var (
-	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).codeFields)
-	ImportedByTime   = ImportedMessages.Index("time", func(i *Imported) string { return TimeKey(i.Expires) })
+	ImportedMessages = engine.NewTable("imported", func(i *ImportedMessage) string { return i.ID }).Binary((*ImportedMessage).codeFields)
+	ImportedByTime   = ImportedMessages.Index("time", func(i *ImportedMessage) string { return TimeKey(i.Expires) })
 )

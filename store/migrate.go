@@ -42,12 +42,12 @@ type migration struct {
 // store without a number to format 1.
 var migrations = []migration{
 	{2, "inboxes by class", (*Tx).fillInboxIndexes},
-	{3, "a class for flagged messages", (*Tx).moveFlagged},
+	{3, "a class for flagged messages", (*Tx).moveFlaggedEntries},
 	// Rows without checksums are still read, and get a checksum when they are next written.
 	{4, "rows with versions and checksums", noRowsToMigrate},
 	// Older versions would lose the new fields of queued messages.
 	{5, "scheduled and held messages", noRowsToMigrate},
-	// Older versions would lose the new fields of mailboxes, too.
+	// Older versions would lose the new fields of mailboxes.
 	{6, "lists of all folders", (*Tx).listFolders},
 	// Older versions would lose the policies of tokens and mailboxes, and send messages that need
 	// approval.
@@ -110,9 +110,9 @@ func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 	})
 }
 
-// prepare creates missing buckets and brings the store to the current format, unless the options
-// leave it unmigrated.
-func (s *Store) prepare(o Options) error {
+// createAndMigrate creates missing buckets and brings the store to the current format, unless the
+// options leave it unmigrated.
+func (s *Store) createAndMigrate(o Options) error {
 	program := o.Program
 	var format uint32
 	ready := true
@@ -260,7 +260,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			if f.Num != 0 {
 				continue
 			}
-			if err := errors.Join(mailindex.NumberFolder(&tx.Tx, &f), mailindex.PutFolder(&tx.Tx, &f)); err != nil {
+			if err := errors.Join(mailindex.AssignFolderNum(&tx.Tx, &f), mailindex.PutFolder(&tx.Tx, &f)); err != nil {
 				return nil, err
 			}
 		}
@@ -312,13 +312,13 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 	return MailboxesHashed.Fill(tx, from, rows)
 }
 
-// flaggedClassSequence is the sequence that the bucket inbox_class has once the keys in both inbox
-// buckets have a class for flagged messages.
+// flaggedClassSequence is the sequence of the bucket inbox_class in a store whose inbox keys have a
+// class for flagged messages. In older stores the sequence is 0.
 const flaggedClassSequence = 1
 
-// moveFlagged moves the inbox entries of flagged messages to their class, in stores that are older
-// than this class.
-func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
+// moveFlaggedEntries moves the inbox entries of flagged messages to their class, in stores that are
+// older than this class.
+func (tx *Tx) moveFlaggedEntries(from []byte, rows int) (next []byte, err error) {
 	index := tx.Bucket(mailrow.BucketInbox)
 	if index.Sequence() == flaggedClassSequence {
 		return nil, nil

@@ -122,7 +122,7 @@ func (s *Store) openAndPrepare(o Options) (err error) {
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	if err := s.prepare(o); err != nil {
+	if err := s.createAndMigrate(o); err != nil {
 		return err
 	}
 	if err := s.db.View(s.readNewestID); err != nil {
@@ -154,7 +154,7 @@ func (o Options) withDefaults() Options {
 		o.Grace = time.Minute
 	}
 	o.MaxExpunged = cmp.Or(o.MaxExpunged, mailindex.DefaultMaxExpunged)
-	if !o.lenient && engine.Strict() {
+	if !o.lenient && engine.AreLimitsStrict() {
 		o.FailLarge, o.RunTwice = true, true
 	}
 	return o

@@ -286,9 +286,9 @@ var (
 	OutgoingsByMessageID = Outgoings.Index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )
 
-// A Mapping pairs the Message-ID that a sender set with the one that a relay assigned for one
-// recipient.
-type Mapping struct {
+// A MessageIDMapping pairs the Message-ID that a sender set with the one that a relay assigned for
+// one recipient.
+type MessageIDMapping struct {
 	ID            string    `json:",omitzero"` // map_…
 	AccountID     string    `json:",omitzero"`
 	Original      string    `json:",omitzero"` // with brackets
@@ -300,7 +300,7 @@ type Mapping struct {
 	RelayedAt     time.Time `json:",omitzero"`
 }
 
-func (m *Mapping) codeFields(c *rowform.Coder) {
+func (m *MessageIDMapping) codeFields(c *rowform.Coder) {
 	c.Version(1)
 	c.String(&m.ID)
 	c.String(&m.AccountID)
@@ -315,9 +315,9 @@ func (m *Mapping) codeFields(c *rowform.Coder) {
 
 // Mappings keeps the mappings for 90 days.
 var (
-	Mappings           = engine.NewTable("mapping", func(m *Mapping) string { return m.ID }).Binary((*Mapping).codeFields)
-	MappingsByOriginal = Mappings.Index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
-	MappingsByProvided = Mappings.Index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
+	Mappings           = engine.NewTable("mapping", func(m *MessageIDMapping) string { return m.ID }).Binary((*MessageIDMapping).codeFields)
+	MappingsByOriginal = Mappings.Index("original", func(m *MessageIDMapping) string { return m.AccountID + m.Original + "\x00" })
+	MappingsByProvided = Mappings.Index("provided", func(m *MessageIDMapping) string { return m.AccountID + m.Provided + "\x00" })
 )
 
 // A Suppression stops mail from an account to an address that has bounced or does not want mail.

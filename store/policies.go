@@ -14,10 +14,10 @@ const (
 )
 
 // A Policy restricts what may be sent with a token or a credential, or from a mailbox: to whom, and
-// whether a person must approve it. If Taint is set, its holder becomes tainted by reading text of
-// strangers (see Reading). A tainted holder may write only to addresses that took part in every
-// message that it has read. This ends after TaintSeconds, or when a person clears the taint. The
-// zero Policy restricts nothing.
+// whether a person must approve it. If Taint is set, whoever holds the token, credential or mailbox
+// becomes tainted by reading text of strangers (see Reading). A tainted holder may write only to
+// addresses that took part in every message that it has read. This ends after TaintSeconds, or when
+// a person clears the taint. The zero Policy restricts nothing.
 type Policy struct {
 	Send              string   `json:",omitempty"` // one of the Send… constants; "": allow
 	AllowedRecipients []string `json:",omitempty"` // lower-case addresses, or @domain for all addresses of a domain; empty: everybody
@@ -37,8 +37,9 @@ func ContainsAddress(list []string, email, domain string) bool {
 	return slices.Contains(list, email) || slices.Contains(list, "@"+domain)
 }
 
-// A Reading records what the holder of a token or a credential has read since that was made, or
-// since a person cleared the record. It is kept only if the Policy has Taint.
+// A Reading records what the holder of a token or a credential has read: since the token or
+// credential was made, or since a person cleared the record. It is kept only if the Policy has
+// Taint.
 type Reading struct {
 	// People are the addresses that took part in every message that was read. It is empty if there
 	// is no such address or none is known. Its length is limited; addresses past the limit are left

@@ -31,8 +31,8 @@ const (
 	rebuildRows     = 5000                      // rows written in one transaction
 )
 
-// A Rebuilt is the result of RebuildDatabase.
-type Rebuilt struct {
+// A RebuildResult is the result of RebuildDatabase.
+type RebuildResult struct {
 	Damaged string         // path of the damaged database, which is kept
 	Damage  []error        // damage that was found in it
 	Kept    map[string]int // number of copied rows of each bucket
@@ -50,21 +50,21 @@ type copiedBucket struct {
 type rebuilder struct {
 	s        *Store   // uses the new database
 	old      *os.File // the damaged database
-	size     int64
+	size     int64    // size of the damaged database
 	progress func(what string, done, all int64)
-	out      *Rebuilt
+	out      *RebuildResult
 
-	sources   map[string]copiedBucket
-	indexes   map[string]string // name of the table by name of the index
-	sequences map[string]uint64
-	waiting   []newRow // rows to be written by flush
-	bytes     int      // size of waiting
+	sources   map[string]copiedBucket // the copied buckets by name
+	indexes   map[string]string       // name of the table by name of the index
+	sequences map[string]uint64       // by name of the bucket
+	waiting   []newRow                // rows to be written by flushRows
+	bytes     int                     // size of waiting
 
-	folders   map[[2]uint32]*folderSum
+	folders   map[[2]uint32]*folderSum // by mailbox and folder
 	mailboxes map[uint32]*mailrow.MailboxCounts
 	accounts  map[uint32]Usage
-	live      map[uint32]int64
-	last      BlobRef // the last blob in the segments that a row refers to
+	live      map[uint32]int64 // live bytes by segment
+	last      BlobRef          // the last blob in the segments that a row refers to
 }
 
 // A newRow is a row to be written to the new database.
@@ -79,7 +79,7 @@ type newRow struct {
 // the bytes of messages are left to the caller, who opens the store and asks for RowsToMake.
 // progress, which may be nil, is called with the name of the work, how much is done and how much
 // there is.
-func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
+func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*RebuildResult, error) {
 	path := filepath.Join(dir, DatabaseFile)
 	// bbolt locks the file, so that no other process opens the store.
 	lock, err := engine.OpenOffline(path, true, time.Now, slog.Default())
@@ -110,7 +110,7 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 	}
 	r := &rebuilder{
 		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.DefaultMaxExpunged)},
-		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
+		old: old, size: info.Size(), progress: progress, out: &RebuildResult{Kept: map[string]int{}},
 		sources: copiedBuckets(), indexes: map[string]string{}, sequences: map[string]uint64{},
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailrow.MailboxCounts{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
 	}
@@ -218,7 +218,7 @@ func copiedBuckets() map[string]copiedBucket {
 		return err
 	}))
 	message(mailrow.BucketSpamToken, sized(4+8, func(key, row []byte) error {
-		_, err := spamTokenRow(key, row)
+		_, err := parseSpamTokenRow(key, row)
 		return err
 	}))
 	message(mailrow.BucketStructure, sized(8, func(key, row []byte) error {
@@ -294,12 +294,12 @@ func (r *rebuilder) copyRows() error {
 	}
 	damage, err := boltfile.Salvage(r.old, r.size, rows)
 	r.out.Damage = damage
-	return errors.Join(err, failed, r.flush())
+	return errors.Join(err, failed, r.flushRows())
 }
 
 // bucketOf returns the name of the bucket that a row belongs to. readFrom is the bucket that the
-// row was read from. name is "" if the row is not copied. ok is false if the row is damaged and
-// would have to be copied.
+// row was read from. name is "" if the row is not copied. ok is false for a damaged row of a bucket
+// whose rows are copied.
 func (r *rebuilder) bucketOf(readFrom string, key, value []byte) (name string, ok bool) {
 	at, known := r.sources[readFrom]
 	if known && at.check(key, value) == nil {
@@ -320,11 +320,11 @@ func (r *rebuilder) queueRow(bucket string, key, value []byte) error {
 	if len(r.waiting) < rebuildRows && r.bytes < 4<<20 {
 		return nil
 	}
-	return r.flush()
+	return r.flushRows()
 }
 
-// flush writes the queued rows in one transaction.
-func (r *rebuilder) flush() error {
+// flushRows writes the queued rows in one transaction.
+func (r *rebuilder) flushRows() error {
 	err := r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
 		for _, row := range r.waiting {
@@ -402,7 +402,7 @@ func (r *rebuilder) indexTables() error {
 		name := t.Name()
 		err := r.eachRow(name, func(tx *Tx, key, row []byte) error {
 			r.sequences[name] = max(r.sequences[name], shortNumber(t, key, row))
-			err := t.AddEntries(tx, key, row)
+			err := t.AddIndexEntries(tx, key, row)
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
@@ -432,7 +432,8 @@ func shortNumber(t *engine.AnyTable, key, row []byte) uint64 {
 	return 0
 }
 
-// addLost adds the name of a lost record to Rebuilt.Lost, which has at most maxProblems names.
+// addLost adds the name of a lost record to RebuildResult.Lost, which has at most maxProblems
+// names.
 func (r *rebuilder) addLost(format string, args ...any) {
 	switch n := len(r.out.Lost); {
 	case n < maxProblems:
@@ -572,7 +573,7 @@ func (r *rebuilder) findLostRows() error {
 	if err != nil {
 		return err
 	}
-	found, err = r.withoutDamaged(found)
+	found, err = r.withoutDamagedRefs(found)
 	if err != nil {
 		return err
 	}
@@ -589,13 +590,13 @@ func (r *rebuilder) findLostRows() error {
 			return err
 		}
 	}
-	return r.flush()
+	return r.flushRows()
 }
 
-// withoutDamaged returns the found rows without those from damaged entries of blob_ref. An entry
-// counts as damaged if a message in the new database has the same bytes, but no entry of its own in
-// the damaged database. Then the entry was the one of that message.
-func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
+// withoutDamagedRefs returns the found rows, except those that only a damaged entry of blob_ref
+// names. An entry counts as damaged if the new database has a message with the same bytes for which
+// the damaged database has no entry: the damaged entry was that message's.
+func (r *rebuilder) withoutDamagedRefs(found []newRow) ([]newRow, error) {
 	entries := map[string]map[string]bool{} // owners of each blob in the damaged database
 	for _, row := range found {
 		if row.key[0] == rebuildMessage {
@@ -633,9 +634,9 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	return found, err
 }
 
-// isRowLost reports whether an entry of blob_ref shows that the row of a message is lost; key is
-// the key of that row. A row that exists is not lost. If another message of the same folder has the
-// bytes, the row does not count as lost: the entry itself may be damaged.
+// isRowLost reports whether the row of a message that an entry of blob_ref names is lost; key is
+// the key of the row. A row that exists is not lost. If another message of the same folder has the
+// same bytes, the row does not count as lost either: the entry itself may be damaged.
 func (tx *Tx) isRowLost(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return false

@@ -88,7 +88,8 @@ func (r *rebuilder) makeLostFolders() error {
 }
 
 // countFolders writes the counters and names of folders. If the row of a folder counts more
-// messages than the folder has, messages are missing, and the mailbox is recorded as such.
+// messages than the folder has, messages are missing: the mailbox is then recorded in bucketRebuild
+// as one that lacks messages.
 func (r *rebuilder) countFolders() error {
 	err := r.eachRow(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
@@ -195,8 +196,8 @@ func (r *rebuilder) writeCounts() error {
 	})
 }
 
-// dropLeftovers deletes meta rows whose messages are lost for good, and structures without a
-// reference.
+// dropLeftovers deletes meta rows whose messages are lost for good, and MIME structures of bytes
+// that nothing refers to.
 func (r *rebuilder) dropLeftovers() error {
 	err := r.eachRow(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
 		if tx.GetRow(mailrow.BucketMessage, key) != nil || tx.Bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {

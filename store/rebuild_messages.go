@@ -23,12 +23,13 @@ import (
 //	b, mailbox 4 → nothing                  the mailbox lacks messages, and no index names them
 var bucketRebuild = engine.NewBucket("rebuild")
 
+// Kinds of rows in bucketRebuild, the first byte of their keys, and the size of the marks.
 const (
-	rebuildMessage = 'm'
-	rebuildMarks   = 'i'
-	rebuildMeta    = 'd'
-	rebuildFolder  = 'f'
-	rebuildMissing = 'b'
+	rebuildMessage = 'm' // a message whose row is lost
+	rebuildMarks   = 'i' // what an inbox index has about such a message
+	rebuildMeta    = 'd' // a message whose meta row is lost
+	rebuildFolder  = 'f' // a folder whose row is lost
+	rebuildMissing = 'b' // a mailbox that lacks messages
 	marksSize      = 14
 )
 
@@ -113,8 +114,8 @@ func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) 
 	return missing, err
 }
 
-// An Unlisted is a message in the segments that no row refers to.
-type Unlisted struct {
+// An UnlistedMessage is a message in the segments that no row refers to.
+type UnlistedMessage struct {
 	Blob     BlobRef
 	Newer    bool // it was appended after all messages that the database refers to
 	Envelope []byte
@@ -122,7 +123,7 @@ type Unlisted struct {
 
 // EachUnlisted calls fn for each message in the segments that no row refers to, the oldest first.
 // It leaves out accepted messages that the server files when it starts.
-func (s *Store) EachUnlisted(fn func(Unlisted) error) error {
+func (s *Store) EachUnlisted(fn func(UnlistedMessage) error) error {
 	toFile := map[BlobRef]bool{}
 	for _, a := range s.unfiledAtOpen {
 		toFile[a.Blob] = true
@@ -137,7 +138,7 @@ func (s *Store) EachUnlisted(fn func(Unlisted) error) error {
 	var others []record
 	for _, info := range s.seg.List() {
 		err := s.View(func(tx *Tx) error {
-			mark, err := filedMark(engine.Bolt(tx))
+			mark, err := readFiledMark(engine.Bolt(tx))
 			if err != nil {
 				return err
 			}
@@ -177,7 +178,7 @@ func (s *Store) EachUnlisted(fn func(Unlisted) error) error {
 			continue
 		}
 		if err == nil {
-			err = fn(Unlisted{o.ref, o.seq > newest && o.ref.Position().Compare(known) >= 0, env})
+			err = fn(UnlistedMessage{o.ref, o.seq > newest && o.ref.Position().Compare(known) >= 0, env})
 		}
 		if err != nil {
 			return err
@@ -229,7 +230,7 @@ func (s *Store) recordFiledEnd() error {
 	end := s.unfiled.First(s.seg.End())
 	noted := false
 	err := s.View(func(tx *Tx) error {
-		mark, err := filedMark(engine.Bolt(tx))
+		mark, err := readFiledMark(engine.Bolt(tx))
 		noted = end.Compare(mark.From) <= 0
 		return err
 	})

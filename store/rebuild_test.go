@@ -291,7 +291,7 @@ func TestUnlisted(t *testing.T) {
 	s = openDir(t, dir, rebuildOptions)
 	defer s.Close()
 	newer := map[BlobRef]bool{}
-	if err := s.EachUnlisted(func(u Unlisted) error {
+	if err := s.EachUnlisted(func(u UnlistedMessage) error {
 		newer[u.Blob] = u.Newer
 		return nil
 	}); err != nil {

@@ -76,9 +76,9 @@ var (
 	AutoRepliesByTime = AutoReplies.Index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
 )
 
-// AutoReplyID returns the id of the AutoReply of a mailbox to a sender. of and version are ""
-// except in rows of older releases: there, each rule and each text of the vacation has a row of its
-// own.
+// AutoReplyID returns the id of the AutoReply of a mailbox to a sender. `of` and version are "",
+// except in rows of older releases. These had one row for each rule and for each text of the
+// vacation reply: `of` is the id of the rule or "vacation", and version a hash of the text.
 func AutoReplyID(mailboxID, of, version, sender string) string {
 	sum := sha256.Sum256([]byte(of + "\x00" + version + "\x00" + sender))
 	return mailboxID + "." + hex.EncodeToString(sum[:16])

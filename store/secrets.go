@@ -14,9 +14,9 @@ import (
 // record, used as associated data of the encryption. The store knows neither the key nor the
 // secrets.
 
-// AccountBinding returns the associated data for encrypting our private key at a certificate
-// authority.
-func AccountBinding(directory string) string { return "acme account " + directory }
+// CertificateAccountBinding returns the associated data for encrypting our private key at a
+// certificate authority.
+func CertificateAccountBinding(directory string) string { return "acme account " + directory }
 
 // CertificateBinding returns the associated data for encrypting the private keys of a certificate.
 func CertificateBinding(set string) string { return "certificate " + set }
@@ -95,7 +95,7 @@ func (c *Certificate) visitSecrets(visit engine.SecretVisitor) {
 }
 
 func (a *CertificateAccount) visitSecrets(visit engine.SecretVisitor) {
-	visit(AccountBinding(a.Directory), &a.Key)
+	visit(CertificateAccountBinding(a.Directory), &a.Key)
 }
 
 func (u *User) visitSecrets(visit engine.SecretVisitor) {

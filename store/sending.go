@@ -88,10 +88,10 @@ const (
 	PausedComplaints = "complaints"
 )
 
-// Counting records since when bounces and complaints count against a mailbox or a domain.
-type Counting struct {
+// A CountingStart records since when bounces and complaints count against a mailbox or a domain.
+type CountingStart struct {
 	Since time.Time
-	Base  HourCount // counts in the hour of Since before Since, which are subtracted
+	Base  HourCount // what was counted in the hour of Since, but before Since; it is subtracted
 }
 
 // An HourCount counts the outcomes of messages within one hour of a day.
@@ -179,7 +179,7 @@ type Hold struct {
 	Until     time.Time // when held messages are discarded if the mailbox is gone by then
 }
 
-// Holds reports whether h holds a message in the sending log.
+// Holds reports whether the hold h stops a message in the sending log.
 func (h *Hold) Holds(o *Outgoing) bool { return !o.QueuedAt.After(h.At) && o.HeldAt.Before(h.At) }
 
 // Holds keeps at most one record for each mailbox.

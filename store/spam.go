@@ -78,7 +78,7 @@ func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 			if !bytes.HasPrefix(k, prefix) {
 				return
 			}
-			c, err := spamTokenRow(k, row)
+			c, err := parseSpamTokenRow(k, row)
 			if err != nil {
 				tx.Fail(err)
 				return
@@ -90,8 +90,8 @@ func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 	}
 }
 
-// spamTokenRow parses a row of the bucket spam_token.
-func spamTokenRow(key, row []byte) (c SpamCount, err error) {
+// parseSpamTokenRow parses a row of the bucket spam_token.
+func parseSpamTokenRow(key, row []byte) (c SpamCount, err error) {
 	row, err = mailrow.BucketSpamToken.Open(key, row)
 	if err == nil && (len(key) != 12 || len(row) != 7) {
 		err = ErrDamagedRow

@@ -34,7 +34,7 @@ type Store struct {
 
 	leases        *segment.Leases
 	unfiled       *segment.Unfiled
-	unfiledAtOpen []Accepted // messages that were accepted but not filed when the store was opened
+	unfiledAtOpen []AcceptedMessage // messages that were accepted but not filed when the store was opened
 	compact       compactor
 }
 
@@ -85,4 +85,4 @@ func (s *Store) Clock() *clock.Clock { return s.clock }
 
 // NewID returns an id: prefix, "_" and a lower-case ULID of 26 characters. Each id of a store sorts
 // after those before it.
-func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.next(s.clock.Now()) }
+func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.nextULID(s.clock.Now()) }

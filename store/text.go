@@ -17,7 +17,7 @@ type (
 	// TextWork is a set of messages to be indexed together, with the queue entries that are done
 	// then.
 	TextWork = textindex.Work
-	// TextLimits bound how much TextWork has.
+	// TextLimits limit the size of a TextWork.
 	TextLimits = textindex.Limits
 	// An InboxSearch iterates over the messages of an InboxQuery that contain the searched words,
 	// newest first.
@@ -49,7 +49,7 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 }
 
 // AddText makes the messages of the batch searchable and removes the entries `done` from the queue.
-// also, if not nil, runs in the same transaction.
+// If `also` is not nil, AddText runs it in the same transaction.
 func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
 	batch, err := b.Prepare()
 	if err != nil {

@@ -35,19 +35,19 @@ func benchTexts(b testing.TB, s *Store, messages int) (text int64) {
 		addMany(b, s, ref, from, each)
 		batch := NewTextBatch(1)
 		for n := from + each - 1; n >= from; n-- {
-			batch.Message(InboxPos{Received: second(0).Add(time.Duration(n) * time.Millisecond), UID: uint32(n + 1), Num: 1})
+			batch.AddMessage(InboxPos{Received: second(0).Add(time.Duration(n) * time.Millisecond), UID: uint32(n + 1), Num: 1})
 			for range 300 {
 				word := benchWord(zipf.Uint64())
-				batch.Word(word)
+				batch.AddWord(word)
 				text += int64(len(word)) + 1
 			}
 			for k := range 3 {
 				word := fmt.Appendf(nil, "id%d%c", n*7919, 'a'+k)
-				batch.Word(word)
+				batch.AddWord(word)
 				text += int64(len(word)) + 1
 			}
 			if n == messages/3 {
-				batch.Word([]byte("needle"))
+				batch.AddWord([]byte("needle"))
 			}
 		}
 		if err := s.AddText(batch, []TextTodo{{Account: 1, Num: 1, UID: uint32(from + each + 1)}}, nil); err != nil {

@@ -102,9 +102,9 @@ func (w *textTwin) index(limit int) {
 	}
 	for _, m := range work.Messages {
 		p := InboxPos{Received: m.Received, UID: m.UID, Num: m.Mailbox}
-		b.Message(p)
+		b.AddMessage(p)
 		for _, word := range w.words[p] {
-			b.Word([]byte(word))
+			b.AddWord([]byte(word))
 		}
 		w.done[p] = true
 	}
@@ -304,9 +304,9 @@ func TestTextMergesManyRuns(t *testing.T) {
 	for i := range rounds {
 		b := NewTextBatch(1)
 		for n := each; n > 0; n-- {
-			b.Message(InboxPos{Received: second(int64(i*each + n)), UID: uint32(i*each + n), Num: 1})
-			b.Word([]byte("every"))
-			b.Word(fmt.Appendf(nil, "word%d", n%100))
+			b.AddMessage(InboxPos{Received: second(int64(i*each + n)), UID: uint32(i*each + n), Num: 1})
+			b.AddWord([]byte("every"))
+			b.AddWord(fmt.Appendf(nil, "word%d", n%100))
 		}
 		for from := 0; from < each; from += 200 {
 			update(t, s, func(tx *Tx) error {
@@ -366,11 +366,11 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	})
 	b := NewTextBatch(1)
 	for _, m := range work.Messages {
-		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
-		b.Word([]byte("old"))
+		b.AddMessage(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
+		b.AddWord([]byte("old"))
 	}
 	deleteTest(t, s, old...)
-	update(t, s, func(tx *Tx) error { return tx.AdoptUIDs(1, InboxID, 1_900_000_000) })
+	update(t, s, func(tx *Tx) error { return tx.AdoptUIDValidity(1, InboxID, 1_900_000_000) })
 	for uid := uint32(1); uid <= 10; uid++ {
 		m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, UID: uid, Blob: appendTest(t, s, "new")}
 		update(t, s, func(tx *Tx) error { return tx.AddMessageAt(m, &Meta{}) })
@@ -432,9 +432,9 @@ func TestInterruptedMergeIsForgotten(t *testing.T) {
 	for i := range uint32(8) { // as many runs of one size become one
 		m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(int64(i))}, "x")
 		b := NewTextBatch(1)
-		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: 1})
+		b.AddMessage(InboxPos{Received: m.Received, UID: m.UID, Num: 1})
 		for n := range 2000 {
-			b.Word(fmt.Appendf(nil, "word-%d-%d", i, n))
+			b.AddWord(fmt.Appendf(nil, "word-%d-%d", i, n))
 		}
 		if err := s.AddText(b, []TextTodo{{Account: 1, Num: 1, UID: m.UID + 1}}, nil); err != nil {
 			t.Fatal(err)
@@ -474,8 +474,8 @@ func (c *countedContext) Err() error {
 func TestTextBatchKeepsOrder(t *testing.T) {
 	s := openTest(t, Options{})
 	b := NewTextBatch(1)
-	b.Message(InboxPos{Received: second(1), UID: 1, Num: 1})
-	b.Message(InboxPos{Received: second(2), UID: 2, Num: 1})
+	b.AddMessage(InboxPos{Received: second(1), UID: 1, Num: 1})
+	b.AddMessage(InboxPos{Received: second(2), UID: 2, Num: 1})
 	if err := s.AddText(b, nil, nil); err != ErrTextOrder {
 		t.Errorf("error %v, want %v", err, ErrTextOrder)
 	}
@@ -550,8 +550,8 @@ func TestCheckFindsDamagedText(t *testing.T) {
 			}
 			b := NewTextBatch(1)
 			for _, p := range []InboxPos{at[1], at[0]} {
-				b.Message(p)
-				b.Word([]byte("hello"))
+				b.AddMessage(p)
+				b.AddWord([]byte("hello"))
 			}
 			if err := s.AddText(b, []TextTodo{{Account: 1, Num: 1, UID: 3}}, nil); err != nil {
 				t.Fatal(err)

@@ -70,15 +70,15 @@ type (
 // mailindex.
 type Subscriptions = mailindex.Subscriptions
 
-// OldSubscriptions keeps the Subscriptions that are not converted yet to one row a name.
-// SubscriptionsID returns their ids.
+// OldSubscriptions keeps the Subscriptions that are not yet converted to the current form: one row
+// for each name. SubscriptionsID returns their ids.
 var OldSubscriptions = mailindex.OldSubscriptions
 
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return mailindex.SubscriptionsID(mailbox) }
 
 // SubjectLifetime and ThreadLifetime are how long the rows of a subject and of a thread are kept.
-// InboxTable is the Table in a Change of an INBOX.
+// InboxTable is the value of Change.Table for a change of an INBOX.
 const (
 	SubjectLifetime = mailindex.SubjectLifetime
 	ThreadLifetime  = mailindex.ThreadLifetime

@@ -20,7 +20,7 @@ import (
 )
 
 //go:embed dist
-var files embed.FS
+var distFiles embed.FS
 
 // contentSecurityPolicy is the Content-Security-Policy of the dashboard. It allows scripts, styles,
 // frames and data only from this server.
@@ -52,7 +52,7 @@ func Build() string { return loadSite()["/index.html"]().tag }
 // loadSite returns the site of the embedded files. It makes the site once.
 var loadSite = sync.OnceValue(func() site {
 	s := site{}
-	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(distFiles, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -67,7 +67,7 @@ var loadSite = sync.OnceValue(func() site {
 
 // newFile prepares an embedded file.
 func newFile(name string) *file {
-	body, err := files.ReadFile(name)
+	body, err := distFiles.ReadFile(name)
 	if err != nil {
 		panic(err)
 	}

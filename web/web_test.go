@@ -42,7 +42,7 @@ func TestPlacesGetThePage(t *testing.T) {
 // for once.
 func TestAssetsAreImmutable(t *testing.T) {
 	s := loadSite()
-	page, err := files.ReadFile("dist/index.html")
+	page, err := distFiles.ReadFile("dist/index.html")
 	if err != nil {
 		t.Fatal(err)
 	}

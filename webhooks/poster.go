@@ -100,7 +100,7 @@ func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 }
 
 // Close closes the idle connections.
-func (p *Poster) Close() { p.connections().CloseIdleConnections() }
+func (p *Poster) Close() { p.sharedTransport().CloseIdleConnections() }
 
 // exchange sends the request of a delivery and returns the result without its duration.
 func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result {
@@ -120,7 +120,7 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	req.Header["Idempotency-Key"] = []string{}
 	// Client.Do would return an error for a redirect with an invalid Location, even if it does not
 	// follow redirects.
-	resp, err := p.connections().RoundTrip(req)
+	resp, err := p.sharedTransport().RoundTrip(req)
 	if err != nil {
 		return p.errorResult(ctx, limited, err)
 	}
@@ -128,7 +128,7 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	// Read one byte more than the limit, so that the connection can be reused if the body has
 	// exactly the length of the limit.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides the outcome
-	return responseResult(resp.StatusCode, clip(string(raw), excerptLimit))
+	return responseResult(resp.StatusCode, clipText(string(raw), excerptLimit))
 }
 
 // responseResult returns the result for a response.
@@ -168,7 +168,7 @@ func (p *Poster) errorResult(ctx, limited context.Context, err error) Result {
 }
 
 func failedResult(code, text string) Result {
-	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
+	return Result{Outcome: Failed, ErrorCode: code, Error: clipText(text, errorLimit)}
 }
 
 // isTimeout reports whether err is a timeout of the network, such as that of the kernel or of a
@@ -195,8 +195,8 @@ func tenantText(err error) string {
 	return err.Error()
 }
 
-// clip shortens s to at most limit bytes at a character boundary, and makes it valid UTF-8.
-func clip(s string, limit int) string {
+// clipText shortens s to at most limit bytes at a character boundary, and makes it valid UTF-8.
+func clipText(s string, limit int) string {
 	cut := len(s) > limit
 	if cut {
 		s = s[:limit]
@@ -225,8 +225,8 @@ func incompleteTail(s string) int {
 	return 0
 }
 
-// connections returns the transport of all deliveries, and makes it at the first call.
-func (p *Poster) connections() *http.Transport {
+// sharedTransport returns the transport of all deliveries, and makes it at the first call.
+func (p *Poster) sharedTransport() *http.Transport {
 	p.once.Do(func() {
 		t := p.Guard.Transport(p.Resolver, p.RootCAs)
 		t.DialTLSContext = p.dialTLS(t.DialContext)

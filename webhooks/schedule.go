@@ -7,10 +7,10 @@ var retryWaits = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 }
 
-// Schedule returns how long to wait after a failed attempt. attempt is its number, from 1. random
-// is a number in [0,1) that changes the wait by up to 10 %. Schedule returns false after attempt 7,
-// which is the last.
-func Schedule(attempt int, random float64) (wait time.Duration, ok bool) {
+// RetryWait returns how long to wait after a failed attempt. attempt is its number, from 1. random
+// is a number in [0,1) that changes the wait by up to 10 %. RetryWait returns false after attempt
+// 7, which is the last.
+func RetryWait(attempt int, random float64) (wait time.Duration, ok bool) {
 	if attempt < 1 || attempt > len(retryWaits) {
 		return 0, false
 	}

@@ -64,7 +64,7 @@ func Headers(d Delivery, now time.Time) http.Header {
 func Verify(secret, timestamp, signature string, body []byte, now time.Time) error {
 	sent, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
-		return fmt.Errorf("parse timestamp %q: %w", clip(timestamp, 32), ErrTimestamp)
+		return fmt.Errorf("parse timestamp %q: %w", clipText(timestamp, 32), ErrTimestamp)
 	}
 	if sent < now.Unix()-timestampTolerance || sent > now.Unix()+timestampTolerance {
 		return ErrTimestamp

@@ -28,12 +28,12 @@ func (b *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = &body{Reader: io.LimitReader(resp.Body, maxBody), Closer: resp.Body}
+	resp.Body = &limitedBody{Reader: io.LimitReader(resp.Body, maxBody), Closer: resp.Body}
 	return resp, nil
 }
 
-// A body reads a limited part of a response body, and closes the whole.
-type body struct {
+// A limitedBody reads a limited part of a response body, and closes the whole body.
+type limitedBody struct {
 	io.Reader
 	io.Closer
 }

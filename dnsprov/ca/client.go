@@ -166,8 +166,8 @@ func (c *Client) convertError(err error) error {
 	return err
 }
 
-// parseRetryAfter parses a Retry-After header (RFC 9110 section 10.2.3). It returns from a minute
-// to a day, and an hour if the header is missing or invalid.
+// parseRetryAfter parses a Retry-After header (RFC 9110 section 10.2.3). The result is at least a
+// minute and at most a day. It is an hour if the header is missing or invalid.
 func (c *Client) parseRetryAfter(header string) time.Duration {
 	wait := time.Hour
 	if n, err := strconv.ParseUint(header, 10, 31); err == nil {

@@ -36,10 +36,10 @@ const maxErrorText = 300
 type Error struct {
 	Status int    // the HTTP status; 0 if the request was not sent
 	Codes  []int  // error codes of the API
-	what   string // the text of the error
+	text   string // the text of the error
 }
 
-func (e *Error) Error() string { return e.what }
+func (e *Error) Error() string { return e.text }
 
 // Has reports whether e has one of these error codes.
 func (e *Error) Has(codes ...int) bool {
@@ -127,7 +127,7 @@ func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	switch {
 	case refused && !e.Success:
 		codes, text := e.errorText()
-		return Info{}, &Error{Status: status, Codes: codes, what: fmt.Sprintf("status %d: %s", status, text)}
+		return Info{}, &Error{Status: status, Codes: codes, text: fmt.Sprintf("status %d: %s", status, text)}
 	case status < 200 || status > 299 || !e.Success:
 		_, text := e.errorText()
 		return Info{}, &unknownOutcome{fmt.Errorf("the answer has status %d: %s", status, text)}
@@ -175,8 +175,8 @@ func (f fault) appendTo(codes []int, messages []string) ([]int, []string) {
 	return codes, messages
 }
 
-// retryAfter parses a Retry-After header (RFC 9110 section 10.2.3). It returns from one second to
-// longestWait, and defaultBlock for an invalid header.
+// retryAfter parses a Retry-After header (RFC 9110 section 10.2.3). The result is at least one
+// second and at most longestWait. It is defaultBlock for an invalid header.
 func retryAfter(header string) time.Duration {
 	after := defaultBlock
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {

@@ -22,9 +22,9 @@ type recordID struct {
 	ID string `json:"id"`
 }
 
-// batch sends all changes in one request. The API makes all of them or none: first deletions, then
-// updates, then new records.
-func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
+// applyBatch sends all changes in one request. The API makes all of them or none: first deletions,
+// then updates, then new records.
+func (w *writer) applyBatch(ctx context.Context, changes []dnsprov.Change) error {
 	var body struct {
 		Deletes []recordID `json:"deletes,omitempty"`
 		Puts    []record   `json:"puts,omitempty"`
@@ -110,13 +110,13 @@ func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 // update overwrites the record have, or creates a new one if have does not exist any more. If
 // another record already has the wanted content, update adopts that record and deletes have.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: permissionEditRecords}, want)
+	err := w.sendRecord(ctx, Request{Method: http.MethodPut, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: permissionEditRecords}, want)
 	var refused *Error
 	switch {
 	case isGone(err):
 		return w.create(ctx, want)
 	case errors.As(err, &refused) && refused.Has(codeExists, codeIdentical):
-		if err := w.adopt(ctx, want, err); err != nil || w.made[len(w.made)-1].ID == have.ID {
+		if err := w.adoptExisting(ctx, want, err); err != nil || w.made[len(w.made)-1].ID == have.ID {
 			return err
 		}
 		return w.delete(ctx, have)
@@ -127,16 +127,16 @@ func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.
 // create creates a record. It sends the request only once; if the answer is lost, the next call of
 // Records shows the result.
 func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath(), Needs: permissionEditRecords}, want)
+	err := w.sendRecord(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath(), Needs: permissionEditRecords}, want)
 	var refused *Error
 	if errors.As(err, &refused) && refused.Has(codeExists, codeIdentical, codeAddressExists, codeCNAMEExists, codeNSExists) {
-		return w.adopt(ctx, want, err)
+		return w.adoptExisting(ctx, want, err)
 	}
 	return err
 }
 
-// write sends the wanted record as the body of r, and checks the answer.
-func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) error {
+// sendRecord sends the wanted record as the body of r, and checks the answer.
+func (w *writer) sendRecord(ctx context.Context, r Request, want dnsprov.Record) error {
 	body, err := toAPI(want, w.at.OwnerTag)
 	if err != nil {
 		return fmt.Errorf("cloudflare: prepare record %s %s: %w", want.Name, want.Type, err)
@@ -149,9 +149,10 @@ func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) erro
 	return w.recordMade([]dnsprov.Record{want}, []record{got})
 }
 
-// adopt finds the existing record because of which the API refused a wanted one. If it has the
-// wanted content, adopt appends it to w.made. Otherwise it returns a *dnsprov.Conflict.
-func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
+// adoptExisting finds the existing record because of which the API refused to write a wanted one.
+// If the existing record has the wanted content, adoptExisting appends it to w.made. Otherwise it
+// returns a *dnsprov.Conflict.
+func (w *writer) adoptExisting(ctx context.Context, want dnsprov.Record, refused error) error {
 	have, err := w.listRecords(ctx, w.zone, w.at)
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) 
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil {
-		return Info{}, &Error{what: err.Error()}
+		return Info{}, &Error{text: err.Error()}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Client) scrubbed(err error) error {
 	var lost *unknownOutcome
 	switch {
 	case errors.As(err, &refused):
-		refused.what = strings.ReplaceAll(refused.what, c.token, "…")
+		refused.text = strings.ReplaceAll(refused.text, c.token, "…")
 	case errors.As(err, &lost) && strings.Contains(lost.Error(), c.token):
 		return &unknownOutcome{errors.New(strings.ReplaceAll(lost.Error(), c.token, "…"))}
 	}

@@ -86,7 +86,7 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	}
 	w := &writer{Client: c, zone: z, at: at}
 	for part := range slices.Chunk(changes, maxBatch) {
-		err := w.batch(ctx, part)
+		err := w.applyBatch(ctx, part)
 		var refused *Error
 		if errors.As(err, &refused) && !refused.isCredential() {
 			err = w.applyEach(ctx, part)
@@ -99,7 +99,7 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 }
 
 // checkChanges returns an error if a change is about a record that is not ours or not of the
-// domain, even if the plan was wrong.
+// domain. So a wrong plan cannot damage other records.
 func checkChanges(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 	for _, ch := range changes {
 		if h := ch.Have; h != nil && (h.Purpose == "" || !isPlainID(h.ID) || !isWithin(h.Name, at.Domain)) {

@@ -52,8 +52,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return c.verifyToken(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
 }
 
-// verifyToken checks the token at path, which is that for tokens of users or that for tokens of
-// accounts.
+// verifyToken asks the API whether the token is valid. path is the path for tokens of users, or
+// that for tokens of an account.
 func (c *Client) verifyToken(ctx context.Context, path string) error {
 	var token struct {
 		Status string `json:"status"` // active, disabled or expired

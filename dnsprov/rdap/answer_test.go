@@ -89,7 +89,7 @@ func TestParseRegistry(t *testing.T) {
 	}
 	r, err = parseRegistry([]byte(`{"services":[[["A.","ÄB"],["http://a/","https://b","https://b/","https://u:p@c/","ftp://d/","https://e/?q","mailto:x"]],
 		[["c"],["http://c"]],[["c.d"],"https://cd/"],[["e"],[]],[["f"]],"no",[["h"],[7]]]}`))
-	want := registry{"a": {"https://b/"}, "xn--b-zfa": {"https://b/"}, "c": {"http://c/"}, "c.d": {"https://cd/"}}
+	want := bootstrapRegistry{"a": {"https://b/"}, "xn--b-zfa": {"https://b/"}, "c": {"http://c/"}, "c.d": {"https://cd/"}}
 	if text, _ := json.Marshal(r); err != nil || fmt.Sprint(r) != fmt.Sprint(want) {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -194,20 +194,20 @@ func TestSilenceIsTrustedAtOnce(t *testing.T) {
 
 func TestServersAreForgotten(t *testing.T) {
 	c := New(Config{})
-	kept, err := c.server("https://kept.example/")
+	kept, err := c.serverAt("https://kept.example/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept.recordResult(&pauseError{429, time.Minute}, c.now(), c.now())
 	for i := range 3 * maxServers {
-		if _, err := c.server(fmt.Sprintf("https://s%d.example/", i)); err != nil {
+		if _, err := c.serverAt(fmt.Sprintf("https://s%d.example/", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(c.servers) > maxServers {
 		t.Errorf("%d servers are remembered", len(c.servers))
 	}
-	if again, _ := c.server("https://kept.example/x/"); again != kept {
+	if again, _ := c.serverAt("https://kept.example/x/"); again != kept {
 		t.Error("a server that asked for a pause is forgotten")
 	}
 }

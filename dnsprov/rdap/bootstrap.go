@@ -45,12 +45,12 @@ const (
 	retryFetchAfter = 5 * time.Minute    // how long to wait after a failed fetch
 )
 
-// A registry is a bootstrap registry: it maps suffixes of domain names, in ASCII and lower case, to
-// the base URLs of their RDAP servers, with a final slash (RFC 9224 §4).
-type registry map[string][]string
+// A bootstrapRegistry maps suffixes of domain names, in ASCII and lower case, to the base URLs of
+// their RDAP servers, with a final slash (RFC 9224 §4).
+type bootstrapRegistry map[string][]string
 
 // serversFor returns the servers for the longest suffix of a name that has servers, or nil.
-func (r registry) serversFor(name string) []string {
+func (r bootstrapRegistry) serversFor(name string) []string {
 	for ending := name; ; {
 		if bases := r[ending]; len(bases) > 0 {
 			return bases
@@ -67,14 +67,15 @@ func (r registry) serversFor(name string) []string {
 type registryCache struct {
 	fetching chan struct{} // has an element while a caller fetches the registry
 
-	mu      sync.Mutex // protects the following fields
-	held    registry   // nil if there is none yet
-	staleAt time.Time  // when to fetch the registry again
-	err     error      // error of the last fetch, if held is nil
+	mu      sync.Mutex        // protects the following fields
+	held    bootstrapRegistry // nil if there is none yet
+	staleAt time.Time         // when to fetch the registry again
+	err     error             // error of the last fetch, if held is nil
 }
 
-// current returns the cached registry. At first that is the built-in copy, unless NoCopy is set.
-func (c *Client) current() (held registry, staleAt time.Time, err error) {
+// cachedRegistry returns the cached registry. At first that is the built-in copy, unless NoCopy is
+// set.
+func (c *Client) cachedRegistry() (held bootstrapRegistry, staleAt time.Time, err error) {
 	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,11 +89,11 @@ func (c *Client) current() (held registry, staleAt time.Time, err error) {
 	return r.held, r.staleAt, r.err
 }
 
-// registry returns the bootstrap registry. If the cached one is stale, one caller fetches it again.
-// Meanwhile the other callers get the old one, or wait if there is none.
-func (c *Client) registry(ctx context.Context) (registry, error) {
+// loadRegistry returns the bootstrap registry. If the cached one is stale, one caller fetches it
+// again. Meanwhile the other callers get the old one, or wait if there is none.
+func (c *Client) loadRegistry(ctx context.Context) (bootstrapRegistry, error) {
 	r := &c.registries
-	held, staleAt, err := c.current()
+	held, staleAt, err := c.cachedRegistry()
 	if c.now().Before(staleAt) {
 		return held, err
 	}
@@ -110,16 +111,16 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 		}
 	}
 	defer func() { <-r.fetching }()
-	held, staleAt, err = c.current()
+	held, staleAt, err = c.cachedRegistry()
 	if c.now().Before(staleAt) {
 		return held, err // another caller has fetched it meanwhile
 	}
-	return c.refetch(ctx)
+	return c.refetchRegistry(ctx)
 }
 
-// refetch fetches and caches the registry. If that fails, it returns the old one, or an error if
-// there is none.
-func (c *Client) refetch(ctx context.Context) (registry, error) {
+// refetchRegistry fetches and caches the registry. If that fails, it returns the old one, or an
+// error if there is none.
+func (c *Client) refetchRegistry(ctx context.Context) (bootstrapRegistry, error) {
 	// Other callers wait for the result, so do not end if the context of this caller ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapTimeout)
 	defer cancel()
@@ -142,7 +143,7 @@ func (c *Client) refetch(ctx context.Context) (registry, error) {
 }
 
 // fetchRegistry fetches the registry, and returns how long it may be cached.
-func (c *Client) fetchRegistry(ctx context.Context) (registry, time.Duration, error) {
+func (c *Client) fetchRegistry(ctx context.Context) (bootstrapRegistry, time.Duration, error) {
 	a, err := c.get(ctx, c.config.BootstrapURL, "application/json", maxBootstrap)
 	if err != nil {
 		return nil, 0, err
@@ -173,14 +174,14 @@ func clampLifetime(d time.Duration) time.Duration { return min(max(d, minLifetim
 
 // parseRegistry parses a bootstrap file (RFC 9224 §3). It skips malformed parts. It returns an
 // error if the file has no servers.
-func parseRegistry(body []byte) (registry, error) {
+func parseRegistry(body []byte) (bootstrapRegistry, error) {
 	var file struct {
 		Services listOrOne[listOrOne[listOrOne[text]]] `json:"services"`
 	}
 	if err := json.Unmarshal(body, &file); err != nil {
 		return nil, fmt.Errorf("the answer is not an RDAP bootstrap file: %w", err)
 	}
-	out := registry{}
+	out := bootstrapRegistry{}
 	for _, service := range file.Services {
 		if len(service) < 2 {
 			continue

@@ -93,7 +93,7 @@ func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	if !isDomainName(name) {
 		return nil, fmt.Errorf("query RDAP about %.80q: it is not a domain name in ASCII", name)
 	}
-	registry, err := c.registry(ctx)
+	registry, err := c.loadRegistry(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("query RDAP about %s: %w", name, err)
 	}
@@ -122,7 +122,7 @@ func isDomainName(name string) bool {
 // query waits until the server with a base URL may be queried, queries it about a domain, and
 // records the result for later queries.
 func (c *Client) query(ctx context.Context, base, name string) (*Domain, error) {
-	s, err := c.server(base)
+	s, err := c.serverAt(base)
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 // parseRetryAfter parses the header Retry-After, which is in seconds or a date (RFC 9110 §10.2.3).
-// It returns from one second to maxPause, and defaultPause for an invalid header.
+// The result is at least one second and at most maxPause. It is defaultPause for an invalid header.
 func parseRetryAfter(retryAfter string, now time.Time) time.Duration {
 	wait := defaultPause
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(retryAfter), 10, 31); err == nil {

@@ -37,8 +37,8 @@ func newServer(host string) *server {
 	return &server{host: host, slots: make(chan struct{}, maxParallel)}
 }
 
-// server returns the state of the server with a base URL. It makes a new one for an unknown host.
-func (c *Client) server(base string) (*server, error) {
+// serverAt returns the state of the server with a base URL. It makes a new one for an unknown host.
+func (c *Client) serverAt(base string) (*server, error) {
 	u, err := url.Parse(base)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *server) waitInterval(ctx context.Context, now func() time.Time) error {
 	if err := s.checkPause(now()); err != nil {
 		return err
 	}
-	wait := s.reserve(now())
+	wait := s.reserveTime(now())
 	if wait <= 0 {
 		return nil
 	}
@@ -117,9 +117,9 @@ func (s *server) waitInterval(ctx context.Context, now func() time.Time) error {
 	}
 }
 
-// reserve reserves the time for one query, and returns how long to wait until then. The result is
-// negative or 0 if the query may be sent at once.
-func (s *server) reserve(now time.Time) time.Duration {
+// reserveTime reserves the time for one query, and returns how long to wait until then. The result
+// is negative or 0 if the query may be sent at once.
+func (s *server) reserveTime(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next.Before(now) {
@@ -142,7 +142,8 @@ func (s *server) checkPause(now time.Time) error {
 
 // recordResult records the result of a query. An invalid answer counts as a failure, but a refusal
 // of this query does not. After maxFailures failures in a row the server is not queried for
-// failurePause. One timeout is enough if the server has answered no query since the time sent.
+// failurePause. sent is when the query was sent. If the server has given no useful answer since
+// then, one timeout is enough for such a pause.
 func (s *server) recordResult(err error, sent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

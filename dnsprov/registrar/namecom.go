@@ -110,7 +110,7 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			budget := maxSplitChecks
-			n.check(ctx, part, &budget)
+			n.checkBatch(ctx, part, &budget)
 		})
 	}
 	wg.Wait()
@@ -125,17 +125,17 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	return out, nil
 }
 
-// check fills in the offers of one batch. If the API refuses the batch because of one name, or
-// cannot reach one of the registries, check tries both halves of the batch. budget is the number of
-// further requests that it may send.
-func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
+// checkBatch fills in the offers of one batch of names. If the API refuses the batch because of one
+// name, or cannot reach one of the registries, checkBatch tries both halves of the batch. budget is
+// the number of further requests that it may send.
+func (n *NameCom) checkBatch(ctx context.Context, offers []Offer, budget *int) {
 	results, err := n.availability(ctx, offers)
 	status := apiStatus(err)
 	divisible := status == http.StatusBadRequest || status == http.StatusBadGateway
 	if divisible && len(offers) > 1 && *budget >= 2 && ctx.Err() == nil {
 		*budget -= 2
-		n.check(ctx, offers[:len(offers)/2], budget)
-		n.check(ctx, offers[len(offers)/2:], budget)
+		n.checkBatch(ctx, offers[:len(offers)/2], budget)
+		n.checkBatch(ctx, offers[len(offers)/2:], budget)
 		return
 	}
 	for i := range offers {
@@ -324,13 +324,14 @@ func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error
 	}
 	var out nameComDomain
 	if err := n.call(ctx, "GET", path, "", nil, &out); err != nil {
-		return nil, notFound(err)
+		return nil, markNotFound(err)
 	}
 	return out.registration(domain)
 }
 
-// notFound wraps err in ErrNotFound if the API answered 404, and returns it unchanged otherwise.
-func notFound(err error) error {
+// markNotFound wraps err in ErrNotFound if the API answered 404, and returns it unchanged
+// otherwise.
+func markNotFound(err error) error {
 	if apiStatus(err) == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
@@ -347,7 +348,7 @@ func (n *NameCom) Delegate(ctx context.Context, domain string, nameservers []str
 		Nameservers []string `json:"nameservers"`
 	}{nameservers}
 	var out nameComDomain
-	return notFound(n.call(ctx, "POST", path+":setNameservers", "", in, &out))
+	return markNotFound(n.call(ctx, "POST", path+":setNameservers", "", in, &out))
 }
 
 // SetAutoRenew switches the automatic renewal of a domain of the account on or off.
@@ -361,7 +362,7 @@ func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) erro
 	}{on}
 	var out nameComDomain
 	if err := n.call(ctx, "PATCH", path, "", in, &out); err != nil {
-		return notFound(err)
+		return markNotFound(err)
 	}
 	if out.AutorenewEnabled != on {
 		return fmt.Errorf("name.com answered 200 but did not change the automatic renewal of %s", domain)
@@ -384,7 +385,7 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	err = n.call(ctx, "GET", path+"/"+host, "", nil, &has)
 	switch {
 	case apiStatus(err) == http.StatusNotFound:
-		return notFound(n.call(ctx, "POST", path, "", nameComGlue{label, ips}, &has))
+		return markNotFound(n.call(ctx, "POST", path, "", nameComGlue{label, ips}, &has))
 	case err != nil:
 		return err
 	case sameAddresses(has.IPs, ips):

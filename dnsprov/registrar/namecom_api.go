@@ -27,8 +27,8 @@ const (
 
 const (
 	maxAnswer   = 1 << 20          // maximum size of an answer's body in bytes; 50 results take 12 KiB
-	maxPause    = 5 * time.Second  // maximum pause that a 429 may ask for; otherwise the call fails
-	maxPauses   = 3                // maximum number of such pauses in one call
+	maxPause    = 5 * time.Second  // maximum pause after a 429; if the API asks for more, the call fails
+	maxPauses   = 3                // maximum number of pauses after a 429 in one call
 	callTimeout = 20 * time.Second // for one call with all its attempts
 	maxDollars  = 10_000_000       // maximum price that is believed
 )

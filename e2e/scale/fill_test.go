@@ -671,12 +671,12 @@ func (f *filling) log(copies []filedCopy, ids map[string]*scaleIDs) {
 func (f *filling) index(copies []filedCopy) {
 	b := store.NewTextBatch(f.account.Num)
 	for _, c := range slices.Backward(copies) {
-		b.Message(store.InboxPos{Received: c.at, UID: c.uid, Num: f.boxes[c.box].num})
+		b.AddMessage(store.InboxPos{Received: c.at, UID: c.uid, Num: f.boxes[c.box].num})
 		for _, word := range f.letters[c.letter].words {
-			b.Word(word)
+			b.AddWord(word)
 		}
-		b.Word([]byte(scaleMark(c.number)))
-		b.Word([]byte("\x01" + threadOf(c.thread)))
+		b.AddWord([]byte(scaleMark(c.number)))
+		b.AddWord([]byte("\x01" + threadOf(c.thread)))
 	}
 	err := f.st.AddText(b, nil, func(tx *store.Tx) error {
 		for _, c := range copies {

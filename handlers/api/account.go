@@ -40,7 +40,7 @@ func accountOperations(s *service.Service) []Operation {
 			Text:   "Its value is shown only once. With `mailboxes` or a `policy` it is bound: it can give nobody access, and change nothing that happens by itself; what it may call has `x-bound`.",
 			Errors: errorCodes("insufficient_scope forbidden_role person_required too_many_items"),
 			Show:   "name permissions expires_in_days",
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "delete_token", Route: DELETE("/v1/auth/tokens/{token_id}"), Status: 200,
@@ -57,7 +57,7 @@ func accountOperations(s *service.Service) []Operation {
 			Group: "Tokens", Summary: "End the taint of an API token",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
 			Errors: errorCodes("person_required"),
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "list_audit", Route: GET("/v1/audit"), Status: 200,
@@ -65,7 +65,7 @@ func accountOperations(s *service.Service) []Operation {
 			Call:  With(s.Accounts.ListAudit),
 			Group: "Account", Summary: "List what was changed, by whom",
 			Text: "Newest first; kept for 400 days. One row for each change that took effect and each read of a secret, but not for sending, marking or refreshing; `fields` are names, never values. `login` and `login_failed` are sign-ins to the dashboard. What the operator does on the server has the actor `operator`.",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 	}
 }

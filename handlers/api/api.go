@@ -78,22 +78,24 @@ var (
 type May struct {
 	Scope string
 	Roles []string
-	// The user of a mailbox may call it only in a session, not with a token of the mailbox.
+	// The user of a mailbox may call the operation only in a session, not with a token of the
+	// mailbox.
 	Own bool
-	// It is about the whole account, so callers that see only some mailboxes may not call it.
+	// The operation is about the whole account, so callers that see only some mailboxes may not
+	// call it.
 	WholeAccount bool
 
 	// The rules for bound tokens, which belong to programs that may obey texts that they read, see
 	// core.Actor.Bound.
-	Bound       BoundUse // whether a bound token may call it
+	Bound       BoundUse // whether a bound token may call the operation
 	BoundFields string   // body fields that a bound token may set; "": all, or none in a PATCH
 	// A tainted token must send this query parameter, given as name=value.
-	WhileTainted string
-	Taints       bool // the response may have text of strangers from any message
-	// A token that is limited to mailboxes may call it, although the users of these mailboxes may
-	// not.
-	LimitedTokens bool
-	Person        bool // only for team users in a dashboard session, not for tokens
+	QueryWhenTainted string
+	Taints           bool // the response may have text of strangers from any message
+	// A token that is limited to mailboxes may call the operation, although the users of these
+	// mailboxes may not.
+	OpenToLimitedTokens bool
+	Person              bool // only for team users in a dashboard session, not for tokens
 }
 
 // A BoundUse says when a bound token may call an operation. The zero value means never. Bound
@@ -109,13 +111,13 @@ const (
 func (m *May) OpenToBound() bool { return m.Bound == Clean || m.Bound == Always }
 
 // Taintable reports whether a taint forbids the operation, or some calls of it, to a bound token.
-func (m *May) Taintable() bool { return m.Bound == Clean || m.WhileTainted != "" }
+func (m *May) Taintable() bool { return m.Bound == Clean || m.QueryWhenTainted != "" }
 
 // Restricted reports whether some roles may not call the operation even with its scope.
 func (m *May) Restricted() bool { return m.Own || !slices.Equal(m.Roles, People) }
 
-// Permit makes the first check of the caller, see May. It returns an error if the caller may not
-// call the operation. Nothing else makes this check.
+// Permit makes the first check of the caller, which nothing else makes (see May). It returns an
+// error if the caller may not call the operation.
 func (o *Operation) Permit(who core.Actor) error {
 	wrongRole := func() error {
 		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.Name)
@@ -124,7 +126,7 @@ func (o *Operation) Permit(who core.Actor) error {
 	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {
 		return wrongRole()
 	}
-	if who.MailboxToken && !o.LimitedTokens && !slices.Contains(o.Roles, core.RoleMailbox) {
+	if who.MailboxToken && !o.OpenToLimitedTokens && !slices.Contains(o.Roles, core.RoleMailbox) {
 		return core.Errorf("forbidden_role", "This token is limited to some mailboxes, and may do only what the people of those may. %s is not among it.", o.Name)
 	}
 	if who.Bound && !o.OpenToBound() {

@@ -28,7 +28,7 @@ func approvalOperations(s *service.Service) []Operation {
 			Group: "Approvals", Summary: "Get the bytes that are sent once the message is approved",
 			Text:  "Signatures and trace fields are added when it is sent.",
 			Media: "message/rfc822",
-			Tool:  Tool{None: true},
+			Tool:  Tool{NoTool: true},
 		},
 		{
 			Name: "approve_message", Route: POST("/v1/approvals/{approval_id}/approve"), Status: 200,
@@ -39,7 +39,7 @@ func approvalOperations(s *service.Service) []Operation {
 			Text:   "`content_hash` is that of the approval that the person has read; another one is 409 `content_changed`. Limits and suppression are judged now; where a limit is passed the message stays held.",
 			Errors: errorCodes("person_required content_changed already_decided approval_expired daily_send_limit_reached new_recipient_limit_reached"),
 			Show:   "content_hash",
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "reject_message", Route: POST("/v1/approvals/{approval_id}/reject"), Status: 200,
@@ -50,7 +50,7 @@ func approvalOperations(s *service.Service) []Operation {
 			Text:   "It is never sent. Whoever sent it by SMTP gets a delivery report with 5.7.1.",
 			Errors: errorCodes("person_required already_decided approval_expired"),
 			Show:   "note",
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 	}
 }

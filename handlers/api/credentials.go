@@ -45,7 +45,7 @@ func credentialOperations(s *service.Service) []Operation {
 			Group: "Credentials", Summary: "End the taint of a password",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
 			Errors: errorCodes("person_required"),
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "list_smtp_credentials", Route: GET("/v1/domains/{domain_id}/smtp-credentials"), Status: 200,
@@ -77,7 +77,7 @@ func credentialOperations(s *service.Service) []Operation {
 			Group: "Credentials", Summary: "End the taint of a password of a domain",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
 			Errors: errorCodes("person_required"),
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 	}
 }

@@ -18,7 +18,7 @@ func dnsOperations(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Zones.ListCustomDNSRecords),
 			Group: "DNS", Summary: "List a domain's custom records",
-			Errors: errorCodes(dnsErrors),
+			Errors: errorCodes(dnsErrorCodes),
 		},
 		{
 			Name: "create_custom_dns_record", Route: POST("/v1/domains/{domain_id}/custom-dns-records"), Status: 200,
@@ -26,14 +26,14 @@ func dnsOperations(s *service.Service) []Operation {
 			Call:  With(s.Zones.CreateCustomDNSRecord),
 			Group: "DNS", Summary: "Add a record",
 			Text:   "At Cloudflare it is `pending` until it is created, and `error` if that fails.",
-			Errors: errorCodes(recordErrors),
+			Errors: errorCodes(recordErrorCodes),
 		},
 		{
 			Name: "update_custom_dns_record", Route: PATCH("/v1/domains/{domain_id}/custom-dns-records/{record_id}"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.UpdateCustomDNSRecord),
 			Group: "DNS", Summary: "Change a record",
-			Errors: errorCodes(recordErrors),
+			Errors: errorCodes(recordErrorCodes),
 			Show:   "value ttl",
 		},
 		{
@@ -41,21 +41,21 @@ func dnsOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.DeleteCustomDNSRecord),
 			Group: "DNS", Summary: "Delete a record",
-			Errors: errorCodes(dnsErrors + " domain_busy"),
+			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
 		},
 		{
 			Name: "set_dmarc", Route: PUT("/v1/domains/{domain_id}/dmarc"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.SetDMARC),
 			Group: "DNS", Summary: "Set a custom DMARC policy",
-			Errors: errorCodes(dnsErrors + " domain_busy invalid_dmarc"),
+			Errors: errorCodes(dnsErrorCodes + " domain_busy invalid_dmarc"),
 		},
 		{
 			Name: "reset_dmarc", Route: DELETE("/v1/domains/{domain_id}/dmarc"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.ResetDMARC),
 			Group: "DNS", Summary: "Reset the DMARC policy to p=reject",
-			Errors: errorCodes(dnsErrors + " domain_busy"),
+			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
 		},
 		{
 			Name: "list_dmarc_reports", Route: GET("/v1/domains/{domain_id}/dmarc-reports"), Status: 200,
@@ -115,8 +115,8 @@ func (i intents) setForwardIntent(ctx context.Context, who core.Actor, in domain
 
 // Error codes that several operations share.
 const (
-	dnsErrors    = "dns_provider_unsupported"
-	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
+	dnsErrorCodes    = "dns_provider_unsupported"
+	recordErrorCodes = dnsErrorCodes + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
 )
 
 // reportsText is part of the texts about DMARC reports and TLS reports.

@@ -29,7 +29,7 @@ func exportOperations(s *service.Service) []Operation {
 			Text:   "From the folders of a mailbox on another server, or from an mbox file, which is sent as the body with `Content-Type: application/mbox` and may be as long as the mailbox's quota has room for. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.",
 			Errors: errorCodes("quota_exceeded"),
 			Show:   "imap",
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "export_messages", Route: POST("/v1/email-users/{user_id}/export"), Status: 202,
@@ -38,7 +38,7 @@ func exportOperations(s *service.Service) []Operation {
 			Group: "Jobs and export", Summary: "Export all mail of a mailbox",
 			Text: "A tar with a Maildir, or with an mbox file for each folder. The job's `result` is `{url, expires_at}`: the link works once, for 15 minutes, and needs no token.",
 			Show: "format",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 		{
 			Name: "list_export_formats", Route: GET("/v1/export/formats"), Status: 200,

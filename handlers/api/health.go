@@ -11,7 +11,7 @@ func healthOperations(s *service.Service) []Operation {
 			Call:  Plain(s.Health.GetHealth),
 			Group: "Health", Summary: "Show how the installation is",
 			Text: "For its operator: the owner of the first account. The checks are at most 15 minutes old; every warning and error says in `mend` what to do.",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 	}
 }

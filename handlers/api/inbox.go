@@ -54,14 +54,14 @@ func mailOperations(s *service.Service) []Operation {
 			Call:  With(s.Inbox.GetMessageRaw),
 			Group: "Inbox", Summary: "Get a message as it was received",
 			Media: "message/rfc822",
-			Tool:  Tool{None: true},
+			Tool:  Tool{NoTool: true},
 		},
 		{
 			Name: "get_message_attachment", Route: GET("/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}"), Status: 200,
 			May:   May{Scope: Read, Roles: People, Bound: Always},
 			Call:  With(s.Inbox.GetMessageAttachment),
 			Group: "Inbox", Summary: "Get an attachment",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 		{
 			Name: "mark_message", Route: PATCH("/v1/email-users/{user_id}/inbox/{message_id}"), Status: 200,
@@ -99,7 +99,7 @@ func mailOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_message", Route: DELETE("/v1/email-users/{user_id}/inbox/{message_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: People, Bound: Always, WhileTainted: "to=trash"},
+			May:   May{Scope: Write, Roles: People, Bound: Always, QueryWhenTainted: "to=trash"},
 			Call:  With(s.Inbox.DeleteMessage),
 			Group: "Inbox", Summary: "Delete a message",
 			Text:   "A message of an external mailbox is deleted on its server first; if that fails, nothing is changed and the answer is 502.",
@@ -116,7 +116,7 @@ func mailOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "wait_for_any_message", Route: GET("/v1/inbox/wait"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Always, LimitedTokens: true},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Always, OpenToLimitedTokens: true},
 			Call:  With(s.Inbox.WaitForAnyMessage),
 			Waits: true,
 			Group: "Inbox", Summary: "Wait for a message in any mailbox",
@@ -177,7 +177,7 @@ func mailOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_inbox_message", Route: DELETE("/v1/inbox/{message_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: People, Bound: Always, WhileTainted: "to=trash"},
+			May:   May{Scope: Write, Roles: People, Bound: Always, QueryWhenTainted: "to=trash"},
 			Call:  With(s.Inbox.DeleteInboxMessage),
 			Group: "Inbox", Summary: "Delete a message by UID and mailbox",
 			Errors: errorCodes("mailbox_required upstream_error"),

@@ -161,12 +161,12 @@ func (i intents) updateEmailUserIntent(ctx context.Context, who core.Actor, in m
 
 // accessIntent returns the Intent of a change that lets others read the mail of a mailbox. It
 // returns nil if the change does not.
-func accessIntent(email, forwardTo, recovery string, password bool) *Intent {
+func accessIntent(email, forwardTo, recovery string, newPassword bool) *Intent {
 	var actions []string
 	if forwardTo != "" {
 		actions = append(actions, fmt.Sprintf("send a copy of all mail to %s to %s", email, forwardTo))
 	}
-	if password {
+	if newPassword {
 		actions = append(actions, fmt.Sprintf("set a new password for %s, with which all its mail is read and sent", email))
 	}
 	if recovery != "" {

@@ -19,7 +19,7 @@ func teamOperations(s *service.Service) []Operation {
 			Group: "Team", Summary: "Invite a team user",
 			Text:   "Without a password the answer has a `reset_link` that works once, for 72 hours.",
 			Errors: errorCodes("user_limit_reached email_already_exists insufficient_scope forbidden_role"),
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "update_team_user", Route: PATCH("/v1/account/users/{user_id}"), Status: 200,
@@ -29,7 +29,7 @@ func teamOperations(s *service.Service) []Operation {
 			Text:   "With `write` you may change your own name and, in a session, your own password. A password with a token, and whatever belongs to others, needs the `admin` permission.",
 			Errors: errorCodes("wrong_password user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role"),
 			Show:   "first_name last_name role",
-			Tool:   Tool{None: true},
+			Tool:   Tool{NoTool: true},
 		},
 		{
 			Name: "delete_team_user", Route: DELETE("/v1/account/users/{user_id}"), Status: 200,

@@ -11,12 +11,14 @@ import (
 
 // A Tool says how the tool for assistants differs from its operation.
 type Tool struct {
-	// The operation is not a tool, because it grants or shows access, which only people decide on,
-	// returns a file, or is about the whole installation or the audit log.
-	None bool
+	// The operation is not a tool for assistants, for one of these reasons: it grants or shows
+	// access, which only people decide on; it returns a file; or it is about the whole installation
+	// or the audit log.
+	NoTool bool
 
 	Outward bool // reaches strangers, spends money, or returns text of strangers
-	// It deletes something or cannot be undone. Operations with the method DELETE need not say so.
+	// The tool deletes something or cannot be undone. Operations with the method DELETE need not
+	// say so.
 	Destructive bool
 	Text        string // replaces the operation's text; "": the same text
 	Secrets     string // a sentence that says how a person gets the secrets that the tool omits
@@ -36,7 +38,7 @@ type Intent struct {
 	Quote *domains.SetupQuote `json:"quote"`
 }
 
-// newIntent returns an Intent with the text.
+// newIntent returns an Intent whose Would is the text.
 func newIntent(format string, args ...any) (*Intent, error) {
 	return &Intent{Would: fmt.Sprintf(format, args...)}, nil
 }

@@ -60,7 +60,7 @@ func webhookOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Events.GetWebhookSecret),
 			Group: "Webhooks", Summary: "Show an endpoint's signing secret",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 		{
 			Name: "rotate_webhook_secret", Route: POST("/v1/webhooks/{id}/rotate-secret"), Status: 200,
@@ -68,7 +68,7 @@ func webhookOperations(s *service.Service) []Operation {
 			Call:  With(s.Events.RotateWebhookSecret),
 			Group: "Webhooks", Summary: "Replace an endpoint's signing secret",
 			Text: "The old secret also signs for 24 hours.",
-			Tool: Tool{None: true},
+			Tool: Tool{NoTool: true},
 		},
 		{
 			Name: "test_webhook", Route: POST("/v1/webhooks/{id}/test"), Status: 200,

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// maxAge is how long clients may cache a document.
-const maxAge = time.Hour
+// cacheMaxAge is how long clients may cache a document.
+const cacheMaxAge = time.Hour
 
 // First labels of the hosts that serve documents for a domain, as in mailboxes.VisitedHost.
 const (
@@ -88,15 +88,16 @@ type request struct {
 	host *mailboxes.VisitedHost
 }
 
-// Answer answers a request for the document d if the host of the request serves it. d is nil for
-// other requests. A host that exists only for documents answers 404 to all other requests. answered
-// is false if Answer has not answered. If it returns an error, it has written nothing.
+// Answer answers a request for the document d if the host of the request serves d. d is nil if the
+// path has no document. A host that exists only for documents answers 404 to all other requests.
+// answered is false if the request is left to the caller. If Answer returns an error, it has
+// written nothing.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (answered bool, err error) {
 	host, err := s.Service.Mailboxes.VisitHost(r.Host)
 	if err != nil || host == nil {
 		return false, err
 	}
-	if d == nil || !d.isAt(host) {
+	if d == nil || !d.isServedBy(host) {
 		if host.Label != "" {
 			http.NotFound(w, r)
 		}
@@ -110,8 +111,8 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (an
 	return true, d.write(s, &request{w, r, host})
 }
 
-// isAt reports whether a host serves the document.
-func (d *Document) isAt(host *mailboxes.VisitedHost) bool {
+// isServedBy reports whether a host serves the document.
+func (d *Document) isServedBy(host *mailboxes.VisitedHost) bool {
 	if host.Domain == "" {
 		return d.ownHost
 	}
@@ -120,7 +121,7 @@ func (d *Document) isAt(host *mailboxes.VisitedHost) bool {
 
 // send sends a document that clients may cache.
 func (q *request) send(contentType string, body []byte) {
-	q.w.Header().Set("Cache-Control", "public, max-age="+strconv.Itoa(int(maxAge.Seconds())))
+	q.w.Header().Set("Cache-Control", "public, max-age="+strconv.Itoa(int(cacheMaxAge.Seconds())))
 	q.write(http.StatusOK, contentType, body)
 }
 

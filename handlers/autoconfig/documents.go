@@ -210,9 +210,9 @@ const (
 
 // Error codes of Autodiscover.
 const (
-	invalidRequest = 600
-	noSuchSchema   = 601
-	noSuchAddress  = 500
+	codeInvalidRequest = 600
+	codeNoSuchSchema   = 601
+	codeNoSuchAddress  = 500
 )
 
 // An autodiscoverRequest has the fields of a request that matter here.
@@ -328,17 +328,17 @@ func (s *Server) writeAutodiscover(q *request) error {
 	}
 	asked, err := parseAutodiscover(text)
 	if err != nil {
-		return s.refuseOutlook(q, invalidRequest, "Invalid Request")
+		return s.refuseOutlook(q, codeInvalidRequest, "Invalid Request")
 	}
 	if asked.Schema != "" && asked.Schema != outlookNamespace {
-		return s.refuseOutlook(q, noSuchSchema, "Provider is not available")
+		return s.refuseOutlook(q, codeNoSuchSchema, "Provider is not available")
 	}
 	email, settings, err := s.settingsFor(q, asked.Email)
 	if err != nil {
 		return err
 	}
 	if settings == nil {
-		return s.refuseOutlook(q, noSuchAddress, "The email address can't be found.")
+		return s.refuseOutlook(q, codeNoSuchAddress, "The email address can't be found.")
 	}
 	return q.sendXML(newOutlookAnswer(settings, email))
 }

@@ -28,8 +28,8 @@ type Limits struct {
 // see slotToEvict.
 const idleGrace = 10 * time.Second
 
-// reportEvery is the time between two lines in the log about refused and evicted connections.
-const reportEvery = time.Minute
+// reportInterval is the time between two log lines about refused and evicted connections.
+const reportInterval = time.Minute
 
 // A Limiter has a slot for each connection of one server. Make it with New.
 type Limiter struct {
@@ -63,9 +63,9 @@ type Slot struct {
 	released         bool         // guarded by Limiter.mu
 }
 
-// Acquire takes a slot for a connection from an address. It returns nil if there is no slot. evict
-// must close the connection. It is called in its own goroutine, at most once: if another connection
-// takes the slot while this one is idle.
+// Acquire takes a slot for a connection from an address. It returns nil if no slot is free. If
+// another connection takes the slot while this one is idle, evict is called once, in its own
+// goroutine. It must close the connection.
 func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	s := &Slot{limiter: l, evict: evict}
 	var exempt bool
@@ -139,7 +139,7 @@ func (s *Slot) Release() {
 	s.limiter.remove(s)
 }
 
-// remove frees a slot. l.mu is held.
+// remove frees a slot. The caller holds l.mu.
 func (l *Limiter) remove(s *Slot) {
 	if s.released {
 		return
@@ -160,11 +160,11 @@ func (l *Limiter) countEvent(n *int) {
 	*n++
 	if l.timer == nil {
 		l.report()
-		l.timer = time.AfterFunc(reportEvery, l.reportRegularly)
+		l.timer = time.AfterFunc(reportInterval, l.reportRegularly)
 	}
 }
 
-// reportRegularly logs the counts once in reportEvery. It ends when there is nothing to log.
+// reportRegularly logs the counts once in reportInterval. It ends when there is nothing to log.
 func (l *Limiter) reportRegularly() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,7 @@ func (l *Limiter) reportRegularly() {
 		l.timer = nil
 	default:
 		l.report()
-		l.timer.Reset(reportEvery)
+		l.timer.Reset(reportInterval)
 	}
 }
 
@@ -206,5 +206,5 @@ func (l *Limiter) clientPrefixes(a net.Addr) (address, network netip.Prefix, exe
 		return netip.Prefix{}, netip.Prefix{}, true // a Unix socket, for example
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	return limit.Host(ip), limit.Site(ip), limit.Within(l.limits.Exempt, ip)
+	return limit.HostNetwork(ip), limit.SiteNetwork(ip), limit.Within(l.limits.Exempt, ip)
 }

@@ -37,7 +37,7 @@ const (
 	opcodeMask  = 0xF
 )
 
-// query is one received message.
+// A query is one received message that is not parsed yet.
 type query struct {
 	wire    []byte // the message as received
 	from    netip.Addr
@@ -117,9 +117,9 @@ func parseRequest(q query) (req *request, rcode int) {
 // headerFlags returns the flag word of a message's header.
 func headerFlags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
-// checkHeader returns the status code of a query by its header alone, which limits the work for the
-// rest. Besides one question, a query may have at most the SOA record of an IXFR, an OPT record and
-// a TSIG record.
+// checkHeader checks the header of a query before the rest is parsed, and returns the status code
+// of the answer. Besides one question, a query may have at most the SOA record of an IXFR, an OPT
+// record and a TSIG record.
 func checkHeader(wire []byte) (rcode int) {
 	if headerFlags(wire)>>opcodeShift&opcodeMask != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
@@ -204,10 +204,11 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 }
 
 // checkOverLimit decides about a query from a network over the rate limit. If ok is true, the query
-// is answered as usual, or else with refused, which may be nil. A valid cookie proves that the
-// address is not forged, so such a client has a higher limit. Of the other queries, most get no
-// answer. Some get an empty one, after which the client repeats the query over TCP or with the
-// cookie in the answer (RFC 7873 section 5.2.3).
+// is answered as usual. Otherwise the answer is refused; nil means no answer.
+//
+// A valid cookie proves that the address is not forged, so such a client has a higher limit. Of the
+// other queries, most get no answer. Some get an empty one, after which the client repeats the
+// query over TCP or with the cookie in the answer (RFC 7873 section 5.2.3).
 func (r *run) checkOverLimit(req *request, proof cookieProof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == provenAddress:
@@ -251,7 +252,7 @@ func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 // zoneFor returns the zone that answers a question: the one that encloses the name most closely. A
 // question for the DS record of a zone goes to the parent zone if that is served here too (RFC 4035
 // section 3.1.4.1).
-func (r *run) zoneFor(asked dns.Question) (Answerer, bool) {
+func (r *run) zoneFor(asked dns.Question) (zone Answerer, ok bool) {
 	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
 	if asked.Qtype == dns.TypeDS {
 		if at, end := dns.NextLabel(name, 0); !end {
@@ -263,8 +264,8 @@ func (r *run) zoneFor(asked dns.Question) (Answerer, bool) {
 	return r.Zones.Zone(name)
 }
 
-// checkQuestion returns the status code of a question that no zone can answer, and NOERROR for
-// others.
+// checkQuestion returns NOERROR for a question that a zone may answer, and the status code of the
+// answer for others.
 func checkQuestion(asked dns.Question) (rcode int) {
 	switch asked.Qtype {
 	case dns.TypeOPT, dns.TypeTSIG, dns.TypeTKEY, dns.TypeMAILA, dns.TypeMAILB, dns.TypeNone:
@@ -366,26 +367,26 @@ type cookieSecrets struct {
 	made     time.Time // when the first one was made
 }
 
-// cookies makes and checks server cookies (RFC 7873, RFC 9018).
-type cookies struct {
-	rotating sync.Mutex
-	current  atomic.Pointer[cookieSecrets]
+// A cookieMaker makes and checks server cookies (RFC 7873, RFC 9018).
+type cookieMaker struct {
+	rotationMu sync.Mutex
+	current    atomic.Pointer[cookieSecrets]
 }
 
-func newCookies(now time.Time) *cookies {
-	c := &cookies{}
+func newCookieMaker(now time.Time) *cookieMaker {
+	c := &cookieMaker{}
 	c.current.Store(&cookieSecrets{accepted: []cookieSecret{newSecret()}, made: now})
 	return c
 }
 
 // secrets returns the current secrets. If the first one is too old, it makes a new one.
-func (c *cookies) secrets(now time.Time) *cookieSecrets {
+func (c *cookieMaker) secrets(now time.Time) *cookieSecrets {
 	s := c.current.Load()
 	if now.Sub(s.made) < secretLifetime {
 		return s
 	}
-	c.rotating.Lock()
-	defer c.rotating.Unlock()
+	c.rotationMu.Lock()
+	defer c.rotationMu.Unlock()
 	s = c.current.Load()
 	if now.Sub(s.made) >= secretLifetime {
 		s = &cookieSecrets{accepted: []cookieSecret{newSecret(), s.accepted[0]}, made: now}
@@ -396,7 +397,7 @@ func (c *cookies) secrets(now time.Time) *cookieSecrets {
 
 // checkCookie checks the cookie of a query from an address, and returns the option for the answer,
 // nil for none. If there are several cookies, the first counts (RFC 7873 section 5.2).
-func (c *cookies) checkCookie(opt *dns.OPT, from netip.Addr, now time.Time) (cookieProof, *dns.EDNS0_COOKIE) {
+func (c *cookieMaker) checkCookie(opt *dns.OPT, from netip.Addr, now time.Time) (cookieProof, *dns.EDNS0_COOKIE) {
 	sent := cookieOf(opt)
 	if sent == nil {
 		return noCookie, nil
@@ -473,19 +474,19 @@ func (s cookieSecret) isValidCookie(cookie []byte, from netip.Addr, now time.Tim
 	return subtle.ConstantTimeCompare(want, cookie) == 1
 }
 
-// limiterSlots is the number of slots of a limiter, which take 512 KiB. Networks with the same slot
-// share a rate. The seed of the limiter decides at random which ones do.
+// limiterSlots is the number of slots of an answerLimiter, which take 512 KiB. Networks with the
+// same slot share a rate. Which ones do is random.
 const limiterSlots = 1 << 16
 
-// slipEvery is the number of refused queries of which one gets an empty answer ("slip" in response
-// rate limiting). After an empty answer the client repeats the query over TCP or with its
-// cookie. So a client still gets answers while an attacker forges its address.
+// One of slipEvery refused queries gets an empty answer ("slip" in response rate limiting), after
+// which the client repeats the query over TCP or with its cookie. So a client still gets answers
+// while an attacker forges its address.
 const slipEvery = 2
 
-// A limiter limits the UDP answers to each network, because a query over UDP may have a forged
-// address (response rate limiting). Each slot is a leaky bucket in one word: the time at which it
-// will be empty, in Unix nanoseconds.
-type limiter struct {
+// An answerLimiter limits the UDP answers to each network, because a query over UDP may have a
+// forged address (response rate limiting). Each slot is a leaky bucket in one word: the time at
+// which it will be empty, in Unix nanoseconds.
+type answerLimiter struct {
 	seed       maphash.Seed
 	answerCost int64 // nanoseconds that one answer adds to a slot
 	burst      int64 // nanoseconds that a slot may be ahead of the current time
@@ -494,10 +495,10 @@ type limiter struct {
 	refused    atomic.Uint64 // queries over the limit
 }
 
-// newLimiter returns a limiter for a number of answers per second, without limits for the exempt
-// networks.
-func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
-	return &limiter{
+// newAnswerLimiter returns a limiter that allows a number of answers per second to each network,
+// and any number to the exempt networks.
+func newAnswerLimiter(perSecond int, exempt []netip.Prefix) *answerLimiter {
+	return &answerLimiter{
 		exempt: exempt,
 		seed:   maphash.MakeSeed(), answerCost: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
 		slots: make([]atomic.Int64, limiterSlots),
@@ -505,7 +506,7 @@ func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 }
 
 // allow counts one answer to a client. It returns false if the client's network is over the limit.
-func (l *limiter) allow(from netip.Addr, now time.Time) bool {
+func (l *answerLimiter) allow(from netip.Addr, now time.Time) (withinLimit bool) {
 	if limit.Within(l.exempt, from) {
 		return true
 	}
@@ -525,7 +526,7 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 
 // sendsEmptyAnswer counts a refused query. It reports whether the query gets an empty answer
 // instead of none.
-func (l *limiter) sendsEmptyAnswer() bool { return l.refused.Add(1)%slipEvery == 0 }
+func (l *answerLimiter) sendsEmptyAnswer() bool { return l.refused.Add(1)%slipEvery == 0 }
 
 // clientNetwork returns the network that counts as one client: an IPv4 /24, or an IPv6 /56, which
 // is what one household gets.

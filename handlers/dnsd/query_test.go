@@ -387,7 +387,7 @@ func TestCookieVectors(t *testing.T) {
 		{"empty", "198.51.100.100", "", first, 1559731985, badCookie, ""},
 	} {
 		now := time.Unix(tc.at, 0)
-		c := newCookies(now)
+		c := newCookieMaker(now)
 		var accepted []cookieSecret
 		for _, s := range strings.Fields(tc.secrets) {
 			accepted = append(accepted, secretOf(t, s))
@@ -401,14 +401,14 @@ func TestCookieVectors(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.name, fresh.Cookie, tc.want)
 		}
 	}
-	if have, fresh := newCookies(time.Now()).checkCookie(&dns.OPT{}, netip.Addr{}, time.Now()); have != noCookie || fresh != nil {
+	if have, fresh := newCookieMaker(time.Now()).checkCookie(&dns.OPT{}, netip.Addr{}, time.Now()); have != noCookie || fresh != nil {
 		t.Errorf("without a cookie: %d, %v", have, fresh)
 	}
 }
 
 func TestSecretsRoll(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	c, from := newCookies(now), netip.MustParseAddr("192.0.2.1")
+	c, from := newCookieMaker(now), netip.MustParseAddr("192.0.2.1")
 	_, first := c.checkCookie(withCookie("0102030405060708"), from, now)
 	now = now.Add(secretLifetime - time.Second)
 	_, old := c.checkCookie(withCookie("0102030405060708"), from, now)

@@ -77,9 +77,9 @@ type Server struct {
 // run is the state of one call of Run.
 type run struct {
 	Server
-	limits      *limiter // for all clients
-	trusted     *limiter // for clients over limits that have a valid cookie
-	cookies     *cookies
+	limits      *answerLimiter // for all clients
+	trusted     *answerLimiter // a higher limit, for clients with a valid cookie
+	cookies     *cookieMaker
 	conns       *connTable
 	connLimiter *connlimit.Limiter
 	secondaries *secondaries
@@ -134,8 +134,8 @@ func (s *Server) newRun() *run {
 	setDefault(&r.Grace, defaultGrace)
 	setDefault(&r.Transfers, defaultTransfers)
 	setDefault(&r.TransferFor, defaultTransferFor)
-	r.limits, r.trusted = newLimiter(r.Rate, r.Exempt), newLimiter(r.Rate*cookieRateFactor, r.Exempt)
-	r.cookies = newCookies(r.Now())
+	r.limits, r.trusted = newAnswerLimiter(r.Rate, r.Exempt), newAnswerLimiter(r.Rate*cookieRateFactor, r.Exempt)
+	r.cookies = newCookieMaker(r.Now())
 	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersPerSecondary)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
 	r.connLimiter = connlimit.New("dns", connlimit.Limits{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Exempt: r.Exempt}, r.Log)
@@ -148,8 +148,8 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// shutDown stops in two steps. It first ends the reading of queries. After the time Grace it closes
-// the connections that are still open.
+// shutDown stops the server in two steps. It first ends the reading of queries. After the time
+// Grace it closes the connections that are still open.
 func (r *run) shutDown(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	tcp.Close()
 	udp.SetReadDeadline(time.Unix(1, 0))

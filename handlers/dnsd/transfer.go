@@ -236,8 +236,8 @@ func (t *transfer) pack() ([]byte, error) {
 // tsigFudge is by how many seconds the clocks of two servers may differ (RFC 8945 section 10).
 const tsigFudge = 300
 
-// maxMAC is the length in bytes of the longest message authentication code.
-const maxMAC = sha512.Size
+// maxMACBytes is the length in bytes of the longest message authentication code.
+const maxMACBytes = sha512.Size
 
 // signingState is the state for signing the answers to a signed query.
 type signingState struct {
@@ -265,8 +265,9 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	return tsig, true
 }
 
-// verify checks the signature of a query (RFC 8945 section 5.2). If the returned signature is
-// not nil, the answer must be signed with it, also if rcode is an error.
+// verify checks the signature of a query (RFC 8945 section 5.2). rcode is the status code of the
+// answer. answer is the state for signing the answer, also if rcode is an error. It is nil if the
+// answer is not signed.
 func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signingState, rcode int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
 	s := &signingState{key: key, query: tsig, mac: tsig.MAC}
@@ -287,8 +288,8 @@ func (r *run) verify(wire []byte, tsig *dns.TSIG) (answer *signingState, rcode i
 	return s, dns.RcodeSuccess
 }
 
-// rejected returns the signature and the status code of the answer to a query with an invalid
-// signature. tsigError is the error code in the TSIG record of the answer.
+// rejected returns what verify returns for a query with an invalid signature. tsigError is the
+// error code in the TSIG record of the answer.
 func (s *signingState) rejected(tsigError uint16) (answer *signingState, rcode int) {
 	s.tsigError = tsigError
 	return s, dns.RcodeNotAuth
@@ -309,7 +310,7 @@ func (s *signingState) tsigRecord(id uint16, now time.Time) *dns.TSIG {
 
 // maxRecordSize returns the maximum size of a TSIG record of an answer, in bytes.
 func (s *signingState) maxRecordSize(id uint16, now time.Time) int {
-	return dns.Len(s.tsigRecord(id, now)) + maxMAC
+	return dns.Len(s.tsigRecord(id, now)) + maxMACBytes
 }
 
 // sign returns an answer in wire form with its TSIG record. Answers with an error of the key or the

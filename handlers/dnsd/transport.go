@@ -41,7 +41,7 @@ func replyFromQueriedAddress(conn *net.UDPConn) {
 
 // reportDestination requests the control messages that replySource reads. A socket can have IPv4,
 // IPv6 or both. reportDestination reports whether the request worked for one of them.
-func reportDestination(conn *net.UDPConn) bool {
+func reportDestination(conn *net.UDPConn) (supported bool) {
 	err6 := ipv6.NewPacketConn(conn).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(conn).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
 	return err6 == nil || err4 == nil
@@ -201,7 +201,7 @@ type connTable struct {
 }
 
 // add adds a connection. It returns false if the server is stopping.
-func (t *connTable) add(conn net.Conn) bool {
+func (t *connTable) add(conn net.Conn) (added bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.stopping {
@@ -218,13 +218,13 @@ func (t *connTable) remove(conn net.Conn) {
 
 // setQueryDeadline sets the read deadline for the next query. It returns false if the connection
 // must end.
-func (t *connTable) setQueryDeadline(conn net.Conn, idle time.Duration) bool {
+func (t *connTable) setQueryDeadline(conn net.Conn, idle time.Duration) (mayContinue bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.stopping && conn.SetReadDeadline(time.Now().Add(idle)) == nil
 }
 
-// stop ends the wait for queries on all connections. Answers can still be written.
+// stop makes all connections wait for no more queries. Answers can still be written.
 func (t *connTable) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

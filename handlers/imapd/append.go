@@ -12,14 +12,15 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// Limits of the messages of one APPEND that are held before they are written to the store.
+// One APPEND can have any number of messages. They are written to the store in batches of at most
+// this size.
 const (
-	maxAppendMessages = 100      // messages
-	maxAppendBytes    = 64 << 20 // bytes of all messages
+	maxBatchMessages = 100      // messages of a batch
+	maxBatchBytes    = 64 << 20 // bytes of all messages of a batch
 )
 
-// A newMessage is what a client says about a message before it sends the bytes, with APPEND or
-// REPLACE.
+// A newMessage is what APPEND or REPLACE says about a message before the bytes of the message
+// follow.
 type newMessage struct {
 	flags []imap.Flag
 	date  time.Time // zero: not given
@@ -51,13 +52,13 @@ func parseNewMessage(p *wire.Command) (m newMessage) {
 	return m
 }
 
-// receive copies the bytes of the message from the client to into.
-func (m *newMessage) receive(p *wire.Command, into io.Writer) error {
+// receive reads the bytes of the message from the client and writes them to w.
+func (m *newMessage) receive(p *wire.Command, w io.Writer) error {
 	r, err := p.ReadMessage()
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(into, r); err != nil {
+	if _, err := io.Copy(w, r); err != nil {
 		return err
 	}
 	p.EndOfMessage()
@@ -68,14 +69,14 @@ func (m *newMessage) receive(p *wire.Command, into io.Writer) error {
 }
 
 // append answers APPEND (RFC 9051 section 6.3.12). It stores all messages of the command or none
-// (RFC 3502). It writes them to the store in batches, see maxAppendMessages.
+// (RFC 3502), in batches of at most maxBatchMessages and maxBatchBytes.
 func (ss *session) append(p *wire.Command) error {
 	p.Space()
 	folder := p.Folder()
 	if err := p.Err(); err != nil {
 		return err
 	}
-	body := ss.server.Service.Core.NewSpool(maxAppendBytes)
+	body := ss.server.Service.Core.NewSpool(maxBatchBytes)
 	defer func() { body.Close() }()
 	all := ss.server.Service.Inbox.BeginAppend(ss.user, folder)
 	undo := func(err error) error { return ss.withTryCreate(cmp.Or(all.Undo(), err)) }
@@ -85,10 +86,10 @@ func (ss *session) append(p *wire.Command) error {
 		p.Space()
 		m := parseNewMessage(p)
 		err := p.Err()
-		if err == nil && (len(messages) == maxAppendMessages || held+m.size > maxAppendBytes) {
+		if err == nil && (len(messages) == maxBatchMessages || held+m.size > maxBatchBytes) {
 			err = all.Put(false, messages...)
 			body.Close()
-			body = ss.server.Service.Core.NewSpool(maxAppendBytes)
+			body = ss.server.Service.Core.NewSpool(maxBatchBytes)
 			messages, held, room = nil, 0, 0
 		}
 		if err == nil && (first || m.size == 0 || m.size > room-held) {

@@ -120,8 +120,8 @@ var refusedAppends = map[string]struct {
 	"empty, waiting":             {[]string{"s APPEND INBOX {1}\r\n", "a {0}\r\n"}, "NO [CANNOT]"},
 	"second too large":           {[]string{literal("s APPEND INBOX {1+}\r\na {%d+}\r\n%s {1+}\r\nc\r\n", strings.Repeat(evil, AppendLimit/len(evil)+1))}, "NO [TOOBIG]"},
 	"second too large, waiting":  {[]string{"s APPEND INBOX {1}\r\n", fmt.Sprintf("a {%d}\r\n", AppendLimit+1)}, "NO [TOOBIG]"},
-	"after two pages":            {[]string{"s APPEND INBOX {18+}\r\n" + strings.Repeat(evil+" {18+}\r\n", 2*maxAppendMessages+9) + evil + " {0+}\r\n\r\n"}, "NO [CANNOT]"},
-	"no end after two pages":     {[]string{"s APPEND INBOX {18+}\r\n" + strings.Repeat(evil+" {18+}\r\n", 2*maxAppendMessages+9) + evil + ")\r\n"}, "BAD"},
+	"after two pages":            {[]string{"s APPEND INBOX {18+}\r\n" + strings.Repeat(evil+" {18+}\r\n", 2*maxBatchMessages+9) + evil + " {0+}\r\n\r\n"}, "NO [CANNOT]"},
+	"no end after two pages":     {[]string{"s APPEND INBOX {18+}\r\n" + strings.Repeat(evil+" {18+}\r\n", 2*maxBatchMessages+9) + evil + ")\r\n"}, "BAD"},
 	"over quota in all":          {[]string{literal("s APPEND INBOX {%d+}\r\n%[2]s {%[1]d+}\r\n%[2]s {1+}\r\nc\r\n", strings.Repeat(evil, 4000))}, "NO [OVERQUOTA]"},
 	"over quota, waiting":        {[]string{literal("s APPEND INBOX {%d+}\r\n%[2]s {%[1]d}\r\n", strings.Repeat(evil, 4000))}, "NO [OVERQUOTA]"},
 }
@@ -230,11 +230,11 @@ func TestAppendOfManyMessages(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)
 	var command strings.Builder
-	for i := range 3*maxAppendMessages + 7 {
+	for i := range 3*maxBatchMessages + 7 {
 		command.WriteString(" " + literal("{%d+}\r\n%s", letter(strconv.Itoa(i))))
 	}
 	c.send("s APPEND Archive" + command.String() + "\r\n")
-	if got := c.until("s"); !strings.HasSuffix(got[0], fmt.Sprintf(" 1:%d] APPEND completed", 3*maxAppendMessages+7)) {
+	if got := c.until("s"); !strings.HasSuffix(got[0], fmt.Sprintf(" 1:%d] APPEND completed", 3*maxBatchMessages+7)) {
 		t.Errorf("answered %q", got)
 	}
 }

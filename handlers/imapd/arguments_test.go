@@ -32,7 +32,7 @@ func parse(t testing.TB, line string) *wire.Command {
 }
 
 func parseItems(p *wire.Command) (items fetchItems) {
-	p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemByte)) })
+	p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemNameByte)) })
 	return items
 }
 
@@ -76,8 +76,8 @@ func FuzzArguments(f *testing.F) {
 				}
 			}
 		case 1:
-			q := parseQuery(p, &selected{view: view{1, 3}, saved: []uint32{3}})
-			if q.keys > maxKeys+1 {
+			q := parseQuery(p, &selectedFolder{view: view{1, 3}, saved: []uint32{3}})
+			if q.keys > maxSearchKeys+1 {
 				t.Errorf("%q has %d keys", text, q.keys)
 			}
 		case 2:

@@ -55,7 +55,7 @@ func (w *attributeWriter) writeAnswer(seq uint32, row *inbox.MessageRow, a attri
 	return nil
 }
 
-// writeEnd ends an answer, in place of the space after its last item.
+// writeEnd replaces the space after the last item with the end of the answer.
 func (w *attributeWriter) writeEnd() { w.b = append(bytes.TrimSuffix(w.b, []byte(" ")), ")\r\n"...) }
 
 // writeItems appends the items of an answer, each followed by a space.
@@ -324,9 +324,10 @@ func (w *attributeWriter) writePart(before string, parts []msg.PartView, extende
 	return rest
 }
 
-// writeSinglePart appends the fields of a non-multipart part that BODY and BODYSTRUCTURE have in
-// common.
-func (w *attributeWriter) writeSinglePart(p *msg.PartView, rest []msg.PartView, extended bool) []msg.PartView {
+// writeSinglePart appends the fields of p, a part that is not multipart, which BODY and
+// BODYSTRUCTURE have in common. rest are the parts after p. If p is a message, it also appends the
+// parts inside p, and returns those after them.
+func (w *attributeWriter) writeSinglePart(p *msg.PartView, rest []msg.PartView, extended bool) (after []msg.PartView) {
 	w.writeString(p.Type)
 	w.b = append(w.b, ' ')
 	w.writeString(p.Subtype)
@@ -407,27 +408,26 @@ func asciiParams(params []msg.ParamView) []msg.ParamView {
 		out[i] = msg.ParamView{Name: toASCII(p.Name), Value: p.Value}
 		if !isASCII(p.Value) {
 			out[i].Name = append(bytes.Clone(out[i].Name), '*')
-			out[i].Value = appendPercent([]byte("utf-8''"), p.Value)
+			out[i].Value = appendPercentEncoded([]byte("utf-8''"), p.Value)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b msg.ParamView) int { return bytes.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(out, func(a, b msg.ParamView) bool { return bytes.Equal(a.Name, b.Name) })
 }
 
-// appendPercent appends s to to. It writes each byte as %XX, except those that RFC 2231 section 7
-// allows.
-func appendPercent(to, s []byte) []byte {
+// appendPercentEncoded appends the bytes of s to dst, each as %XX except those that RFC 2231
+// section 7 allows.
+func appendPercentEncoded(dst, s []byte) []byte {
 	const hex = "0123456789ABCDEF"
 	for _, c := range s {
 		if c > ' ' && c < 0x7f && strings.IndexByte(`*'%()<>@,;:\"/[]?=`, c) < 0 {
-			to = append(to, c)
+			dst = append(dst, c)
 			continue
 		}
-		to = append(to, '%', hex[c>>4], hex[c&15])
+		dst = append(dst, '%', hex[c>>4], hex[c&15])
 	}
-	return to
+	return dst
 }
 
-// fetchBuffer is the number of bytes of collected answers from which on they are sent to the
-// client.
-const fetchBuffer = 64 << 10
+// fetchBufferSize is how many bytes of answers are collected before they are sent to the client.
+const fetchBufferSize = 64 << 10

@@ -287,7 +287,7 @@ func paramsOf(params map[string]string) map[string]string {
 			out[asciiText(k)] = v
 			continue
 		}
-		out[asciiText(k)+"*"] = "utf-8''" + string(appendPercent(nil, []byte(v)))
+		out[asciiText(k)+"*"] = "utf-8''" + string(appendPercentEncoded(nil, []byte(v)))
 	}
 	return out
 }

@@ -22,7 +22,7 @@ func (ss *session) reportChanges(withExpunges bool) error {
 	if err != nil {
 		return ss.closeWithError(err)
 	}
-	changed := sel.update(c)
+	changed := sel.applyChanges(c)
 	if withExpunges {
 		ss.writeExpunges()
 	}
@@ -36,16 +36,16 @@ func (ss *session) reportChanges(withExpunges bool) error {
 	return nil
 }
 
-// update adds changes to the state of the folder. Expunged messages stay in the view until they are
-// reported. toReport are the rows of messages whose changes the client does not know yet.
-func (sel *selected) update(c *inbox.FolderChanges) (toReport []inbox.MessageRow) {
-	toReport = slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
+// applyChanges adds changes to the state of the folder. Expunged messages stay in the view until
+// they are reported. toReport are the rows of messages whose changes the client does not know yet.
+func (sel *selectedFolder) applyChanges(c *inbox.FolderChanges) (toReport []inbox.MessageRow) {
+	toReport = slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownModSeqs[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
 	if len(c.Gone) > 0 {
 		sel.expunged = c.Gone
 	}
 	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
-	clear(sel.ownChanges)
+	clear(sel.ownModSeqs)
 	return toReport
 }
 
@@ -80,11 +80,12 @@ func (ss *session) reportExpunged(gone []uint32) {
 	ss.writeExpunges()
 }
 
-// reportModSeq tells a client that has enabled QRESYNC up to which mod-sequence the client knows
-// every change. It is called after changes by others were reported. The last FETCH answer may have
-// had a higher mod-sequence while an expunge is not reported yet (RFC 5162 erratum 1810). After a
-// command that removed messages, the tagged OK has the mod-sequence (RFC 7162 sections 3.2.7 and
-// 3.2.9).
+// reportModSeq tells a client that has enabled QRESYNC the mod-sequence up to which every change
+// has been reported to it. It is called after changes of other sessions were reported.
+//
+// While an expunged message is not reported, that mod-sequence is written at once, since the last
+// FETCH answer may have had a higher one (RFC 5162 erratum 1810). After a command that removed
+// messages, it is put into the tagged OK (RFC 7162 sections 3.2.7 and 3.2.9).
 func (ss *session) reportModSeq() {
 	sel := ss.selected
 	if len(sel.expunged) == 0 {
@@ -142,7 +143,7 @@ func (ss *session) reportFlags(rows []inbox.MessageRow, shown attributes) error 
 		if err := out.writeAnswer(seq, &rows[i], shown); err != nil {
 			return err
 		}
-		if len(out.b) >= fetchBuffer {
+		if len(out.b) >= fetchBufferSize {
 			ss.conn.WriteAnswer(out.b)
 			out.b = out.b[:0]
 		}
@@ -166,9 +167,9 @@ func union(a, b []uint32) []uint32 {
 	return append(append(out, a...), b...)
 }
 
-// maxVanished is the length in bytes at which a VANISHED answer ends. The remaining UIDs go into
-// the next one.
-const maxVanished = 8000
+// maxVanishedBytes is the length in bytes at which a VANISHED answer ends. Further UIDs go into
+// another answer.
+const maxVanishedBytes = 8000
 
 // A vanishedWriter writes UIDs as VANISHED answers of limited length (RFC 7162 section 3.2.10).
 type vanishedWriter struct {
@@ -191,7 +192,7 @@ func (v *vanishedWriter) add(first, last uint32) error {
 	if last > first {
 		v.b = strconv.AppendUint(append(v.b, ':'), uint64(last), 10)
 	}
-	if len(v.b) < maxVanished {
+	if len(v.b) < maxVanishedBytes {
 		return nil
 	}
 	return v.end()

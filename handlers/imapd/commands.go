@@ -26,11 +26,11 @@ const (
 	noMessageText              // the answer contains no text of messages
 	// The answer may contain text of messages. The log-in becomes tainted before it is written.
 	hasMessageText
-	// Whether a tainted log-in may do it depends on the folder or the flags that it names.
+	// A tainted log-in may run the command for some folders or flags, but not for others.
 	dependsOnArguments
 )
 
-// A command is a row of the table of commands.
+// A command says how one IMAP command is run, and when it is allowed.
 type command struct {
 	// run parses the arguments, acts, and writes the untagged answers. If it returns nil, the
 	// tagged OK follows, with the session's code and text.
@@ -129,7 +129,7 @@ func (ss *session) run(p *wire.Command) {
 	if !known {
 		ss.conn.WriteLine("%s BAD Unknown command", p.Tag)
 		if ss.user.MailboxID == "" {
-			// The client may be a browser that a web page makes send IMAP commands over HTTP.
+			// The client may be a browser: a web page can make it send IMAP commands over HTTP.
 			ss.conn.Bye("Unknown command")
 			ss.over = true
 		}
@@ -154,7 +154,8 @@ func (ss *session) run(p *wire.Command) {
 	}
 }
 
-// inBrackets returns a response code as it stands in an answer, "" if there is no code.
+// inBrackets returns a response code in brackets and with a space after it, or "" if there is no
+// code.
 func inBrackets(code string) string {
 	if code == "" {
 		return ""
@@ -181,8 +182,8 @@ func (ss *session) checkAllowed(c command) error {
 	return nil
 }
 
-// noop answers NOOP and CHECK (RFC 9051 section 6.1.2). They do nothing themselves; run reports
-// changes after them.
+// noop answers NOOP and CHECK (RFC 9051 section 6.1.2). It does nothing itself: run reports changes
+// of other sessions after it.
 func (ss *session) noop(p *wire.Command) error { return p.End() }
 
 // logout answers LOGOUT (RFC 9051 section 6.1.3).

@@ -139,7 +139,7 @@ func TestStrangersLiteralsAreSmall(t *testing.T) {
 	c.until("s")
 	c = dial(t, h.addr)
 	c.line()
-	c.send(fmt.Sprintf("s LOGIN {%d+}\r\n", wire.MaxCommand+1))
+	c.send(fmt.Sprintf("s LOGIN {%d+}\r\n", wire.MaxCommandBytes+1))
 	c.bye()
 }
 

@@ -24,9 +24,9 @@ func (ss *session) fetch(p *wire.Command) error {
 	set := p.Set()
 	p.Space()
 	if p.Next('(') {
-		p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemByte)) })
+		p.ReadList(func() { items.parse(p, p.ReadWhile("an item", isItemNameByte)) })
 	} else {
-		switch name := strings.ToUpper(p.ReadWhile("an item", isItemByte)); name {
+		switch name := strings.ToUpper(p.ReadWhile("an item", isItemNameByte)); name {
 		case "ALL":
 			items.flags, items.internalDate, items.size, items.envelope = true, true, true, true
 		case "FAST":
@@ -106,7 +106,7 @@ func (ss *session) writeAttributes(uids []uint32, shown attributes, since uint64
 			if shown.flags && len(row.Keywords) > 0 {
 				keywords = append(keywords, row.Keywords)
 			}
-			return len(out.b) < fetchBuffer
+			return len(out.b) < fetchBufferSize
 		})
 		out.view.Clear()
 		if err != nil {
@@ -205,8 +205,8 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	return out, nil
 }
 
-// countUnsent counts n bytes that are read or decoded and not sent. It returns an error at the
-// limit.
+// countUnsent counts n bytes that are read or decoded but not sent. It returns an error if the
+// FETCH has more of them than Server.MaxUnsent.
 func (f *sectionFetch) countUnsent(n int64) error {
 	f.unsent -= n
 	if f.unsent < 0 {
@@ -233,7 +233,7 @@ func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox
 	}
 	defer blob.Close()
 	s := &messageSource{root: root, blob: blob, countUnsent: f.countUnsent}
-	ranges, sections, err := s.contents(f.items)
+	ranges, sections, err := s.sectionAnswers(f.items)
 	if err != nil {
 		return err
 	}
@@ -252,19 +252,19 @@ func (f *sectionFetch) writeMessage(row *inbox.MessageRow, seen map[uint32]inbox
 		return err
 	}
 	f.answer = append(strconv.AppendUint(append(f.answer[:0], "* "...), uint64(f.last), 10), " FETCH ("...)
-	if err := f.writeContents(ranges); err != nil {
+	if err := f.writeSectionAnswers(ranges); err != nil {
 		return err
 	}
 	f.answer = append(f.answer, out.b...)
-	if err := f.writeContents(sections); err != nil {
+	if err := f.writeSectionAnswers(sections); err != nil {
 		return err
 	}
 	f.answer = append(bytes.TrimSuffix(f.answer, []byte(" ")), ")\r\n"...)
 	return ss.conn.WriteAnswer(f.answer)
 }
 
-// writeContents writes a list of contents, each followed by a space.
-func (f *sectionFetch) writeContents(list []sectionAnswer) error {
+// writeSectionAnswers writes the answers for a list of sections, each followed by a space.
+func (f *sectionFetch) writeSectionAnswers(list []sectionAnswer) error {
 	for _, c := range list {
 		f.answer = append(append(f.answer, c.label...), ' ')
 		if c.r == nil {

@@ -21,7 +21,7 @@ var systemFlags = [...]struct {
 	{imap.FlagDraft, inbox.FlagDraft},
 }
 
-// flagLists has a list of names for every set of system flags. The index is the set's bits.
+// flagLists has the list of names for every set of system flags. The index is the bits of the set.
 var flagLists = func() (lists [32][]imap.Flag) {
 	for set := range lists {
 		lists[set] = []imap.Flag{}
@@ -68,8 +68,8 @@ func folderFlags(keywords []string) string {
 	return strings.Join(append([]string{flagTexts[len(flagTexts)-1]}, keywords...), " ")
 }
 
-// flagTexts has the names of every set of system flags, with spaces between them. The index is the
-// set's bits.
+// flagTexts has a text for every set of system flags: their names with spaces between them. The
+// index is the bits of the set.
 var flagTexts = func() (texts [32]string) {
 	for set, list := range flagLists {
 		for i, f := range list {

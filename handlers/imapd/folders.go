@@ -301,7 +301,7 @@ func (ss *session) list(p *wire.Command) error {
 	tree := newFolderTree(folders, match)
 	for _, f := range folders {
 		below := options.recursive && tree.subscribed[f.Name]
-		if !match.has(f.Name) || options.subscribed && !f.Subscribed && !below || options.specialUse && f.SpecialUse == "" {
+		if !match.matchesName(f.Name) || options.subscribed && !f.Subscribed && !below || options.specialUse && f.SpecialUse == "" {
 			continue
 		}
 		attrs := `\HasNoChildren`
@@ -350,15 +350,15 @@ func (ss *session) listSubscribed(verb string, match patterns, folders []*inbox.
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if match.has(name) {
+		if match.matchesName(name) {
 			ss.writeFolder(verb, attrs, name, "")
 		}
 	}
 	return nil
 }
 
-// unsubscribedParents returns the parents of subscribed names that are not subscribed themselves
-// and where a pattern stops (see stopsAt).
+// unsubscribedParents returns the parents of subscribed names that are not subscribed themselves.
+// It returns only those where a pattern stops (see stopsAt).
 func unsubscribedParents(names []string, folders []*inbox.Folder, match patterns) []string {
 	subscribed := slices.Clone(names)
 	for _, f := range folders {
@@ -400,7 +400,7 @@ func newFolderTree(folders []*inbox.Folder, match patterns) folderTree {
 	for _, f := range folders {
 		// CHILDINFO counts only subscribed folders that the answer does not list (RFC 5258
 		// section 4).
-		hidden := f.Subscribed && !match.has(f.Name)
+		hidden := f.Subscribed && !match.matchesName(f.Name)
 		for i := range f.Name {
 			if f.Name[i] == delimiter {
 				t.children[f.Name[:i]] = true
@@ -437,8 +437,8 @@ func newPatterns(ref string, list []string) (patterns, error) {
 	return out, nil
 }
 
-// has reports whether a pattern matches the name.
-func (p patterns) has(name string) bool {
+// matchesName reports whether any of the patterns matches the name.
+func (p patterns) matchesName(name string) bool {
 	for _, pattern := range p {
 		if matches(pattern, name) {
 			return true
@@ -449,7 +449,7 @@ func (p patterns) has(name string) bool {
 
 // stopsAt reports whether a pattern matches the name but no name below it, as "%" does.
 func (p patterns) stopsAt(name string) bool {
-	return p.has(name) && !p.has(name+string(delimiter)+"x")
+	return p.matchesName(name) && !p.matchesName(name+string(delimiter)+"x")
 }
 
 // matches reports whether a name matches a pattern. "*" matches any text, and "%" any text without

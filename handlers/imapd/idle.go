@@ -45,7 +45,7 @@ func (ss *session) reportUntil(stop <-chan struct{}) error {
 	defer end()
 	for {
 		if ss.selected == nil {
-			if err := ss.server.Service.Accounts.MailboxOpen(ss.ctx, ss.user); err != nil {
+			if err := ss.server.Service.Accounts.CheckMailboxOpen(ss.ctx, ss.user); err != nil {
 				return ss.closeWithError(err)
 			}
 		}

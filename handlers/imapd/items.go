@@ -42,10 +42,10 @@ type binarySize struct {
 	label string
 }
 
-// isItemByte reports whether b can be part of the name of an item.
-func isItemByte(b byte) bool { return b != '[' && wire.IsAtomByte(b) }
+// isItemNameByte reports whether b can be part of the name of an item.
+func isItemNameByte(b byte) bool { return b != '[' && wire.IsAtomByte(b) }
 
-// parse parses the item with the given name, after the name (RFC 9051 section 9, fetch-att).
+// parse parses what follows the name of an item (RFC 9051 section 9, fetch-att), and adds the item.
 func (items *fetchItems) parse(p *wire.Command, name string) {
 	section := func(label string, specifier imap.PartSpecifier, peek bool) {
 		items.addSection(p, bodySection{imap.FetchItemBodySection{Specifier: specifier, Peek: peek}, label})

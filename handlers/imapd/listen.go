@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// Run serves the listener until ctx ends, with TLS from the start if implicit is set. When ctx
-// ends, idle clients get a BYE at once and running commands have the time Grace to finish. Run
-// returns when the last connection has ended.
-func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error {
-	if s.TLS == nil && implicit {
+// Run serves the listener until ctx ends. If implicitTLS is set, connections use TLS from the
+// start. When ctx ends, idle clients get a BYE at once, and running commands have the time Grace to
+// finish. Run returns when the last connection has ended.
+func (s *Server) Run(ctx context.Context, ln net.Listener, implicitTLS bool) error {
+	if s.TLS == nil && implicitTLS {
 		return errors.New("serve IMAP over TLS: the server has no certificate")
 	}
 	s.limiterOnce.Do(func() {
 		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Exempt: s.Exempt}, s.Log)
 	})
 	defer s.limiter.Close()
-	r := &listener{Server: s, implicit: implicit, conns: map[*trackedConn]struct{}{}}
+	r := &listener{Server: s, implicitTLS: implicitTLS, conns: map[*trackedConn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	go s.endLogins(ctx)
@@ -35,8 +35,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 // A listener is one listener of a server, with its connections.
 type listener struct {
 	*Server
-	implicit bool           // TLS from the start
-	wg       sync.WaitGroup // one for each connection
+	implicitTLS bool           // TLS from the start
+	wg          sync.WaitGroup // one for each connection
 
 	connsMu sync.Mutex
 	conns   map[*trackedConn]struct{}
@@ -76,7 +76,7 @@ func (r *listener) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// admit acquires a slot for a connection. It returns nil if there is none.
+// admit acquires a slot for a connection. It returns nil if no slot is free.
 func (r *listener) admit(conn net.Conn) *trackedConn {
 	p := &trackedConn{Conn: conn}
 	r.connsMu.Lock() // until p.slot is set, since another connection may evict this one at once
@@ -101,7 +101,7 @@ func (r *listener) evict(p *trackedConn) {
 	switch {
 	case ss != nil:
 		ss.conn.Stop(evictedReply)
-	case r.implicit:
+	case r.implicitTLS:
 		p.Close()
 	default:
 		refuseConn(p.Conn, evictedReply)
@@ -121,7 +121,7 @@ func (r *listener) serve(ctx context.Context, p *trackedConn) {
 	until := time.Now().Add(r.LoginTime)
 	conn, greet, err := net.Conn(p.Conn), true, error(nil)
 	switch {
-	case r.implicit:
+	case r.implicitTLS:
 		conn, err = tlsHandshake(ctx, p.Conn, r.TLS, until)
 	case r.TLS != nil || !r.Service.Core.Config.Sandbox:
 		conn, err = startTLS(ctx, p.Conn, r.TLS, until)

@@ -134,7 +134,7 @@ func decodeSASL(text string) ([]byte, error) {
 	return response, nil
 }
 
-// saslLogin returns the log-in that LOGIN and AUTHENTICATE use.
+// saslLogin returns the maillogin.Login of this connection, which LOGIN and AUTHENTICATE use.
 func (ss *session) saslLogin() *maillogin.Login {
 	return &maillogin.Login{
 		Service: ss.server.Service.Mailboxes, Context: ss.ctx, Protocol: core.ProtocolIMAP, IP: clientAddress(ss.conn.RemoteAddr()),

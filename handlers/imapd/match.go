@@ -89,7 +89,7 @@ func (q *query) seq(uid uint32) uint32 {
 	return q.last
 }
 
-// matchSets checks the sets of sequence numbers and UIDs of a key.
+// matchSets reports whether a message is in the sets of sequence numbers and UIDs of a key.
 func (q *query) matchSets(c *candidate, key *searchKey) bool {
 	for _, set := range key.seqs {
 		if !contains(set, q.seq(c.row.UID), uint32(len(q.messages))) {
@@ -123,7 +123,7 @@ func contains[N imap.UID | uint32, S interface {
 	return false
 }
 
-// matchRow checks the conditions of a key that need only the row.
+// matchRow reports whether a row meets the conditions of a key that need only the row.
 func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 	switch {
 	case row.Flags&key.flags != key.flags,
@@ -139,8 +139,8 @@ func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 		!slices.ContainsFunc(key.without, func(k string) bool { return inbox.HasKeyword(row.Keywords, k) })
 }
 
-// matchSent checks the conditions on the day of the Date field. The time zone of the field is
-// ignored (RFC 9051 section 6.4.4).
+// matchSent reports whether the day of the Date field meets the conditions of a key. The time zone
+// of the field is ignored (RFC 9051 section 6.4.4).
 func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	if key.sentSince.IsZero() && key.sentBefore.IsZero() {
 		return true, nil
@@ -157,7 +157,7 @@ func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	return (key.sentSince.IsZero() || !day.Before(key.sentSince)) && (key.sentBefore.IsZero() || day.Before(key.sentBefore)), nil
 }
 
-// matchHeader checks the HEADER keys of a key.
+// matchHeader reports whether a message has all header fields that a key asks for.
 func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.headers {
 		if ok, err := q.hasHeader(c, &key.headers[i]); !ok || err != nil {
@@ -167,10 +167,11 @@ func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// hasHeader reports whether a message has a header field with the given name and text. It looks in
-// the envelope first, for which it needs no bytes of the message. Then it looks in the header
-// fields themselves, which also have the comments. An empty text matches every message that has the
-// field.
+// hasHeader reports whether a message has a header field with the given name and text. An empty
+// text matches every message that has the field.
+//
+// It looks in the envelope first, for which it needs no bytes of the message. Then it looks in the
+// header fields themselves, since the envelope leaves out comments.
 func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
 	if len(key.value) > 0 {
 		e, err := q.envelope(c)
@@ -239,14 +240,14 @@ func foldText(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
-			return otherCapitals.Replace(norm.NFKD.String(s))
+			return capitalVariants.Replace(norm.NFKD.String(s))
 		}
 	}
 	return s
 }
 
-// otherCapitals replaces lower-case letters by others that have the same capital letter.
-var otherCapitals = strings.NewReplacer("ß", "ss", "ς", "σ")
+// capitalVariants replaces lower-case letters by others that have the same capital letter.
+var capitalVariants = strings.NewReplacer("ß", "ss", "ς", "σ")
 
 func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.not {

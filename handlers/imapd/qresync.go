@@ -154,9 +154,9 @@ func (r uidRanges) set() imap.UIDSet {
 	return set
 }
 
-// unchangedUpTo returns the UID up to which no message was expunged since the client knew these
-// UIDs by these sequence numbers. It is the last of the UIDs that still has its sequence number
-// (RFC 7162 section 3.2.5.2).
+// unchangedUpTo compares the sequence numbers and UIDs that the client knew with the view. It
+// returns the last of these UIDs that still has its sequence number. No message up to it was
+// expunged since then (RFC 7162 section 3.2.5.2).
 func (v view) unchangedUpTo(seqs, uids uidRanges) (upTo uint32) {
 	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
 	for len(seqs) > 0 && int64(seqs[0].First) <= int64(len(v)) {

@@ -520,7 +520,7 @@ func TestVanishedInPieces(t *testing.T) {
 				continue
 			}
 			pieces++
-			if len(l) > maxVanished+50 || (m[1] == "") != (what == "EXPUNGE") {
+			if len(l) > maxVanishedBytes+50 || (m[1] == "") != (what == "EXPUNGE") {
 				t.Errorf("%s: %.60s… of %d bytes", what, l, len(l))
 			}
 			for _, r := range rangesOf(t, m[2]) {

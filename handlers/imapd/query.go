@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// maxKeys is the maximum number of keys in one search, including those within NOT and OR.
-const maxKeys = 500
+// maxSearchKeys is the maximum number of keys in one search, including those within NOT and OR.
+const maxSearchKeys = 500
 
 // A query is the criteria of one SEARCH, SORT or THREAD, ready to match many messages.
 type query struct {
@@ -32,8 +32,8 @@ type query struct {
 	last         uint32    // sequence number of the previous candidate
 }
 
-// A searchKey is one or more search keys that a message must meet all, with texts folded and flags
-// resolved.
+// A searchKey is a list of search keys, all of which a message must meet. Texts are folded, and
+// flags are resolved.
 type searchKey struct {
 	seqs                  []imap.SeqSet
 	uids                  []imap.UIDSet                  // may be "$"
@@ -58,7 +58,7 @@ type headerKey struct {
 }
 
 // parseQuery parses the search keys up to the end of the command.
-func parseQuery(p *wire.Command, sel *selected) *query {
+func parseQuery(p *wire.Command, sel *selectedFolder) *query {
 	q := &query{messages: sel.view, saved: sel.saved}
 	q.parse(p, &q.key)
 	for p.More() {
@@ -70,8 +70,8 @@ func parseQuery(p *wire.Command, sel *selected) *query {
 
 // parse parses one search key (RFC 9051 section 6.4.4) and adds it to key. Days are in UTC.
 func (q *query) parse(p *wire.Command, key *searchKey) {
-	if q.keys++; q.keys > maxKeys {
-		p.Fail(wire.Bad("A search has at most %d keys", maxKeys))
+	if q.keys++; q.keys > maxSearchKeys {
+		p.Fail(wire.Bad("A search has at most %d keys", maxSearchKeys))
 		return
 	}
 	text := func() string {
@@ -137,21 +137,21 @@ func (q *query) parse(p *wire.Command, key *searchKey) {
 		key.text = append(key.text, foldText(text()))
 		q.structure = true
 	case "SINCE":
-		key.since = later(key.since, date())
+		key.since = laterTime(key.since, date())
 	case "BEFORE":
-		key.before = earlier(key.before, date())
+		key.before = earlierTime(key.before, date())
 	case "ON":
 		day := date()
-		key.since, key.before = later(key.since, day), earlier(key.before, day.AddDate(0, 0, 1))
+		key.since, key.before = laterTime(key.since, day), earlierTime(key.before, day.AddDate(0, 0, 1))
 	case "SENTSINCE":
-		key.sentSince = later(key.sentSince, date())
+		key.sentSince = laterTime(key.sentSince, date())
 		q.structure = true
 	case "SENTBEFORE":
-		key.sentBefore = earlier(key.sentBefore, date())
+		key.sentBefore = earlierTime(key.sentBefore, date())
 		q.structure = true
 	case "SENTON":
 		day := date()
-		key.sentSince, key.sentBefore = later(key.sentSince, day), earlier(key.sentBefore, day.AddDate(0, 0, 1))
+		key.sentSince, key.sentBefore = laterTime(key.sentSince, day), earlierTime(key.sentBefore, day.AddDate(0, 0, 1))
 		q.structure = true
 	case "LARGER":
 		p.Space()
@@ -221,24 +221,24 @@ func parseObjectID(p *wire.Command) string {
 	return id
 }
 
-// later returns the later of two times. A zero bound is replaced by t.
-func later(bound, t time.Time) time.Time {
+// laterTime returns the later of two times. A zero bound is replaced by t.
+func laterTime(bound, t time.Time) time.Time {
 	if bound.IsZero() || t.After(bound) {
 		return t
 	}
 	return bound
 }
 
-// earlier returns the earlier of two times. A zero bound is replaced by t.
-func earlier(bound, t time.Time) time.Time {
+// earlierTime returns the earlier of two times. A zero bound is replaced by t.
+func earlierTime(bound, t time.Time) time.Time {
 	if bound.IsZero() || t.Before(bound) {
 		return t
 	}
 	return bound
 }
 
-// candidateUIDs returns the UIDs of the messages that can match. If the criteria have a set of UIDs
-// or sequence numbers, these are the messages in the first set, or else all messages of the view.
+// candidateUIDs returns the UIDs of the messages that can match. They are those in the first set of
+// UIDs or sequence numbers of the criteria, or else all messages of the view.
 func (q *query) candidateUIDs() []uint32 {
 	switch key := &q.key; {
 	case len(key.uids) > 0:

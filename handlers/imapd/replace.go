@@ -55,8 +55,8 @@ func (ss *session) replace(p *wire.Command) error {
 	return nil
 }
 
-// uidOf returns the UID of the message with the given UID or sequence number. Number 0 means "*",
-// the last message. It returns 0 if the view does not have the message.
+// uidOf returns the UID of the message with the given UID or sequence number. 0 stands for "*", the
+// last message. uidOf returns 0 if the view does not have the message.
 func (v view) uidOf(number uint32, isUID bool) uint32 {
 	switch {
 	case number == 0:

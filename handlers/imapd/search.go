@@ -115,8 +115,8 @@ func (ss *session) search(p *wire.Command) error {
 	return ss.conn.WriteAnswer([]byte(answer + "\r\n"))
 }
 
-// parseCharset parses the charset of search texts and the space after it. It refuses others with
-// the response code.
+// parseCharset parses the charset of search texts and the space after it. It refuses charsets other
+// than US-ASCII and UTF-8 with the response code.
 func parseCharset(p *wire.Command, code imap.ResponseCode) {
 	name := p.AString()
 	p.Space()

@@ -157,9 +157,9 @@ func queryOf(t testing.TB, criteria *imap.SearchCriteria, v view, saved []uint32
 	t.Helper()
 	p := parse(t, "a SEARCH"+keysOf(criteria))
 	p.Space()
-	q := parseQuery(p, &selected{view: v, saved: saved})
+	q := parseQuery(p, &selectedFolder{view: v, saved: saved})
 	if err := p.End(); err != nil {
-		if q.keys > maxKeys {
+		if q.keys > maxSearchKeys {
 			return nil
 		}
 		t.Fatalf("%s: %v", keysOf(criteria), err)

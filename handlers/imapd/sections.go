@@ -21,7 +21,7 @@ type messageSource struct {
 	// Counts bytes that are read or decoded but not sent. It returns an error at the limit.
 	// nil: there is no limit.
 	countUnsent func(n int64) error
-	headers     int                 // how often some header fields were selected from a header
+	headers     int                 // how many headers were read to select fields from them
 	sizes       map[*msg.Part]int64 // sizes of decoded parts, in bytes
 }
 
@@ -33,7 +33,8 @@ const (
 	uncountedHeaderSize = 64 << 10
 )
 
-// addUnsent counts n bytes that are read or decoded and not sent. It returns an error at the limit.
+// addUnsent counts n bytes that are read or decoded but not sent. It returns an error if they are
+// too many.
 func (s *messageSource) addUnsent(n int64) error {
 	if s.countUnsent == nil {
 		return nil
@@ -47,9 +48,10 @@ type decodedRange struct {
 	content []byte
 }
 
-// contents returns the contents of all sections; ranges are those of BINARY sections with a range.
-// Everything that can fail is done before it returns, so that the command can still be refused.
-func (s *messageSource) contents(items *fetchItems) (ranges, others []sectionAnswer, err error) {
+// sectionAnswers returns the answers for all sections; ranges are those of BINARY sections with a
+// range. Everything that can fail is done before it returns, so that the command can still be
+// refused.
+func (s *messageSource) sectionAnswers(items *fetchItems) (ranges, others []sectionAnswer, err error) {
 	decoded, err := s.decodeParts(items)
 	if err != nil {
 		return nil, nil, err
@@ -161,12 +163,12 @@ func (s *messageSource) decodeParts(items *fetchItems) (map[*binarySection]*deco
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
 // decodePart decodes a part once. It fills the ranges and stores the decoded size.
-func (s *messageSource) decodePart(part *msg.Part, windows []*decodedRange) error {
+func (s *messageSource) decodePart(part *msg.Part, ranges []*decodedRange) error {
 	r, buf := msg.Open(s.blob, part), make([]byte, 32<<10)
 	kept := 0
 	for at := int64(0); ; {
 		n, err := r.Read(buf)
-		for _, w := range windows {
+		for _, w := range ranges {
 			lo, hi := max(w.from-at, 0), min(w.n, maxRangeBytes+1)+w.from-at
 			if lo < min(hi, int64(n)) {
 				w.content = append(w.content, buf[lo:min(hi, int64(n))]...)
@@ -237,8 +239,8 @@ func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.S
 // findPart returns the part with a number such as 2.1 (RFC 9051 section 6.4.5.1). It returns nil if
 // there is no such part. The empty number is the message itself.
 func findPart(root *msg.Part, path []int) *msg.Part {
-	// at is the part found so far. message is true if at is a message, whose only part has number
-	// 1 if it is no multipart.
+	// at is the part found so far. message is true if at is a whole message. In a message that is
+	// not multipart, number 1 is the message's only part.
 	at, message := root, true
 	for _, n := range path {
 		if inner := innerMessage(at); !message && inner != nil {

@@ -116,7 +116,7 @@ func TestRangesOfPlainPartsAreNotRead(t *testing.T) {
 	for _, part := range [][]int{nil, {1}} {
 		items.binaries = append(items.binaries, binarySection{imap.FetchItemBinarySection{Part: part, Partial: &imap.SectionPartial{Offset: 900_007, Size: 5}}, "BINARY"})
 	}
-	ranges, _, err := s.contents(&items)
+	ranges, _, err := s.sectionAnswers(&items)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,9 +48,9 @@ func (ss *session) selectFolder(p *wire.Command) error {
 	if err != nil {
 		return err
 	}
-	sel := &selected{
+	sel := &selectedFolder{
 		folder: s.Folder.ID, readOnly: readOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, reportedUpTo: s.Folder.ModSeq,
-		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
+		ownModSeqs: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
 	ss.writeHighestModSeq(s.Folder.ModSeq)

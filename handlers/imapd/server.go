@@ -33,7 +33,7 @@ import (
 )
 
 // AppendLimit is the maximum size of a message in APPEND, in bytes (RFC 7889).
-const AppendLimit = wire.MaxMessage
+const AppendLimit = wire.MaxMessageBytes
 
 // maxLargeSorts is how many SORT and THREAD commands with many messages may run at the same time.
 const maxLargeSorts = 4
@@ -79,7 +79,7 @@ func New(s *service.Service) *Server {
 }
 
 // acquireLogin counts a log-in to a mailbox. It returns false if the mailbox is at its limit.
-func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
+func (s *Server) acquireLogin(ss *session, u core.MailboxUser) (acquired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.logins[u.Mailbox] >= s.MaxPerMailbox {
@@ -119,14 +119,14 @@ func (s *Server) endLogins(ctx context.Context) {
 			s.mu.Lock()
 			u, still := s.sessions[ss]
 			s.mu.Unlock()
-			if e, ok := core.AsError(s.Service.Accounts.MailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
+			if e, ok := core.AsError(s.Service.Accounts.CheckMailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
 				ss.conn.Stop("[UNAVAILABLE] " + printableASCII(e.Message))
 			}
 		}
 	}
 }
 
-// releaseLogin ends what acquireLogin began.
+// releaseLogin removes the log-in that acquireLogin counted.
 func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 }
 
 // acquireCompression counts a connection with compression. It returns false at the limit.
-func (s *Server) acquireCompression() bool {
+func (s *Server) acquireCompression() (acquired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.compressed >= s.MaxCompressed {

@@ -24,12 +24,12 @@ type session struct {
 
 	user         core.MailboxUser // MailboxID is "" before log-in
 	failedLogins int
-	selected     *selected // nil: no folder is selected
-	rev2         bool      // the client has enabled IMAP4rev2
-	condStore    bool      // changes are reported with their MODSEQ (RFC 7162)
-	qresync      bool      // expunged messages are reported by their UIDs
-	compressed   bool      // the connection counts against Server.MaxCompressed
-	over         bool      // the connection ends after the current command
+	selected     *selectedFolder // nil: no folder is selected
+	rev2         bool            // the client has enabled IMAP4rev2
+	condStore    bool            // changes are reported with their MODSEQ (RFC 7162)
+	qresync      bool            // expunged messages are reported by their UIDs
+	compressed   bool            // the connection counts against Server.MaxCompressed
+	over         bool            // the connection ends after the current command
 
 	// The response code and the text for the tagged OK of the current command.
 	code, text string

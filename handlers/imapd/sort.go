@@ -51,13 +51,13 @@ func (ss *session) sort(p *wire.Command) error {
 		return err
 	}
 	until := time.Now().Add(maxSearchTime)
-	found, modSeqs, done, err := ss.findOrdered(q, until)
+	found, modSeqs, done, err := ss.findForOrdering(q, until)
 	if err != nil {
 		return err
 	}
 	defer done()
 	sorter := order.NewSorter(keys, len(found))
-	if err := ss.eachOrdered(p.UID(), found, byContent, until, sorter.Add); err != nil {
+	if err := ss.eachToOrder(p.UID(), found, byContent, until, sorter.Add); err != nil {
 		return err
 	}
 	answer := []byte("* SORT")
@@ -82,13 +82,13 @@ func (ss *session) thread(p *wire.Command) error {
 		return err
 	}
 	until := time.Now().Add(maxSearchTime)
-	found, _, done, err := ss.findOrdered(q, until)
+	found, _, done, err := ss.findForOrdering(q, until)
 	if err != nil {
 		return err
 	}
 	defer done()
 	threads := order.NewThreads(algorithm == "REFERENCES", len(found))
-	if err := ss.eachOrdered(p.UID(), found, true, until, threads.Add); err != nil {
+	if err := ss.eachToOrder(p.UID(), found, true, until, threads.Add); err != nil {
 		return err
 	}
 	answer := []byte("* THREAD")
@@ -119,10 +119,10 @@ func (ss *session) parseOrdered(p *wire.Command, byContent bool) (*query, error)
 	return q, nil
 }
 
-// findOrdered does what find does, for a SORT or THREAD. If it has found many messages, it waits
-// until fewer than maxLargeSorts others run. The caller must call done after it has ordered the
-// messages.
-func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSeqs []uint64, done func(), err error) {
+// findForOrdering finds messages as findUIDs does, for a SORT or THREAD. If it has found many, it
+// waits until fewer than maxLargeSorts others run. The caller must call done after it has ordered
+// the messages.
+func (ss *session) findForOrdering(q *query, until time.Time) (found []uint32, modSeqs []uint64, done func(), err error) {
 	found, modSeqs, err = ss.findUIDs(q)
 	if err != nil || len(found) <= largeSortSize {
 		return found, modSeqs, func() {}, err
@@ -137,21 +137,23 @@ func (ss *session) findOrdered(q *query, until time.Time) (found []uint32, modSe
 	}
 }
 
-// eachOrdered calls add with each message to be ordered. The message is valid only during the call.
-func (ss *session) eachOrdered(byUID bool, uids []uint32, envelopes bool, until time.Time, add func(*order.Message)) error {
+// eachToOrder calls add with each message to be ordered, which is valid only during the call. The
+// message has its UID if byUID is set, or else its sequence number. It has the fields of the
+// envelope only if withEnvelopes is set.
+func (ss *session) eachToOrder(byUID bool, uids []uint32, withEnvelopes bool, until time.Time, add func(*order.Message)) error {
 	sel := ss.selected
 	var view msg.View
 	var failed error
 	last := uint32(0)
 	for len(uids) > 0 {
-		rest, err := ss.server.Service.Inbox.EachRow(ss.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: envelopes}, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.Inbox.EachRow(ss.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: withEnvelopes}, func(row *inbox.MessageRow) bool {
 			m := order.Message{Number: row.UID, Arrival: row.Received.Unix(), Size: row.Size}
 			m.Sent = m.Arrival // RFC 5256 section 3, DATE
 			if !byUID {
 				last = sel.view.seqAfter(last, row.UID)
 				m.Number = last
 			}
-			if envelopes {
+			if withEnvelopes {
 				var e *msg.EnvelopeView
 				e, failed = view.Envelope(row.Structure)
 				if failed != nil {

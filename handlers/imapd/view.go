@@ -23,8 +23,8 @@ func (v view) seq(uid uint32) uint32 {
 	return uint32(i + 1)
 }
 
-// seqAfter does what seq does, for a caller that goes through messages in ascending order. It first
-// tries the message after the one with sequence number last.
+// seqAfter returns the same as seq. It is faster for a caller that goes through messages in
+// ascending order: it first tries the message after the one with sequence number last.
 func (v view) seqAfter(last, uid uint32) uint32 {
 	if int(last) < len(v) && v[last] == uid {
 		return last + 1
@@ -41,12 +41,12 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
 		return v.intersect(saved)
 	}
-	var spans []viewRange
+	var ranges []viewRange
 	switch set := set.(type) {
 	case imap.SeqSet:
 		for _, r := range set {
 			lo, hi := rangeBounds(r.Start, r.Stop, uint32(len(v)))
-			spans = append(spans, viewRange{int(max(lo, 1)) - 1, int(min(hi, uint32(len(v))))})
+			ranges = append(ranges, viewRange{int(max(lo, 1)) - 1, int(min(hi, uint32(len(v))))})
 		}
 	case imap.UIDSet:
 		for _, r := range set {
@@ -56,10 +56,10 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 			if found {
 				to++
 			}
-			spans = append(spans, viewRange{from, to})
+			ranges = append(ranges, viewRange{from, to})
 		}
 	}
-	return v.uidsInSpans(spans)
+	return v.uidsInRanges(ranges)
 }
 
 // rangeBounds returns the lower and the upper end of a range. A start or stop of 0 means "*", which
@@ -82,12 +82,12 @@ func (v view) lastUID() uint32 {
 	return v[len(v)-1]
 }
 
-// uidsInSpans returns the UIDs in all spans, each once.
-func (v view) uidsInSpans(spans []viewRange) []uint32 {
-	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
+// uidsInRanges returns the UIDs in all ranges, each once.
+func (v view) uidsInRanges(ranges []viewRange) []uint32 {
+	sort.Slice(ranges, func(i, j int) bool { return ranges[i].from < ranges[j].from })
 	var out []uint32
 	next := 0
-	for _, s := range spans {
+	for _, s := range ranges {
 		if from := max(s.from, next); from < s.to {
 			out = append(out, v[from:s.to]...)
 			next = s.to
@@ -144,8 +144,8 @@ func seqSet(seqs []uint32) imap.SeqSet {
 	return set
 }
 
-// selected is the state of the folder that a session has selected.
-type selected struct {
+// A selectedFolder is the state of the folder that a session has selected.
+type selectedFolder struct {
 	folder   uint32 // its number
 	readOnly bool
 	view     view
@@ -156,7 +156,7 @@ type selected struct {
 	// The mod-sequence up to which every change has been reported to the client.
 	reportedUpTo uint64
 	// New mod-sequences of the messages that this session has changed after modSeq, by UID.
-	ownChanges      map[uint32]uint64
+	ownModSeqs      map[uint32]uint64
 	ownExpunged     int      // how many messages this session has expunged after modSeq
 	commandExpunged bool     // the current command has expunged messages
 	keywords        []string // keywords that the client knows
@@ -164,20 +164,20 @@ type selected struct {
 }
 
 // knownFolder returns what this session knows of the folder, to ask for later changes.
-func (sel *selected) knownFolder() inbox.KnownFolder {
+func (sel *selectedFolder) knownFolder() inbox.KnownFolder {
 	return inbox.KnownFolder{
-		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, OwnChanges: len(sel.ownChanges) + sel.ownExpunged,
+		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, OwnChanges: len(sel.ownModSeqs) + sel.ownExpunged,
 	}
 }
 
 // recordOwnChanges records changes that this session has made, so that they are not reported to the
 // same client again.
-func (sel *selected) recordOwnChanges(rows []inbox.MessageRow) {
+func (sel *selectedFolder) recordOwnChanges(rows []inbox.MessageRow) {
 	for _, row := range rows {
 		// A message that another session has changed before, after sel.modSeq, must still be
 		// reported.
 		if row.ModSeq != row.OldModSeq && row.OldModSeq <= sel.modSeq {
-			sel.ownChanges[row.UID] = row.ModSeq
+			sel.ownModSeqs[row.UID] = row.ModSeq
 		}
 	}
 }

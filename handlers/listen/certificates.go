@@ -20,10 +20,10 @@ import (
 type Certificates struct {
 	file atomic.Pointer[tls.Certificate] // the host's certificate from files; nil: ACME issues it
 	// A self-signed certificate of the host, used until ACME issues one; nil if file is set.
-	fallback *tls.Certificate
-	Issued   func(name string) *tls.Certificate // returns a certificate that ACME issued; nil: ACME is off
-	host     string                             // the host's name
-	sandbox  bool
+	selfSigned *tls.Certificate
+	Issued     func(name string) *tls.Certificate // returns a certificate that ACME issued; nil: ACME is off
+	host       string                             // the host's name
+	sandbox    bool
 }
 
 // NewCertificates reads the certificate files that the settings name. It returns nil if TLS is off.
@@ -37,7 +37,7 @@ func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 		return c, c.Read(s.TLSCert, s.TLSKey)
 	}
 	var err error
-	c.fallback, err = selfSignedCertificate(host)
+	c.selfSigned, err = selfSignedCertificate(host)
 	return c, err
 }
 
@@ -101,7 +101,7 @@ func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	if cert := c.acmeCertificate(c.host); cert != nil {
 		return cert, nil
 	}
-	return c.fallback, nil
+	return c.selfSigned, nil
 }
 
 // acmeCertificate returns the certificate that ACME issued for a name, nil if there is none.

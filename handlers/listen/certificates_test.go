@@ -28,7 +28,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 		{file: true, name: ""}, {file: true, name: host}, {file: true, name: other, refused: true},
 		{sandbox: true, name: other}, {sandbox: true, file: true, name: "localhost"},
 	} {
-		certs := &Certificates{host: host, sandbox: c.sandbox, fallback: own, Issued: func(name string) *tls.Certificate {
+		certs := &Certificates{host: host, sandbox: c.sandbox, selfSigned: own, Issued: func(name string) *tls.Certificate {
 			if name == certified {
 				return byACME
 			}

@@ -25,15 +25,16 @@ const maxConnsPerAddress = 256
 // itself.
 type limitedListener struct {
 	net.Listener
-	limiter *connlimit.Limiter
-	plain   bool // without TLS, so that a refused client can get a response
+	limiter    *connlimit.Limiter
+	withoutTLS bool // so a refused client can get a response
 }
 
 // LimitHTTP returns a listener that limits the connections of ln. For exempt addresses only the
-// limit on all connections applies. name is the name in the log. plain says that ln is without TLS.
-func LimitHTTP(ln net.Listener, name string, plain bool, exempt []netip.Prefix, log *slog.Logger) net.Listener {
+// limit on all connections applies. name is the name in the log. withoutTLS says that ln is without
+// TLS.
+func LimitHTTP(ln net.Listener, name string, withoutTLS bool, exempt []netip.Prefix, log *slog.Logger) net.Listener {
 	bounds := connlimit.Limits{All: MaxHTTPConns, PerAddress: maxConnsPerAddress, Exempt: exempt}
-	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), plain: plain}
+	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), withoutTLS: withoutTLS}
 }
 
 // tooManyConns is the response to a client whose connection is refused.
@@ -50,7 +51,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if slot := l.limiter.Acquire(conn.RemoteAddr(), func() { conn.Close() }); slot != nil {
 			return &trackedConn{Conn: conn, slot: slot}, nil
 		}
-		if l.plain {
+		if l.withoutTLS {
 			// This does not block, since a few lines fit into the empty send buffer.
 			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(conn, tooManyConns)
@@ -68,13 +69,13 @@ func (l *limitedListener) Close() error {
 // A trackedConn is a connection with its slot in the limiter.
 type trackedConn struct {
 	net.Conn
-	slot    *connlimit.Slot
-	release sync.Once
+	slot        *connlimit.Slot
+	releaseOnce sync.Once
 }
 
 // Close closes the connection and releases its slot.
 func (c *trackedConn) Close() error {
-	c.release.Do(c.slot.Release)
+	c.releaseOnce.Do(c.slot.Release)
 	return c.Conn.Close()
 }
 

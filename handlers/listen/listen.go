@@ -113,7 +113,7 @@ func (l *Listeners) CountConnections(r *metrics.Registry) {
 // A countedListener counts its open connections.
 type countedListener struct {
 	net.Listener
-	open *atomic.Int64
+	openConns *atomic.Int64
 }
 
 func (l *countedListener) Accept() (net.Conn, error) {
@@ -121,15 +121,15 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.open.Add(1)
-	return &countedConn{Conn: conn, open: l.open}, nil
+	l.openConns.Add(1)
+	return &countedConn{Conn: conn, openConns: l.openConns}, nil
 }
 
 // A countedConn is a connection of a countedListener.
 type countedConn struct {
 	net.Conn
-	open   *atomic.Int64
-	closed atomic.Bool
+	openConns *atomic.Int64
+	closed    atomic.Bool
 }
 
 // NetConn returns the underlying connection.
@@ -137,7 +137,7 @@ func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.open.Add(-1)
+		c.openConns.Add(-1)
 	}
 	return c.Conn.Close()
 }

@@ -65,8 +65,8 @@ func takePassedSockets() (p *passedSockets, err error) {
 	return p, nil
 }
 
-// add makes a listener from a file descriptor. The listener has a duplicate of the descriptor,
-// which is closed.
+// add makes a listener from a file descriptor that was passed to this process. It closes the
+// descriptor, since the listener has a duplicate.
 func (p *passedSockets) add(fd int, name string) error {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
@@ -112,8 +112,8 @@ func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (
 	return socket, true
 }
 
-// sameAddress reports whether a socket listens on the wanted address. All addresses of IPv4 and all
-// addresses of IPv6 count as the same.
+// sameAddress reports whether a socket listens on the wanted address. 0.0.0.0 and [::] count as the
+// same address.
 func sameAddress(want config.Address, have net.Addr) bool {
 	w, err := net.ResolveTCPAddr("tcp", want.String())
 	if err != nil {

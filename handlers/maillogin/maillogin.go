@@ -84,7 +84,7 @@ func (l *Login) Server(mechanism string) sasl.Server {
 	default:
 		return nil
 	}
-	return &exchange{s, l}
+	return &saslExchange{s, l}
 }
 
 // Password logs in with a user name and a password. Its error is that of Done.
@@ -154,14 +154,14 @@ func certificateHash(config *tls.Config, name string) []byte {
 	return h.Sum(nil)
 }
 
-// An exchange is the server side of a mechanism. It turns errors of the mechanism into errors of
+// A saslExchange is the server side of a mechanism. It turns errors of the mechanism into errors of
 // the protocol. It begins with a nil challenge, as the protocol libraries expect.
-type exchange struct {
+type saslExchange struct {
 	sasl.Server
 	login *Login
 }
 
-func (e *exchange) Next(response []byte) (challenge []byte, done bool, err error) {
+func (e *saslExchange) Next(response []byte) (challenge []byte, done bool, err error) {
 	challenge, done, err = e.Server.Next(response)
 	if response == nil && len(challenge) == 0 {
 		challenge = nil
@@ -201,8 +201,8 @@ type xoauth2 struct {
 	refused bool
 }
 
-// maxBearer is the maximum size in bytes of a response with a token.
-const maxBearer = 8 << 10
+// maxBearerBytes is the maximum size in bytes of a response with a token.
+const maxBearerBytes = 8 << 10
 
 func (x *xoauth2) Next(response []byte) (challenge []byte, done bool, err error) {
 	switch {
@@ -210,7 +210,7 @@ func (x *xoauth2) Next(response []byte) (challenge []byte, done bool, err error)
 		return nil, true, &sasl.OAuthBearerError{Status: "invalid_token"}
 	case response == nil:
 		return nil, false, nil
-	case len(response) > maxBearer:
+	case len(response) > maxBearerBytes:
 		return nil, false, sasl.ErrUnexpectedClientResponse
 	}
 	user, token := "", ""

@@ -50,7 +50,7 @@ func errorsOf(o *api.Operation) []errorStatus {
 			codes = append(codes, "too_many_items")
 		}
 	}
-	return byStatus(append(codes, o.Errors...))
+	return groupByStatus(append(codes, o.Errors...))
 }
 
 // isList reports whether a type is a list.
@@ -61,8 +61,8 @@ func isList(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice
 }
 
-// byStatus groups codes by their status, in the order of code.Documented.
-func byStatus(codes []string) (out []errorStatus) {
+// groupByStatus groups error codes by their HTTP status, in the order of code.Documented.
+func groupByStatus(codes []string) (out []errorStatus) {
 	for _, c := range code.Documented {
 		if !slices.Contains(codes, c.Code) {
 			continue
@@ -76,8 +76,8 @@ func byStatus(codes []string) (out []errorStatus) {
 	return out
 }
 
-// errorRef returns a reference to the response with this status and these codes. Operations share
-// such a response.
+// errorRef returns a reference to the response with this status and these codes. It makes the
+// response at the first call; operations share it.
 func (d *describer) errorRef(status int, codes []string) *response {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	for _, m := range d.doc.Components.Responses {
@@ -129,9 +129,9 @@ func (d *describer) errorExamples(status int, name string) (own, rfc9457 any) {
 	return d.api.Errors(status, name, message, exampleRequestID)
 }
 
-// errorSchemas makes the schemas of errors. It runs first, so that no other schema takes their
+// addErrorSchemas makes the schemas of errors. It runs first, so that no other schema takes their
 // names.
-func (d *describer) errorSchemas() {
+func (d *describer) addErrorSchemas() {
 	own, rfc9457 := d.errorExamples(code.Documented[0].Status, code.Documented[0].Code)
 	d.schemaOf(reflect.TypeOf(own), false)
 	d.schemaOf(reflect.TypeOf(rfc9457), false)

@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An API is what Describe describes.
+// An API is the input of Describe.
 type API struct {
 	Operations []api.Operation
 	URL        string // the URL of this installation; "": unknown
@@ -201,7 +201,7 @@ func Describe(api API) *Document {
 	d.doc.Components.Parameters = Dict[*Parameter]{{"IdempotencyKey", &Parameter{
 		Name: "Idempotency-Key", In: "header", Description: idempotencyText, Schema: &Schema{Type: "string", MaxLength: new(255)},
 	}}}
-	d.errorSchemas()
+	d.addErrorSchemas()
 	for i := range api.Operations {
 		o := &api.Operations[i]
 		item := d.doc.Paths.Get(o.Path)

@@ -91,13 +91,13 @@ func (d *describer) addProblem(format string, args ...any) {
 }
 
 // schemaOf returns the schema of a type in requests or responses. The schema does not allow null;
-// field adds that.
-func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
+// fieldSchema adds that.
+func (d *describer) schemaOf(t reflect.Type, inRequest bool) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if forms := FormsOf(t); len(forms) != 1 || forms[0] != t {
-		return d.anyOf(forms, request)
+		return d.anyOf(forms, inRequest)
 	}
 	switch t {
 	case reflect.TypeFor[core.Time](), reflect.TypeFor[time.Time]():
@@ -106,7 +106,7 @@ func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
 		return &Schema{Type: "object", AdditionalProperties: &Schema{}}
 	}
 	if o, ok := reflect.New(t).Interface().(interface{ OptOf() any }); ok {
-		return nullable(d.schemaOf(reflect.TypeOf(o.OptOf()), request))
+		return nullable(d.schemaOf(reflect.TypeOf(o.OptOf()), inRequest))
 	}
 	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
 		d.addProblem("%s writes or reads its own JSON, but does not say in Forms what that is", t)
@@ -121,21 +121,21 @@ func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
 	case reflect.Float64:
 		return &Schema{Type: "number"}
 	case reflect.Slice:
-		return &Schema{Type: "array", Items: d.schemaOf(t.Elem(), request)}
+		return &Schema{Type: "array", Items: d.schemaOf(t.Elem(), inRequest)}
 	case reflect.Map:
-		return &Schema{Type: "object", AdditionalProperties: d.schemaOf(t.Elem(), request)}
+		return &Schema{Type: "object", AdditionalProperties: d.schemaOf(t.Elem(), inRequest)}
 	case reflect.Struct:
-		return d.structRef(t, request)
+		return d.structRef(t, inRequest)
 	}
 	d.addProblem("%s cannot be described", t)
 	return &Schema{}
 }
 
 // anyOf returns a schema that allows each of the types.
-func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
+func (d *describer) anyOf(forms []reflect.Type, inRequest bool) *Schema {
 	out := &Schema{}
 	for _, t := range forms {
-		out.AnyOf = append(out.AnyOf, d.schemaOf(t, request))
+		out.AnyOf = append(out.AnyOf, d.schemaOf(t, inRequest))
 	}
 	return out
 }
@@ -158,13 +158,13 @@ func nullable(s *Schema) *Schema {
 
 // structRef returns a reference to the schema of a struct. It makes the schema when it is first
 // used.
-func (d *describer) structRef(t reflect.Type, request bool) *Schema {
-	use := typeUse{t, request}
+func (d *describer) structRef(t reflect.Type, inRequest bool) *Schema {
+	use := typeUse{t, inRequest}
 	name, ok := d.used[use]
 	if !ok {
-		name = schemaName(t, request)
+		name = schemaName(t, inRequest)
 		if d.doc.Components.Schemas.Get(name) != nil {
-			name += map[bool]string{true: "Input", false: "Output"}[request]
+			name += map[bool]string{true: "Input", false: "Output"}[inRequest]
 		}
 		if d.doc.Components.Schemas.Get(name) != nil {
 			d.addProblem("two types have the name %s", name)
@@ -172,14 +172,14 @@ func (d *describer) structRef(t reflect.Type, request bool) *Schema {
 		d.used[use] = name
 		s := &Schema{Type: "object"}
 		d.doc.Components.Schemas.Set(name, s)
-		d.addProperties(name, s, t, request)
+		d.addProperties(name, s, t, inRequest)
 	}
 	return &Schema{Ref: "#/components/schemas/" + name}
 }
 
 // schemaName returns the name of a type's schema. For example, Page[service.Token] has the schema
 // TokenPage, and CreateTokenIn has CreateTokenRequest.
-func schemaName(t reflect.Type, request bool) string {
+func schemaName(t reflect.Type, inRequest bool) string {
 	name, args, _ := strings.Cut(t.Name(), "[")
 	if arg := strings.TrimSuffix(args, "]"); arg != "" {
 		name = strings.TrimSuffix(arg[strings.LastIndexByte(arg, '.')+1:], "Response") + name
@@ -191,7 +191,7 @@ func schemaName(t reflect.Type, request bool) string {
 		return "ErrorDetails"
 	case name == "problemBody":
 		return "ProblemDetails"
-	case in && request:
+	case in && inRequest:
 		return base + "Request"
 	}
 	if base, out := strings.CutSuffix(name, "Out"); out {
@@ -203,15 +203,15 @@ func schemaName(t reflect.Type, request bool) string {
 }
 
 // addProperties adds the properties of the struct t to its schema s.
-func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, request bool) {
+func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, inRequest bool) {
 	for _, f := range Fields(t) {
 		name := JSONName(f.StructField)
 		if name == "" || !f.IsExported() {
 			continue
 		}
-		p := d.fieldSchema(owner, &f, name, request)
+		p := d.fieldSchema(owner, &f, name, inRequest)
 		s.Properties.Set(name, p)
-		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
+		if required := f.Tag.Get("required") != ""; inRequest && required || !inRequest && !strings.Contains(f.Tag.Get("json"), "omitempty") {
 			s.Required = append(s.Required, name)
 		}
 	}
@@ -221,12 +221,12 @@ func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, reque
 // may be null: pointers, times that are not set, and fields with the tag `null`. In requests, a
 // field may be null if null has another meaning than leaving the field out; the tag `null:"absent"`
 // says that it has not. The tag `rare` makes the field null in examples.
-func (d *describer) fieldSchema(owner string, f *Field, name string, request bool) *Schema {
+func (d *describer) fieldSchema(owner string, f *Field, name string, inRequest bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
 		typ = reflect.TypeOf(o.OptOf())
 	}
-	p := d.schemaOf(typ, request)
+	p := d.schemaOf(typ, inRequest)
 	p.addLimits(f.Tag)
 	example, format := exampleOf(owner, f, name)
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
@@ -234,7 +234,7 @@ func (d *describer) fieldSchema(owner string, f *Field, name string, request boo
 	}
 	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(neverNull, name) && !slices.Contains(neverNull, owner+"."+name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
-	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
+	if !inRequest && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
 	p.Description, p.rare = d.commentOf(f), f.Tag.Get("rare") != ""
@@ -357,9 +357,9 @@ func (s *Schema) Is(name string) bool {
 	return false
 }
 
-// parseExample parses an example as a value of the schema. It returns nil if the example is none. A
-// text stands for itself, and other values are in JSON. A list with one text may be given as that
-// text.
+// parseExample parses an example as a value of the schema. It returns nil if the example is no such
+// value. For a schema of texts, the example is the text itself, and for others it is in JSON. A
+// list with one text may be given as that text.
 func (s *Schema) parseExample(text string) any {
 	switch {
 	case s.Enum != nil || text == "":

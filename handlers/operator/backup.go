@@ -24,9 +24,9 @@ type S3Access struct {
 	PathStyle *bool  `json:"path_style"`
 }
 
-// Place returns the place of backups (see objects.Place) at an address, which is a path or the URL
-// of a bucket. Access data in a override those in the settings.
-func Place(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
+// PlaceAt returns the place of backups (see objects.Place) at an address, which is a path or the
+// URL of a bucket. Access data in a override those in the settings.
+func PlaceAt(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
 	roots, err := config.RootCAs(caFile)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (o *Operator) NewSchedule() (*backup.Schedule, error) {
 	if b.To == "" {
 		return nil, nil
 	}
-	to, err := Place(b.To, S3Access{}, b.S3, o.Settings.CAFile)
+	to, err := PlaceAt(b.To, S3Access{}, b.S3, o.Settings.CAFile)
 	if err != nil {
 		return nil, config.Mistake(fmt.Errorf("[backup] to in the settings: %w", err))
 	}
@@ -106,7 +106,7 @@ func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, er
 	if o.Schedule != nil && len(ask.Recipients) == 0 && strings.TrimRight(ask.To, "/") == strings.TrimRight(settings.To, "/") {
 		return o.Schedule.Backup(ctx, ask.Full, !ask.NoVerify)
 	}
-	to, err := Place(ask.To, ask.S3, settings.S3, o.Settings.CAFile)
+	to, err := PlaceAt(ask.To, ask.S3, settings.S3, o.Settings.CAFile)
 	if err != nil {
 		return nil, err
 	}

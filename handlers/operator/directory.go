@@ -16,10 +16,10 @@ import (
 // SocketName is the name of the socket of a running server, in the data directory.
 const SocketName = "mailstead.sock"
 
-// FindStore returns an error if the directory has no store, unless mayMake allows to make one. A
-// server that made a new store by mistake would accept mail that nobody finds. FindStore never
-// allows a new store in a directory that has messages but no database.
-func FindStore(dir string, s *config.Settings, mayMake bool) error {
+// RequireStore returns an error if the directory has no store, unless mayMake allows a new one to
+// be made. A server that made a new store by mistake would accept mail that nobody finds.
+// RequireStore never allows a new store in a directory that has messages but no database.
+func RequireStore(dir string, s *config.Settings, mayMake bool) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return err

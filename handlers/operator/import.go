@@ -60,16 +60,16 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	answerOperator(w, results, err)
 }
 
-// ImportKnown is the question which of some messages were imported before. They need not be read
-// again.
-type ImportKnown struct {
+// KnownImportsQuery asks which of some messages were imported before. The client need not read
+// those again.
+type KnownImportsQuery struct {
 	Mailbox string   `json:"mailbox"`
 	Folder  string   `json:"folder"`
 	Keys    []string `json:"keys"`
 }
 
-// knownImports answers for each key whether its message was imported before.
-func (o *Operator) knownImports(ctx context.Context, ask ImportKnown) ([]bool, error) {
+// knownImports returns for each key in ask whether the message with that key was imported before.
+func (o *Operator) knownImports(ctx context.Context, ask KnownImportsQuery) ([]bool, error) {
 	u, err := o.Service.Transfer.FindMailbox(ask.Mailbox, "")
 	if err != nil {
 		return nil, err

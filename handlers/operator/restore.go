@@ -49,7 +49,7 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 	if IsArchive(from) {
 		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids, o.Version)
 	} else {
-		at, placeErr := Place(from, ask.S3, settings.S3, o.Settings.CAFile)
+		at, placeErr := PlaceAt(from, ask.S3, settings.S3, o.Settings.CAFile)
 		if placeErr != nil {
 			return out, placeErr
 		}

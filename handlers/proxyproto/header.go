@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// MaxHeader is the maximum length of a PROXY header in bytes. Every network carries that many bytes
-// in one packet (section 2.2 of the specification).
-const MaxHeader = 536
+// MaxHeaderBytes is the maximum length of a PROXY header in bytes. Every network carries that many
+// bytes in one packet (section 2.2 of the specification).
+const MaxHeaderBytes = 536
 
-// maxLine is the maximum length in bytes of a version 1 header, with its CRLF (section 2.1).
-const maxLine = 107
+// maxLineV1 is the maximum length in bytes of a version 1 header, with its CRLF (section 2.1).
+const maxLineV1 = 107
 
 // A Header is what a PROXY header says about the client.
 type Header struct {
@@ -24,33 +24,33 @@ type Header struct {
 	Source netip.AddrPort
 }
 
-// errPartial means that the bytes are the beginning of a header.
-var errPartial = errors.New("the PROXY header is incomplete")
+// errPartialHeader means that the bytes are the beginning of a header.
+var errPartialHeader = errors.New("the PROXY header is incomplete")
 
-// signature is the beginning of a version 2 header.
-const signature = "\r\n\r\n\x00\r\nQUIT\n"
+// signatureV2 is the beginning of a version 2 header.
+const signatureV2 = "\r\n\r\n\x00\r\nQUIT\n"
 
-// Parse parses the header at the beginning of b and returns its length n. It returns errPartial if
-// it needs more bytes.
+// Parse parses the header at the beginning of b and returns its length n. It returns
+// errPartialHeader if it needs more bytes.
 func Parse(b []byte) (h Header, n int, err error) {
 	switch {
 	case bytes.HasPrefix(b, []byte("PROXY ")):
-		return parseLine(b)
-	case bytes.HasPrefix(b, []byte(signature)):
-		return parseBinary(b)
-	case strings.HasPrefix("PROXY ", string(b)), strings.HasPrefix(signature, string(b)):
-		return h, 0, errPartial
+		return parseHeaderV1(b)
+	case bytes.HasPrefix(b, []byte(signatureV2)):
+		return parseHeaderV2(b)
+	case strings.HasPrefix("PROXY ", string(b)), strings.HasPrefix(signatureV2, string(b)):
+		return h, 0, errPartialHeader
 	}
 	return h, 0, errors.New("the connection does not begin with a PROXY header")
 }
 
-// parseLine parses a version 1 header: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
-func parseLine(b []byte) (h Header, n int, err error) {
+// parseHeaderV1 parses a version 1 header: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
+func parseHeaderV1(b []byte) (h Header, n int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	switch {
-	case end < 0 && len(b) < maxLine:
-		return h, 0, errPartial
-	case end < 0 || end >= maxLine:
+	case end < 0 && len(b) < maxLineV1:
+		return h, 0, errPartialHeader
+	case end < 0 || end >= maxLineV1:
 		return h, 0, errors.New("the PROXY header is longer than 107 bytes")
 	case b[end-1] != '\r':
 		return h, 0, errors.New("the PROXY header ends with a bare LF")
@@ -70,7 +70,7 @@ func parseLine(b []byte) (h Header, n int, err error) {
 }
 
 // parseAddrPort parses an IP address of the family and a port. Each must be in its canonical form.
-func parseAddrPort(family, address, port string) (netip.AddrPort, bool) {
+func parseAddrPort(family, address, port string) (at netip.AddrPort, valid bool) {
 	ip, err := netip.ParseAddr(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
 	ok := err == nil && err2 == nil && ip.Zone() == "" && strconv.FormatUint(n, 10) == port &&
@@ -86,16 +86,16 @@ const (
 	familyTCP6   = 0x21 // TCP over IPv6
 )
 
-// parseBinary parses a version 2 header: signature, command, family, length, addresses, and
+// parseHeaderV2 parses a version 2 header: signature, command, family, length, addresses, and
 // extensions, which it ignores.
-func parseBinary(b []byte) (h Header, n int, err error) {
-	const fixed = len(signature) + 4
-	if len(b) < fixed {
-		return h, 0, errPartial
+func parseHeaderV2(b []byte) (h Header, n int, err error) {
+	const fixedLength = len(signatureV2) + 4
+	if len(b) < fixedLength {
+		return h, 0, errPartialHeader
 	}
-	command, family, length := b[len(signature)], b[len(signature)+1], binary.BigEndian.Uint16(b[len(signature)+2:])
-	n = fixed + int(length)
-	if n > MaxHeader {
+	command, family, length := b[len(signatureV2)], b[len(signatureV2)+1], binary.BigEndian.Uint16(b[len(signatureV2)+2:])
+	n = fixedLength + int(length)
+	if n > MaxHeaderBytes {
 		return h, 0, errors.New("the PROXY header is longer than 536 bytes")
 	}
 	if command != commandLocal && command != commandProxy {
@@ -112,11 +112,11 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 		return h, 0, errors.New("the PROXY header is shorter than its addresses")
 	}
 	if len(b) < n {
-		return h, 0, errPartial
+		return h, 0, errPartialHeader
 	}
 	if size > 0 {
-		ip, _ := netip.AddrFromSlice(b[fixed : fixed+size])
-		h.Source = netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(b[fixed+2*size:]))
+		ip, _ := netip.AddrFromSlice(b[fixedLength : fixedLength+size])
+		h.Source = netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(b[fixedLength+2*size:]))
 	}
 	return h, n, nil
 }
@@ -129,9 +129,9 @@ var (
 	reservedIPv6 = netip.MustParseAddr("100:0:0:1::")
 )
 
-// addressBehind returns the remote address for the connection. If the header has none, it is that
-// of the proxy.
-func (h Header) addressBehind(proxy net.Addr) net.Addr {
+// clientAddr returns the remote address of a connection with this header: that of the client, or
+// that of the proxy if the header has none.
+func (h Header) clientAddr(proxy net.Addr) net.Addr {
 	at := h.Source
 	switch ip := at.Addr(); {
 	case !at.IsValid():

@@ -16,11 +16,11 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// headerTime is how long a proxy may take to send its header.
-const headerTime = 5 * time.Second
+// headerTimeout is how long a proxy may take to send its header.
+const headerTimeout = 5 * time.Second
 
-// maxWaiting is how many connections of proxies may wait for their header at once.
-const maxWaiting = 4096
+// maxWaitingConns is how many connections of proxies may wait for their header at once.
+const maxWaitingConns = 4096
 
 // Listen returns a listener that accepts connections from ln. A connection from one of the networks
 // must begin with a PROXY header, or it is closed. The address in the header becomes its remote
@@ -37,11 +37,11 @@ func Listen(ln net.Listener, networks []netip.Prefix, log *slog.Logger) net.List
 // A listener is what Listen returns.
 type listener struct {
 	net.Listener
-	networks []netip.Prefix
-	log      *slog.Logger
-	results  chan acceptResult // results for Accept
-	closed   chan struct{}     // closed by Close
-	close    sync.Once
+	networks  []netip.Prefix
+	log       *slog.Logger
+	results   chan acceptResult // results for Accept
+	closed    chan struct{}     // closed by Close
+	closeOnce sync.Once
 
 	mu      sync.Mutex
 	waiting map[net.Conn]struct{} // connections whose header has not arrived yet
@@ -84,7 +84,7 @@ func (l *listener) isProxy(a net.Addr) bool {
 
 // addWaiting registers a connection that waits for its header. It returns false if too many wait,
 // or if the listener is closed.
-func (l *listener) addWaiting(conn net.Conn) bool {
+func (l *listener) addWaiting(conn net.Conn) (added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -92,7 +92,7 @@ func (l *listener) addWaiting(conn net.Conn) bool {
 		return false
 	default:
 	}
-	if len(l.waiting) == maxWaiting {
+	if len(l.waiting) == maxWaitingConns {
 		return false
 	}
 	if l.waiting == nil {
@@ -118,7 +118,7 @@ func (l *listener) readAndDeliver(conn net.Conn) {
 
 // deliver passes a result to Accept. If the listener is closed, it closes the connection and
 // returns false.
-func (l *listener) deliver(a acceptResult) bool {
+func (l *listener) deliver(a acceptResult) (delivered bool) {
 	select {
 	case l.results <- a:
 		return true
@@ -143,7 +143,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // Close closes the listener, and the connections that wait for their header.
 func (l *listener) Close() error {
 	err := l.Listener.Close()
-	l.close.Do(func() {
+	l.closeOnce.Do(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		close(l.closed)
@@ -157,19 +157,19 @@ func (l *listener) Close() error {
 // readHeader reads the header of a connection, which may arrive in pieces. It returns the
 // connection without the header.
 func readHeader(conn net.Conn) (net.Conn, error) {
-	if err := conn.SetReadDeadline(time.Now().Add(headerTime)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return nil, err
 	}
 	var in []byte
 	for {
-		piece := make([]byte, MaxHeader-len(in))
+		piece := make([]byte, MaxHeaderBytes-len(in))
 		n, err := conn.Read(piece)
 		in = append(in, piece[:n]...)
 		h, length, bad := Parse(in)
 		switch {
 		case bad == nil:
-			return &proxiedConn{Conn: conn, remote: h.addressBehind(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
-		case !errors.Is(bad, errPartial) || len(in) == MaxHeader:
+			return &proxiedConn{Conn: conn, remote: h.clientAddr(conn.RemoteAddr()), buffered: in[length:]}, conn.SetReadDeadline(time.Time{})
+		case !errors.Is(bad, errPartialHeader) || len(in) == MaxHeaderBytes:
 			return nil, bad
 		case err != nil:
 			return nil, err

@@ -16,7 +16,7 @@ import (
 
 // binaryHeader makes a header of version 2.
 func binaryHeader(command, family byte, rest string) string {
-	b := append([]byte(signature), command, family)
+	b := append([]byte(signatureV2), command, family)
 	return string(binary.BigEndian.AppendUint16(b, uint16(len(rest)))) + rest
 }
 
@@ -51,8 +51,8 @@ func TestParse(t *testing.T) {
 		{header: binaryHeader(commandProxy, 0x31, strings.Repeat("x", 216)), source: "invalid AddrPort"},
 		{header: binaryHeader(commandLocal, familyTCP4, four), source: "invalid AddrPort"},
 		{header: binaryHeader(commandLocal, familyTCP4, ""), source: "invalid AddrPort"},
-		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeader-16)), source: "invalid AddrPort"},
-		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeader-15)), wrong: "longer than 536"},
+		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeaderBytes-16)), source: "invalid AddrPort"},
+		{header: binaryHeader(commandProxy, 0, strings.Repeat("x", MaxHeaderBytes-15)), wrong: "longer than 536"},
 		{header: binaryHeader(commandProxy, familyTCP4, four[:11]), wrong: "shorter than its addresses"},
 		{header: binaryHeader(commandProxy, familyTCP6, four), wrong: "shorter than its addresses"},
 		{header: binaryHeader(0x22, familyTCP4, four), wrong: "command"},
@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v, %d of %d bytes, %v", c.header, h.Source, n, len(c.header), err)
 		}
 		for i := range len(c.header) {
-			if _, _, err := Parse([]byte(c.header[:i])); !errors.Is(err, errPartial) {
+			if _, _, err := Parse([]byte(c.header[:i])); !errors.Is(err, errPartialHeader) {
 				t.Errorf("%q: %v, want that it goes on", c.header[:i], err)
 			}
 		}
@@ -85,22 +85,22 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, n, err := Parse(b)
 		if err != nil {
-			if n != 0 || h.Source.IsValid() || errors.Is(err, errPartial) && len(b) >= MaxHeader {
+			if n != 0 || h.Source.IsValid() || errors.Is(err, errPartialHeader) && len(b) >= MaxHeaderBytes {
 				t.Fatalf("%d bytes, %v, %v", n, h, err)
 			}
 			return
 		}
-		if n > MaxHeader || n > len(b) {
+		if n > MaxHeaderBytes || n > len(b) {
 			t.Fatalf("%d of %d bytes", n, len(b))
 		}
 		again, m, err := Parse(b[:n])
 		if again != h || m != n || err != nil {
 			t.Fatalf("%v %d %v, then %v %d %v", h, n, err, again, m, err)
 		}
-		if _, _, err := Parse(b[:n-1]); !errors.Is(err, errPartial) {
+		if _, _, err := Parse(b[:n-1]); !errors.Is(err, errPartialHeader) {
 			t.Fatalf("without its last byte: %v", err)
 		}
-		if tcp, ok := h.addressBehind(&net.UnixAddr{}).(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		if tcp, ok := h.clientAddr(&net.UnixAddr{}).(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 			t.Fatalf("%v is trusted", tcp)
 		}
 	})
@@ -206,12 +206,12 @@ func TestConnectionsWithoutHeader(t *testing.T) {
 	}
 	began := time.Now()
 	for _, c := range []net.Conn{wrong, silent} {
-		_ = c.SetReadDeadline(time.Now().Add(3 * headerTime))
+		_ = c.SetReadDeadline(time.Now().Add(3 * headerTimeout))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%d bytes, %v; want the end", n, err)
 		}
 	}
-	if took := time.Since(began); took < headerTime-time.Second {
+	if took := time.Since(began); took < headerTimeout-time.Second {
 		t.Errorf("the silent one was closed after %s", took)
 	}
 	addr, accepted := listening(t, "192.0.2.0/24")

@@ -10,21 +10,21 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// maxLine is the length in bytes of the longest line that a message may have. RFC 5321 section
+// maxLineBytes is the length in bytes of the longest line that a message may have. RFC 5321 section
 // 4.5.3.1.6 requires at least 1000.
-const maxLine = 64 << 10
+const maxLineBytes = 64 << 10
 
-// errLongLine is returned for a message with a line of more than maxLine bytes.
+// errLongLine is returned for a message with a line of more than maxLineBytes bytes.
 var errLongLine = errors.New("the message has a line of more than 64 KiB")
 
 // errTooMuchRefused is returned if a client sends more than three times the maximum size of a
 // message, although its message was refused.
 var errTooMuchRefused = errors.New("the client keeps sending a message that was refused")
 
-// A body reads the message after DATA up to CRLF.CRLF, and removes the dots that RFC 5321 section
-// 4.5.2 adds. Only CRLF ends a line. So a dot after a bare LF or CR does not end the message, and
-// is not removed.
-type body struct {
+// A bodyReader reads the message after DATA up to CRLF.CRLF, and removes the dots that RFC 5321
+// section 4.5.2 adds. Only CRLF ends a line. So a dot after a bare LF or CR does not end the
+// message, and is not removed.
+type bodyReader struct {
 	conn    *protocolConn
 	started bool   // the first byte was asked for
 	done    bool   // the end of the message was read
@@ -37,9 +37,9 @@ type body struct {
 
 // message returns the reader of the message after DATA. It returns the same reader until finishBody
 // is called.
-func (w *protocolConn) message() *body {
+func (w *protocolConn) message() *bodyReader {
 	if w.body == nil {
-		w.body = &body{conn: w}
+		w.body = &bodyReader{conn: w}
 	}
 	return w.body
 }
@@ -57,7 +57,7 @@ func (w *protocolConn) finishBody() error {
 }
 
 // Read returns the bytes of the message that are available. It waits only if there are none.
-func (b *body) Read(p []byte) (int, error) {
+func (b *bodyReader) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
 		if len(b.rest) == 0 {
@@ -76,9 +76,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads into rest what the buffer has: all complete lines, or else one line, or the part of a
+// fill moves what the buffer has into rest: all complete lines, or else one line, or the part of a
 // line that fits into the buffer.
-func (b *body) fill() error {
+func (b *bodyReader) fill() error {
 	if b.done {
 		return io.EOF
 	}
@@ -110,8 +110,8 @@ func (b *body) fill() error {
 }
 
 // bufferedLines returns the complete lines in the buffer, up to the first that begins with a dot.
-// None of them is longer than maxLine, since the buffer is shorter.
-func (b *body) bufferedLines() []byte {
+// None of them is longer than maxLineBytes, since the buffer is shorter.
+func (b *bodyReader) bufferedLines() []byte {
 	there, _ := b.conn.in.Peek(b.conn.in.Buffered())
 	if b.midLine || len(there) == 0 || there[0] == '.' {
 		return nil
@@ -126,9 +126,9 @@ func (b *body) bufferedLines() []byte {
 	return there[:end+2]
 }
 
-// takePiece handles a piece of the message: it looks for the end, checks the length of the line and
-// removes an added dot. The piece then is in rest.
-func (b *body) takePiece(piece []byte) error {
+// takePiece puts a piece of the message into rest. Before that it looks for the end of the message,
+// checks the length of the line, and removes an added dot.
+func (b *bodyReader) takePiece(piece []byte) error {
 	first := !b.midLine
 	if first && string(piece) == ".\r\n" {
 		b.done = true
@@ -139,7 +139,7 @@ func (b *body) takePiece(piece []byte) error {
 	b.line += len(piece)
 	ended := bytes.HasSuffix(piece, []byte("\r\n"))
 	b.midLine = !ended
-	if b.line > maxLine && !b.discard {
+	if b.line > maxLineBytes && !b.discard {
 		return errLongLine
 	}
 	if piece[len(piece)-1] == '\n' {
@@ -168,7 +168,7 @@ type normalizer struct {
 	err   error
 }
 
-// normalizers are unused normalizers, whose buffers are used again.
+// normalizers has unused normalizers, so that their buffers are used again.
 var normalizers = sync.Pool{New: func() any { return new(normalizer) }}
 
 func newNormalizer(r io.Reader) *normalizer {

@@ -67,8 +67,9 @@ func (s loginSession) finishLogin(u core.MailboxUser, err error) error {
 	return e
 }
 
-// closeWithLogin ends the connection when its log-in ends: when the mailbox or its domain is
-// disabled, or the password expires or is revoked. It lets a message that is being received finish.
+// closeWithLogin ends the connection as soon as its log-in is no longer valid, because the mailbox
+// or its domain is disabled, or the password expires or is revoked. A message that is being
+// received may finish first.
 func (s loginSession) closeWithLogin(u core.MailboxUser) {
 	changes, end := s.service.Inbox.Watch(s.ctx, u.Mailbox)
 	var expired <-chan time.Time
@@ -84,7 +85,7 @@ func (s loginSession) closeWithLogin(u core.MailboxUser) {
 			case <-s.ctx.Done():
 				return
 			}
-			if e, ok := core.AsError(s.service.Accounts.MailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
+			if e, ok := core.AsError(s.service.Accounts.CheckMailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
 				s.conn.stop(errMailboxClosed)
 				return
 			}

@@ -71,7 +71,7 @@ type protocolConn struct {
 	idleCommands atomic.Int32 // commands since the last one that had an effect
 	lineDeadline time.Time    // when the whole next command must have arrived
 
-	body *body // the message after DATA
+	body *bodyReader // the message after DATA
 	rate transferRate
 
 	mu        sync.Mutex
@@ -155,7 +155,7 @@ func (w *protocolConn) recoverPanic(err *error) {
 	}
 }
 
-// fail makes every later read return err. If it is called again, the first error stays.
+// fail makes every later read return err, unless an earlier call has set another error.
 func (w *protocolConn) fail(err error) error {
 	if w.err == nil {
 		w.err = err
@@ -183,7 +183,7 @@ func (w *protocolConn) readChunk(p []byte) (int, error) {
 	return n, err
 }
 
-// nextCommand fills pending with a command, or with the end of the message after DATA.
+// nextCommand fills pending with the next command, or with the end of the message after DATA.
 func (w *protocolConn) nextCommand() error {
 	if w.err != nil {
 		return w.err
@@ -209,11 +209,11 @@ func (w *protocolConn) nextCommand() error {
 		w.verb = ""
 		return nil
 	}
-	return w.intercept(line)
+	return w.checkCommand(line)
 }
 
-// intercept checks a command, and may change it, before go-smtp reads it.
-func (w *protocolConn) intercept(line []byte) error {
+// checkCommand checks a command, and may change it, before go-smtp reads it.
+func (w *protocolConn) checkCommand(line []byte) error {
 	text := strings.TrimRight(string(line), "\r\n")
 	verb, arg := text, ""
 	if len(text) > 4 && text[4] == ' ' {
@@ -443,7 +443,7 @@ func (w *protocolConn) setReadDeadline() error {
 	return w.raw.SetReadDeadline(until)
 }
 
-// readError returns the error that ends the connection after err from a read.
+// readError returns the error that ends the connection, for err from a read.
 func (w *protocolConn) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -214,12 +214,12 @@ func (r *run) serveSession(w *protocolConn, ip netip.Addr) {
 	srv.ErrorLog = w.log
 	srv.MaxRecipients = r.limits.Rcpts
 	srv.MaxMessageBytes = r.limits.Size
-	srv.MaxLineLength = maxLine
+	srv.MaxLineLength = maxLineBytes
 	srv.EnableSMTPUTF8 = true
 	srv.EnableDSN = r.mode != MX
 	srv.AllowInsecureAuth = true // AuthMechanisms decides, because the library does not see TLS
 	if w.canTLS {
-		srv.TLSConfig = r.tls // only for the reply to EHLO; intercept answers STARTTLS
+		srv.TLSConfig = r.tls // only for the reply to EHLO; checkCommand answers STARTTLS
 	}
 	_ = srv.Serve(&singleListener{w})
 	_ = srv.Shutdown(context.Background())
@@ -235,8 +235,9 @@ func (r *run) newSession(w *protocolConn, c *smtp.Conn, ip netip.Addr) smtp.Sess
 	return loginSession{s}
 }
 
-// register adds a connection to those that stop ends. It returns false if the server is stopping.
-func (r *run) register(w *protocolConn) bool {
+// register adds a connection to those that stop and closeAll end. It returns false if the server is
+// stopping.
+func (r *run) register(w *protocolConn) (registered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopping {
@@ -274,7 +275,7 @@ func (r *run) closeAll() {
 // A singleListener is a net.Listener that returns one connection.
 type singleListener struct{ w *protocolConn }
 
-// errNoMoreConns is the error of the second call of singleListener.Accept.
+// errNoMoreConns is what singleListener.Accept returns when it is called again.
 var errNoMoreConns = errors.New("the listener of one connection has no further connections")
 
 func (l *singleListener) Accept() (net.Conn, error) {
@@ -301,9 +302,9 @@ func (l libraryLog) Printf(format string, args ...any) {
 	l.log.Debug(text)
 }
 
-// isLateChunkPanic reports whether a panic is one that go-smtp is known to cause itself. Its
-// goroutine for chunks begins after the session has ended, and finds no session. The stack of that
-// panic has no code of this package.
+// isLateChunkPanic reports whether a panic is a known one of go-smtp: its goroutine for chunks
+// begins after the session has ended, and finds no session. The stack of that panic has no code of
+// this package.
 func isLateChunkPanic(text string) bool {
 	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
 }
@@ -318,8 +319,8 @@ type Limits struct {
 	ConnsPerNetwork int // connections at once from one IPv4 /24 or IPv6 /48
 
 	MessagesPerMinute   int // from one address; a network may send four times as many
-	RecipientsPerMinute int // like MessagesPerMinute
-	ErrorsPerMinute     int // unknown recipients and failed log-ins, like MessagesPerMinute
+	RecipientsPerMinute int // from one address; a network may name four times as many
+	ErrorsPerMinute     int // unknown recipients and failed log-ins from one address; four times as many from a network
 
 	Exempt []netip.Prefix // addresses to which only Conns applies
 
@@ -383,12 +384,12 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 }
 
 // allow counts an event. It reports whether the client is within its limits.
-func (c *clientRates) allow(ip netip.Addr, what eventKind) bool {
+func (c *clientRates) allow(ip netip.Addr, what eventKind) (withinLimits bool) {
 	most := map[eventKind]int{
 		messageEvent: c.limits.MessagesPerMinute, recipientEvent: c.limits.RecipientsPerMinute, failureEvent: c.limits.ErrorsPerMinute,
 	}[what]
 	now := c.now()
-	address := c.counts.Add(rateKey{limit.Host(ip), what}, now)
-	network := c.counts.Add(rateKey{limit.Site(ip), what}, now)
+	address := c.counts.Add(rateKey{limit.HostNetwork(ip), what}, now)
+	network := c.counts.Add(rateKey{limit.SiteNetwork(ip), what}, now)
 	return limit.Within(c.limits.Exempt, ip) || address <= most && network <= networkFactor*most
 }

@@ -52,8 +52,8 @@ type envelope struct {
 	requireTLS bool
 	accepted   []inbound.Recipient // recipients in the mode MX
 	to         []outbound.Rcpt     // recipients in the modes for submission
-	counts     reputation.Envelope
-	refused    *smtp.SMTPError // the reply to the last refused recipient; nil: none was refused
+	counts     reputation.Envelope // recipients that count against the sending limits
+	refused    *smtp.SMTPError     // the reply to the last refused recipient; nil: none was refused
 
 	ctx  context.Context // that of the session, with the trace span
 	span *otlp.Span      // of the whole transaction
@@ -70,8 +70,7 @@ func (s *session) Reset() {
 	s.envelope = nil
 }
 
-// countRefused records a mail transaction that ends without a message because all of its recipients
-// were refused.
+// countRefused records the mail transaction as refused if all of its recipients were refused.
 func (s *session) countRefused() {
 	if e := s.envelope; e != nil && e.refused != nil && len(e.accepted)+len(e.to) == 0 {
 		s.recordRefused(e, e.refused)
@@ -127,7 +126,8 @@ func (s *session) currentEnvelope() *envelope {
 	return s.envelope
 }
 
-// messageCount returns how many messages the connection has sent.
+// messageCount returns how many messages the connection has sent, with one that is still being
+// received.
 func (s *session) messageCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	return nil
 }
 
-// reversePath returns a sender address, with the quotes that go-smtp has removed. ok is false if
-// the address is invalid. It accepts more than the check of a recipient does, since the sender's
+// reversePath returns a sender address with the quotes that go-smtp has removed. ok is false if the
+// address is invalid. It accepts more addresses than the check of a recipient, since the sender's
 // mailbox is on another server.
 func reversePath(from string) (path string, ok bool) {
 	if from == "" {
@@ -354,7 +354,7 @@ func bodyError(err error) error {
 	var f *closeReply
 	switch {
 	case errors.Is(err, errLongLine):
-		return &core.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "Line too long, at most " + strconv.Itoa(maxLine) + " bytes"}
+		return &core.SMTPError{Code: 554, Enhanced: "5.6.0", Message: "Line too long, at most " + strconv.Itoa(maxLineBytes) + " bytes"}
 	case errors.As(err, &f):
 		return &core.SMTPError{Code: 451, Enhanced: f.enhanced, Message: f.text}
 	case errors.Is(err, errTruncated), errors.Is(err, smtp.ErrDataReset):

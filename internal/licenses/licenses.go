@@ -11,12 +11,12 @@ import (
 )
 
 //go:embed notices.txt.gz
-var zipped []byte
+var zippedNotices []byte
 
 // Text returns the notices. Each part of the binary has a line "=== NAME VERSION", followed by its
-// notice. Parts with the same notice are listed together before it.
+// notice. If several parts have the same notice, their lines come before it, and it appears once.
 func Text() string {
-	r, err := gzip.NewReader(bytes.NewReader(zipped))
+	r, err := gzip.NewReader(bytes.NewReader(zippedNotices))
 	if err != nil {
 		panic(err) // impossible: the notices are part of the binary
 	}

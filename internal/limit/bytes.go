@@ -7,20 +7,20 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bytes limits how much memory large objects use at the same time. It does not limit small objects.
-// Use NewBytes to make one.
-type Bytes struct {
+// A ByteLimit limits how much memory large objects use at the same time. It does not limit small
+// objects. Use NewByteLimit to make one.
+type ByteLimit struct {
 	limit int64 // maximum number of bytes in use
 	small int64 // sizes up to this are not counted
 	taken *semaphore.Weighted
 }
 
-// acquiredKey is the context key that says that memory of a Bytes was acquired.
-type acquiredKey struct{ of *Bytes }
+// acquiredKey is the context key that says that memory of a ByteLimit was acquired.
+type acquiredKey struct{ of *ByteLimit }
 
-// NewBytes returns a limit of a number of bytes. It does not count sizes up to small.
-func NewBytes(limit, small int64) *Bytes {
-	return &Bytes{limit, small, semaphore.NewWeighted(limit)}
+// NewByteLimit returns a limit of a number of bytes. It does not count sizes up to small.
+func NewByteLimit(limit, small int64) *ByteLimit {
+	return &ByteLimit{limit, small, semaphore.NewWeighted(limit)}
 }
 
 // Acquire waits until size bytes are free, and takes them; the caller must call release once. It
@@ -28,7 +28,7 @@ func NewBytes(limit, small int64) *Bytes {
 // context. A size above the limit takes the whole limit. A second Acquire with the returned context
 // succeeds at once and takes nothing; otherwise two callers that need more could wait for each
 // other forever.
-func (b *Bytes) Acquire(ctx context.Context, size int64, maxWait time.Duration) (within context.Context, release func(), err error) {
+func (b *ByteLimit) Acquire(ctx context.Context, size int64, maxWait time.Duration) (within context.Context, release func(), err error) {
 	if size <= b.small || ctx.Value(acquiredKey{b}) != nil {
 		return ctx, func() {}, nil
 	}

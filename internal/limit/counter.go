@@ -26,9 +26,10 @@ func NewCounter[K comparable](window time.Duration) *Counter[K] {
 	return &Counter[K]{period: window, newer: map[K]int{}}
 }
 
-// NewSlidingCounter returns a counter with a sliding window. It keeps two generations of half a
-// window each, and forgets an event when its generation ends for the second time. A generation also
-// ends when it has maxKeys keys, so the counter has at most 2*maxKeys keys.
+// NewSlidingCounter returns a counter with a sliding window. It counts in generations of half a
+// window, and keeps the current one and the one before. So an event counts for between half a
+// window and a whole one. A generation also ends when it has maxKeys keys, so the counter has at
+// most 2*maxKeys keys.
 func NewSlidingCounter[K comparable](window time.Duration, maxKeys int) *Counter[K] {
 	return &Counter[K]{period: window / 2, sliding: true, maxKeys: maxKeys, newer: map[K]int{}}
 }
@@ -109,8 +110,9 @@ func Within(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// Host returns the network that usually belongs to one host: a single IPv4 address, or an IPv6 /64.
-func Host(ip netip.Addr) netip.Prefix { return Prefix(ip, 32, 64) }
+// HostNetwork returns the network that usually belongs to one host: a single IPv4 address, or an
+// IPv6 /64.
+func HostNetwork(ip netip.Addr) netip.Prefix { return Prefix(ip, 32, 64) }
 
-// Site returns the network that usually belongs to one site: an IPv4 /24, or an IPv6 /48.
-func Site(ip netip.Addr) netip.Prefix { return Prefix(ip, 24, 48) }
+// SiteNetwork returns the network that usually belongs to one site: an IPv4 /24, or an IPv6 /48.
+func SiteNetwork(ip netip.Addr) netip.Prefix { return Prefix(ip, 24, 48) }

@@ -251,11 +251,11 @@ func TestPrefix(t *testing.T) {
 		{"fe80::1%eth0", "fe80::/64", "fe80::/48", "fe80::/56"},
 	} {
 		ip := netip.MustParseAddr(tc.ip)
-		if h, s, b := Host(ip), Site(ip), Prefix(ip, 24, 56); h.String() != tc.host || s.String() != tc.site || b.String() != tc.household {
+		if h, s, b := HostNetwork(ip), SiteNetwork(ip), Prefix(ip, 24, 56); h.String() != tc.host || s.String() != tc.site || b.String() != tc.household {
 			t.Errorf("%s: %s, %s, %s", tc.ip, h, s, b)
 		}
 	}
-	if p := Host(netip.Addr{}); p != (netip.Prefix{}) {
+	if p := HostNetwork(netip.Addr{}); p != (netip.Prefix{}) {
 		t.Errorf("no address: %s", p)
 	}
 }
@@ -278,7 +278,7 @@ func TestCounterBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
 // left.
 func TestBytesGiveRoomOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, other := NewBytes(10, 1), NewBytes(10, 1)
+		b, other := NewByteLimit(10, 1), NewByteLimit(10, 1)
 		within, release, err := b.Acquire(t.Context(), 20, 0)
 		if err != nil {
 			t.Fatal(err)

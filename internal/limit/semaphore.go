@@ -43,21 +43,21 @@ func NewSemaphore[K comparable](all, each int) *Semaphore[K] {
 // ctx if that ends first, and ErrBusy if too many callers wait. It waits for a slot of the key
 // before it waits for one of all slots, so that callers of a busy key do not delay others.
 func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err error) {
-	own, err := s.join(key)
+	own, err := s.addUser(key)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case own.taken <- struct{}{}:
 	case <-ctx.Done():
-		s.leave(key, own)
+		s.removeUser(key, own)
 		return nil, ctx.Err()
 	}
 	select {
 	case s.all <- struct{}{}:
 	case <-ctx.Done():
 		<-own.taken
-		s.leave(key, own)
+		s.removeUser(key, own)
 		return nil, ctx.Err()
 	}
 	return func() { s.release(key, own) }, nil
@@ -66,21 +66,21 @@ func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err 
 // TryAcquire takes a slot and returns true, or returns false if no slot is free. If it returns
 // true, the caller must call release once.
 func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
-	own, err := s.join(key)
+	own, err := s.addUser(key)
 	if err != nil {
 		return nil, false
 	}
 	select {
 	case own.taken <- struct{}{}:
 	default:
-		s.leave(key, own)
+		s.removeUser(key, own)
 		return nil, false
 	}
 	select {
 	case s.all <- struct{}{}:
 	default:
 		<-own.taken
-		s.leave(key, own)
+		s.removeUser(key, own)
 		return nil, false
 	}
 	return func() { s.release(key, own) }, true
@@ -90,7 +90,7 @@ func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
 func (s *Semaphore[K]) release(key K, own *keySlots) {
 	<-s.all
 	<-own.taken
-	s.leave(key, own)
+	s.removeUser(key, own)
 }
 
 // Held returns how many slots are taken now.
@@ -106,8 +106,8 @@ func (s *Semaphore[K]) Users(key K) int {
 	return 0
 }
 
-// join counts a caller as a user of a key. It returns ErrBusy if there are too many.
-func (s *Semaphore[K]) join(key K) (*keySlots, error) {
+// addUser counts a caller as a user of a key. It returns ErrBusy if there are too many.
+func (s *Semaphore[K]) addUser(key K) (*keySlots, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.keys[key]
@@ -122,8 +122,8 @@ func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	return own, nil
 }
 
-// leave reduces the number of users of a key by one, and removes the key after its last user.
-func (s *Semaphore[K]) leave(key K, own *keySlots) {
+// removeUser reduces the number of users of a key by one, and removes the key after its last user.
+func (s *Semaphore[K]) removeUser(key K, own *keySlots) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own.users--; own.users == 0 {

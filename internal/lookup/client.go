@@ -48,7 +48,7 @@ type Client struct {
 	answers map[question]*list.Element // elements of order
 	order   *list.List                 // cached answers (*answer), the most recently used first
 	bytes   int                        // approximate size of the cached answers
-	flights map[question]*flight
+	pending map[question]*pendingLookup
 
 	asked, kept, shared, failed atomic.Int64 // the counts of Stats
 }
@@ -77,9 +77,9 @@ type answer struct {
 	bytes int       // approximate size
 }
 
-// A flight is a question that was sent and has no answer yet. done is closed when msg or err is
-// set.
-type flight struct {
+// A pendingLookup is a question that was sent and has no answer yet. done is closed when msg or err
+// is set.
+type pendingLookup struct {
 	done chan struct{}
 	msg  *dns.Msg
 	err  error
@@ -89,7 +89,7 @@ type flight struct {
 func New(o Options) *Client {
 	c := &Client{
 		now: o.Now, maxBytes: o.MaxBytes, slots: make(chan struct{}, maxQuestions),
-		answers: map[question]*list.Element{}, order: list.New(), flights: map[question]*flight{},
+		answers: map[question]*list.Element{}, order: list.New(), pending: map[question]*pendingLookup{},
 	}
 	if c.now == nil {
 		c.now = time.Now
@@ -160,7 +160,7 @@ func (c *Client) Close() {
 // answered, or all answered with a failure.
 func (c *Client) Ask(ctx context.Context, name string, kind uint16, secure bool) (*dns.Msg, error) {
 	q := question{strings.ToLower(dns.Fqdn(name)), kind, secure}
-	f, msg := c.begin(q, ctx.Value(freshKey{}) != nil)
+	f, msg := c.joinOrStart(q, ctx.Value(freshKey{}) != nil)
 	if f == nil {
 		return msg, nil
 	}
@@ -168,7 +168,7 @@ func (c *Client) Ask(ctx context.Context, name string, kind uint16, secure bool)
 }
 
 // wait waits for the answer. It returns an error if ctx ends first.
-func (f *flight) wait(ctx context.Context, q question) (*dns.Msg, error) {
+func (f *pendingLookup) wait(ctx context.Context, q question) (*dns.Msg, error) {
 	select {
 	case <-f.done:
 		return f.msg, f.err
@@ -178,9 +178,9 @@ func (f *flight) wait(ctx context.Context, q question) (*dns.Msg, error) {
 	}
 }
 
-// begin returns the cached answer to a question. If there is none, it returns a flight: that of
-// another caller with the same question, or a new one.
-func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
+// joinOrStart returns the cached answer to a question. If there is none, it returns a pending
+// lookup: that of another caller with the same question, or a new one.
+func (c *Client) joinOrStart(q question, fresh bool) (running *pendingLookup, cached *dns.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.answers[q]; e != nil && !fresh {
@@ -191,21 +191,21 @@ func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
 		}
 		c.evict(e)
 	}
-	if f := c.flights[q]; f != nil && !fresh {
+	if f := c.pending[q]; f != nil && !fresh {
 		c.shared.Add(1)
 		return f, nil
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &pendingLookup{done: make(chan struct{})}
 	if !fresh { // callers of Fresh need an answer that is newer than their call
-		c.flights[q] = f
+		c.pending[q] = f
 	}
 	go c.resolve(q, f)
 	return f, nil
 }
 
-// resolve sends a question to the resolvers, caches the answer, and ends the flight. It does not
-// stop if all callers have given up.
-func (c *Client) resolve(q question, f *flight) {
+// resolve sends a question to the resolvers, caches the answer, and ends the pending lookup. It
+// does not stop if all callers have given up.
+func (c *Client) resolve(q question, f *pendingLookup) {
 	select {
 	case c.slots <- struct{}{}:
 		c.asked.Add(1)
@@ -218,23 +218,23 @@ func (c *Client) resolve(q question, f *flight) {
 		c.failed.Add(1)
 	}
 	c.mu.Lock()
-	if c.flights[q] == f {
-		delete(c.flights, q)
+	if c.pending[q] == f {
+		delete(c.pending, q)
 	}
 	if f.err == nil {
-		c.cache(q, f.msg)
+		c.addToCache(q, f.msg)
 	}
 	c.mu.Unlock()
 	close(f.done)
 }
 
-// cache adds an answer to the cache for its lifetime. If the cache is full, it removes the least
-// recently used answers.
-func (c *Client) cache(q question, m *dns.Msg) {
+// addToCache adds an answer to the cache for its lifetime. If the cache is full, it removes the
+// least recently used answers.
+func (c *Client) addToCache(q question, m *dns.Msg) {
 	if e := c.answers[q]; e != nil {
 		c.evict(e)
 	}
-	ttl := lifetime(m, q.kind)
+	ttl := cacheLifetime(m, q.kind)
 	size := m.Len() + len(q.name) + entryBytes
 	if ttl <= 0 || size > c.maxBytes {
 		return
@@ -252,10 +252,10 @@ func (c *Client) evict(e *list.Element) {
 	c.bytes -= a.bytes
 }
 
-// lifetime returns how long an answer may be cached: the minimum TTL of its records. If there are
-// no records of the type kind, it returns the TTL for negative answers in the zone's SOA, or 0
+// cacheLifetime returns how long an answer may be cached: the minimum TTL of its records. If there
+// are no records of the type kind, it returns the TTL for negative answers in the zone's SOA, or 0
 // without an SOA (RFC 2308 section 5).
-func lifetime(m *dns.Msg, kind uint16) time.Duration {
+func cacheLifetime(m *dns.Msg, kind uint16) time.Duration {
 	least, found := uint32(maxPositive/time.Second), false
 	for _, rr := range m.Answer {
 		least = min(least, rr.Header().Ttl)

@@ -412,7 +412,7 @@ func FuzzAnswer(f *testing.F) {
 		if m.Unpack(wire) != nil || len(m.Question) != 1 {
 			return
 		}
-		if got := lifetime(m, m.Question[0].Qtype); got < 0 || got > maxPositive {
+		if got := cacheLifetime(m, m.Question[0].Qtype); got < 0 || got > maxPositive {
 			t.Errorf("kept for %s", got)
 		}
 		for _, rr := range recordsOf[*dns.TXT](m, dns.TypeTXT) {

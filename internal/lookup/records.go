@@ -19,10 +19,10 @@ const (
 	maxAliases = 16  // maximum number of CNAME records that are followed in an answer
 )
 
-// escaped converts a name to the notation of zone files (RFC 1035 section 5.1), so that names with
-// special characters can be looked up. It uses the same escapes as package dns, because names in
-// answers are compared with it.
-func escaped(name string) string {
+// escapedName converts a name to the notation of zone files (RFC 1035 section 5.1), so that names
+// with special characters can be looked up. It uses the same escapes as package dns, because names
+// in answers are compared with it.
+func escapedName(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		if c := name[i]; c <= ' ' || c > '~' || strings.IndexByte(`"();@$'\`, c) >= 0 {
@@ -44,8 +44,8 @@ func escaped(name string) string {
 	return out // the name is invalid; Ask returns an error for it
 }
 
-// notFound returns the error that a name or its records do not exist.
-func notFound(name string) error {
+// notFoundError returns the error that a name or its records do not exist.
+func notFoundError(name string) error {
 	return &net.DNSError{Err: "no such host", Name: strings.TrimSuffix(name, "."), IsNotFound: true}
 }
 
@@ -53,15 +53,15 @@ func notFound(name string) error {
 // returns an error with IsNotFound.
 func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16) ([]T, error) {
 	if name == "" || len(name) > 255 {
-		return nil, notFound(name)
+		return nil, notFoundError(name)
 	}
-	m, err := c.Ask(ctx, escaped(name), kind, false)
+	m, err := c.Ask(ctx, escapedName(name), kind, false)
 	if err != nil {
 		return nil, err
 	}
 	out := recordsOf[T](m, kind)
 	if len(out) == 0 {
-		return nil, notFound(name)
+		return nil, notFoundError(name)
 	}
 	return out, nil
 }
@@ -69,7 +69,7 @@ func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16)
 // recordsOf returns the records of a type in an answer, at the name to which its CNAME records
 // lead.
 func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
-	name := Canonical(m)
+	name := CanonicalName(m)
 	for _, rr := range m.Answer {
 		if h := rr.Header(); h.Rrtype == kind && strings.EqualFold(h.Name, name) && len(out) < maxRecords {
 			if r, ok := rr.(T); ok {
@@ -80,9 +80,9 @@ func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
 	return out
 }
 
-// Canonical returns the name to which the CNAME records in an answer lead. Without CNAME records,
-// it returns the name in the question.
-func Canonical(m *dns.Msg) string {
+// CanonicalName returns the name to which the CNAME records in an answer lead. Without CNAME
+// records, it returns the name in the question.
+func CanonicalName(m *dns.Msg) string {
 	name := m.Question[0].Name
 	for range maxAliases {
 		next := ""
@@ -217,11 +217,11 @@ func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) 
 // the host has addresses but no CNAME record, it returns the host itself.
 func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME} {
-		m, err := c.Ask(ctx, escaped(host), kind, false)
+		m, err := c.Ask(ctx, escapedName(host), kind, false)
 		if err != nil {
 			return "", err
 		}
-		if name := Canonical(m); !strings.EqualFold(name, m.Question[0].Name) {
+		if name := CanonicalName(m); !strings.EqualFold(name, m.Question[0].Name) {
 			return name, nil
 		}
 		for _, rr := range m.Answer {
@@ -233,7 +233,7 @@ func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 			}
 		}
 	}
-	return "", notFound(host)
+	return "", notFoundError(host)
 }
 
 // LookupIPAddr returns the addresses of a host.
@@ -256,12 +256,12 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 	if a, err := netip.ParseAddr(host); err == nil {
 		a = a.Unmap()
 		if !fits(a) {
-			return nil, notFound(host)
+			return nil, notFoundError(host)
 		}
 		return []netip.Addr{a}, nil
 	}
 	if host == "" || len(host) > 255 {
-		return nil, notFound(host)
+		return nil, notFoundError(host)
 	}
 	if c.hosts != nil {
 		if list := slices.DeleteFunc(c.hosts.addresses(host), func(a netip.Addr) bool { return !fits(a) }); len(list) > 0 {
@@ -279,19 +279,19 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 		kinds = kinds[1:]
 	}
 	// Ask for both families before waiting for the first answer.
-	var flights [2]*flight
+	var pending [2]*pendingLookup
 	var answers [2]*dns.Msg
-	name, fresh := strings.ToLower(escaped(host)), ctx.Value(freshKey{}) != nil
+	name, fresh := strings.ToLower(escapedName(host)), ctx.Value(freshKey{}) != nil
 	for i, kind := range kinds {
-		flights[i], answers[i] = c.begin(question{name, kind, false}, fresh)
+		pending[i], answers[i] = c.joinOrStart(question{name, kind, false}, fresh)
 	}
 	var out []netip.Addr
 	var failed error
 	for i, kind := range kinds {
 		m := answers[i]
-		if flights[i] != nil {
+		if pending[i] != nil {
 			var err error
-			m, err = flights[i].wait(ctx, question{name, kind, false})
+			m, err = pending[i].wait(ctx, question{name, kind, false})
 			if err != nil {
 				failed = errors.Join(failed, err)
 				continue
@@ -310,7 +310,7 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 	case errors.As(failed, &dnsErr):
 		return nil, dnsErr
 	}
-	return nil, notFound(host)
+	return nil, notFoundError(host)
 }
 
 func addressOf(rr dns.RR) (netip.Addr, bool) {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	tryTimeout = 5 * time.Second  // for one try with one resolver
-	tries      = 2                // number of tries with each resolver
-	udpSize    = 1232             // maximum UDP message in bytes, which most networks do not fragment
-	maxIdle    = 16               // maximum number of idle sockets for one resolver
-	socketUses = 100              // maximum number of questions over one socket, which has one port
-	socketAge  = 10 * time.Second // maximum age of a socket
+	tryTimeout     = 5 * time.Second  // for one try with one resolver
+	triesPerServer = 2                // number of tries with each resolver
+	udpSize        = 1232             // maximum UDP message in bytes, which most networks do not fragment
+	maxIdle        = 16               // maximum number of idle sockets for one resolver
+	socketUses     = 100              // maximum number of questions over one socket, which has one port
+	socketAge      = 10 * time.Second // maximum age of a socket
 )
 
 // A server is a resolver with its idle sockets.
@@ -78,16 +78,16 @@ func (s *server) close() {
 	s.idle = nil
 }
 
-// Misbehaves is the beginning of the error text if a resolver answers with a failure, such as
+// MisbehavesText is the beginning of the error text if a resolver answers with a failure, such as
 // SERVFAIL. Package net has the same text.
-const Misbehaves = "server misbehaving"
+const MisbehavesText = "server misbehaving"
 
 // exchange sends a question to one resolver after the other, until one answers. Answers with a
 // failure do not count.
 func (c *Client) exchange(q question) (*dns.Msg, error) {
 	failed := &net.DNSError{Name: strings.TrimSuffix(q.name, "."), IsTemporary: true}
 	answered := false // whether a resolver answered with a failure; then another try is useless
-	for try := 0; try < tries && !answered; try++ {
+	for try := 0; try < triesPerServer && !answered; try++ {
 		for _, s := range c.resolvers() {
 			m, err := s.ask(q)
 			switch {
@@ -99,7 +99,7 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 				return m, nil
 			default:
 				answered = true
-				failed.Err, failed.Server, failed.IsTimeout = Misbehaves+": "+dns.RcodeToString[m.Rcode], s.addr, false
+				failed.Err, failed.Server, failed.IsTimeout = MisbehavesText+": "+dns.RcodeToString[m.Rcode], s.addr, false
 				if q.secure {
 					// The resolver may have found invalid signatures. Do not ask another resolver,
 					// which might not validate.

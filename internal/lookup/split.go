@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A Split looks up some names with one client, and all other names with another. With it, a sandbox
-// asks its own server about the names that it hosts.
-type Split struct {
+// A SplitClient looks up some names with one client, and all other names with another. With it, a
+// sandbox asks its own server about the names that it hosts.
+type SplitClient struct {
 	Hosts   func(name string) bool // reports whether to look up a name with Own; nil means none
 	Own     *Client
 	*Client // for all other names
@@ -21,7 +21,7 @@ var reservedTLDs = []string{"test", "example", "invalid", "localhost"}
 
 // resolverFor returns the client for a name. It returns an error with IsNotFound for names below
 // reserved top-level domains.
-func (r *Split) resolverFor(name string) (*Client, error) {
+func (r *SplitClient) resolverFor(name string) (*Client, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if r.Hosts != nil && r.Hosts(name) {
 		return r.Own, nil
@@ -33,7 +33,7 @@ func (r *Split) resolverFor(name string) (*Client, error) {
 }
 
 // ask calls find with the client for a name.
-func ask[T any](r *Split, name string, find func(*Client) (T, error)) (T, error) {
+func ask[T any](r *SplitClient, name string, find func(*Client) (T, error)) (T, error) {
 	to, err := r.resolverFor(name)
 	if err != nil {
 		var none T
@@ -42,23 +42,23 @@ func ask[T any](r *Split, name string, find func(*Client) (T, error)) (T, error)
 	return find(to)
 }
 
-func (r *Split) LookupTXT(ctx context.Context, name string) ([]string, error) {
+func (r *SplitClient) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return ask(r, name, func(to *Client) ([]string, error) { return to.LookupTXT(ctx, name) })
 }
 
-func (r *Split) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+func (r *SplitClient) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	return ask(r, name, func(to *Client) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
 }
 
-func (r *Split) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
+func (r *SplitClient) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	return ask(r, name, func(to *Client) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
 }
 
-func (r *Split) LookupCNAME(ctx context.Context, name string) (string, error) {
+func (r *SplitClient) LookupCNAME(ctx context.Context, name string) (string, error) {
 	return ask(r, name, func(to *Client) (string, error) { return to.LookupCNAME(ctx, name) })
 }
 
-func (r *Split) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
+func (r *SplitClient) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
 	found, err = ask(r, name, func(to *Client) (found []*net.SRV, err error) {
 		cname, found, err = to.LookupSRV(ctx, service, proto, name)
 		return found, err
@@ -66,10 +66,10 @@ func (r *Split) LookupSRV(ctx context.Context, service, proto, name string) (cna
 	return cname, found, err
 }
 
-func (r *Split) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+func (r *SplitClient) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	return ask(r, host, func(to *Client) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
 }
 
-func (r *Split) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+func (r *SplitClient) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
 	return ask(r, host, func(to *Client) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
 }

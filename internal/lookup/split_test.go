@@ -12,7 +12,7 @@ import (
 )
 
 func TestSplitAsksOwnServerAboutHostedNames(t *testing.T) {
-	r := &lookup.Split{Own: lookup.New(lookup.Options{Servers: []string{answering(t, `hosted.test. 60 IN TXT "ours"`)}}), Client: lookup.New(lookup.Options{}), Hosts: func(name string) bool { return name == "hosted.test" }}
+	r := &lookup.SplitClient{Own: lookup.New(lookup.Options{Servers: []string{answering(t, `hosted.test. 60 IN TXT "ours"`)}}), Client: lookup.New(lookup.Options{}), Hosts: func(name string) bool { return name == "hosted.test" }}
 	if got, err := r.LookupTXT(context.Background(), "Hosted.test."); err != nil || len(got) != 1 || got[0] != "ours" {
 		t.Errorf("hosted: %v, %v", got, err)
 	}

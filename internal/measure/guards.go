@@ -11,7 +11,7 @@ import (
 
 // hiddenAssignments returns the positions of assignments, in the head of an if or switch, to a
 // variable that is declared before and is not an error. Readers overlook such assignments.
-func (p *program) hiddenAssignments() []string {
+func (p *checkedModule) hiddenAssignments() []string {
 	var out []string
 	for _, c := range p.packages {
 		for _, f := range c.files {
@@ -36,7 +36,7 @@ func (p *program) hiddenAssignments() []string {
 
 // isNotError reports whether the expression on the left of an assignment is not a variable of type
 // error.
-func (c *checked) isNotError(to ast.Expr) bool {
+func (c *checkedPackage) isNotError(to ast.Expr) bool {
 	id, ok := to.(*ast.Ident)
 	if !ok {
 		return true
@@ -47,7 +47,7 @@ func (c *checked) isNotError(to ast.Expr) bool {
 
 // unreadFields returns the unexported struct fields that are never read, even if they are set. If
 // structs of a type are compared, for example as map keys, all fields of the type count as read.
-func (p *program) unreadFields() []string {
+func (p *checkedModule) unreadFields() []string {
 	var out []string
 	for _, c := range p.packages {
 		read := c.readObjects()
@@ -72,7 +72,7 @@ func (p *program) unreadFields() []string {
 }
 
 // readObjects returns the fields that a package reads, and the types whose values it compares.
-func (c *checked) readObjects() map[types.Object]bool {
+func (c *checkedPackage) readObjects() map[types.Object]bool {
 	read := map[types.Object]bool{}
 	compared := func(t types.Type) {
 		if named, ok := t.(*types.Named); ok {
@@ -125,10 +125,10 @@ func (c *checked) readObjects() map[types.Object]bool {
 
 // promotedMethods returns the methods that service.Service gets from embedded types. A call of such
 // a method does not show in which package it is.
-func (p *program) promotedMethods() []string {
+func (p *checkedModule) promotedMethods() []string {
 	var out []string
 	for _, c := range p.packages {
-		if c.path != module+"/service" {
+		if c.path != modulePath+"/service" {
 			continue
 		}
 		facade := c.types.Scope().Lookup("Service").Type()
@@ -142,7 +142,7 @@ func (p *program) promotedMethods() []string {
 }
 
 // position returns FILE:LINE. FILE is relative to the top folder of the module.
-func (p *program) position(pos token.Pos) string {
+func (p *checkedModule) position(pos token.Pos) string {
 	at := p.fset.Position(pos)
 	_, file, _ := strings.Cut(at.Filename, p.dir+"/")
 	return fmt.Sprintf("%s:%d", file, at.Line)

@@ -1,6 +1,6 @@
 // Measure prints figures about the structure of the code: the length of functions, the size of
-// packages, how many files of a package depend on each other in a circle, and how many functions
-// and files a flow, such as receiving a message, goes through. `make measure` runs it.
+// packages, how many files of a package depend on each other in a circle, and how large the call
+// graphs of operations are, such as receiving a message. `make measure` runs it.
 //
 // What the words mean here:
 //   - A line is a line of a Go file that is not a test, with comments and empty lines. A function
@@ -12,9 +12,10 @@
 //   - A call is any mention of a declared function or method inside a body, as a call or as a
 //     value. A method called through an interface is not followed, since the code does not say
 //     which it is.
-//   - A flow begins with its root and goes through all calls, depth first in the order of the text,
-//     each function once. It stays in package service and the packages below it. A change of file
-//     is a step from one function to the next that is in another file.
+//   - The call graph of an operation has the function with which the operation begins and all that
+//     it calls, directly or not, in package service and the packages below it. It is walked depth
+//     first in the order of the text, each function once. A change of file is a step of this walk
+//     to a function in another file.
 package main
 
 import (
@@ -36,30 +37,30 @@ import (
 	"strings"
 )
 
-const module = "github.com/mailstead/mailstead"
+const modulePath = "github.com/mailstead/mailstead"
 
-// flows lists the flows that are measured. root is the function with which a flow begins: NAME or
-// TYPE.NAME in package service or a package below it. A test fails if a flow is larger than its
-// budget, which may be lowered but not raised.
-var flows = []struct {
+// operations lists the operations whose call graphs are measured. root is the function with which
+// the operation begins: NAME or TYPE.NAME in package service or a package below it. A test fails if
+// a call graph is larger than its budget, which may be lowered but not raised.
+var operations = []struct {
 	name, root string
-	budget     extent
+	budget     callGraphSize
 }{
-	{"receive", "Service.Receive", extent{131, 22, 72}},
-	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
-	{"delivery attempt", "Service.deliverKind", extent{288, 47, 163}},
-	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
+	{"receive", "Service.Receive", callGraphSize{131, 22, 72}},
+	{"send_email", "Service.SendEmail", callGraphSize{120, 22, 70}},
+	{"delivery attempt", "Service.deliverKind", callGraphSize{288, 47, 163}},
+	{"domain_setup", "Service.setupKind", callGraphSize{188, 26, 84}},
 }
 
 // circleBudget is the maximum number of files in a circle.
 const circleBudget = 12
 
-// extent is the size of a flow: how many functions and files it goes through, and how often it
-// moves from one file to another.
-type extent struct{ functions, files, changes int }
+// callGraphSize is the size of the call graph of an operation: how many functions it has, in how
+// many files, and how often a walk over it moves from one file to another.
+type callGraphSize struct{ functions, files, changes int }
 
 func main() {
-	list := flag.String("list", "", "print the functions of this flow, in order")
+	list := flag.String("list", "", "print the functions of this operation, in order")
 	flag.Parse()
 	if err := run(os.Stdout, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
@@ -77,31 +78,31 @@ type listedPackage struct {
 	}
 }
 
-// program is the module, parsed and type-checked.
-type program struct {
+// checkedModule is the module, parsed and type-checked.
+type checkedModule struct {
 	dir      string // top folder of the module
 	fset     *token.FileSet
-	packages []*checked
+	packages []*checkedPackage
 	funcs    map[*types.Func]*ast.FuncDecl
 	infos    map[*types.Func]*types.Info
 }
 
-// checked is a package of the module, parsed and type-checked.
-type checked struct {
+// checkedPackage is a package of the module, parsed and type-checked.
+type checkedPackage struct {
 	path  string
 	files []*ast.File
 	types *types.Package
 	info  *types.Info
 }
 
-// run prints all figures, or only the functions of the flow list if that is not "".
+// run prints all figures, or only the functions of the operation `list` if that is not "".
 func run(w io.Writer, list string) error {
-	p, err := load()
+	p, err := loadModule()
 	if err != nil {
 		return err
 	}
 	if list != "" {
-		return p.listFlow(w, list)
+		return p.listCallGraph(w, list)
 	}
 	p.printFunctions(w)
 	fmt.Fprintf(w, "hidden assignments: %d; fields that nothing reads: %d; methods that the facade promotes: %d\n",
@@ -109,17 +110,17 @@ func run(w io.Writer, list string) error {
 	if err := p.printPackages(w); err != nil {
 		return err
 	}
-	return p.printFlows(w)
+	return p.printCallGraphs(w)
 }
 
-// load parses and type-checks all packages of the module. It reads packages of other modules from
-// the compiler's export data.
-func load() (*program, error) {
-	out, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Module", module+"/...").Output()
+// loadModule parses and type-checks all packages of the module. It reads packages of other modules
+// from the compiler's export data.
+func loadModule() (*checkedModule, error) {
+	out, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Module", modulePath+"/...").Output()
 	if err != nil {
 		return nil, err
 	}
-	p := &program{fset: token.NewFileSet(), funcs: map[*types.Func]*ast.FuncDecl{}, infos: map[*types.Func]*types.Info{}}
+	p := &checkedModule{fset: token.NewFileSet(), funcs: map[*types.Func]*ast.FuncDecl{}, infos: map[*types.Func]*types.Info{}}
 	exports, ours := map[string]string{}, map[string]*types.Package{}
 	others := importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	config := types.Config{Importer: importFunc(func(path string) (*types.Package, error) {
@@ -140,7 +141,7 @@ func load() (*program, error) {
 			continue
 		}
 		p.dir = l.Module.Dir
-		c := &checked{path: l.ImportPath, info: &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+		c := &checkedPackage{path: l.ImportPath, info: &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
 			Types: map[ast.Expr]types.TypeAndValue{}, Instances: map[*ast.Ident]types.Instance{}}}
 		for _, name := range l.GoFiles {
 			f, err := parser.ParseFile(p.fset, filepath.Join(l.Dir, name), nil, parser.ParseComments)
@@ -172,7 +173,7 @@ type importFunc func(path string) (*types.Package, error)
 func (f importFunc) Import(path string) (*types.Package, error) { return f(path) }
 
 // printFunctions prints the number of functions and their lengths.
-func (p *program) printFunctions(w io.Writer) {
+func (p *checkedModule) printFunctions(w io.Writer) {
 	var lengths []int
 	for _, fn := range p.funcs {
 		lengths = append(lengths, p.line(fn.End())-p.line(fn.Pos())+1)
@@ -184,7 +185,7 @@ func (p *program) printFunctions(w io.Writer) {
 
 // printPackages prints the number of lines, the number of comment lines over 100 columns, and a
 // table of the packages with more than 1000 lines.
-func (p *program) printPackages(w io.Writer) error {
+func (p *checkedModule) printPackages(w io.Writer) error {
 	type row struct {
 		path                 string
 		files, lines, circle int
@@ -192,7 +193,7 @@ func (p *program) printPackages(w io.Writer) error {
 	var rows []row
 	total, long := 0, 0
 	for _, c := range p.packages {
-		r := row{path: strings.TrimPrefix(strings.TrimPrefix(c.path, module), "/"), files: len(c.files), circle: p.largestCircle(c)}
+		r := row{path: strings.TrimPrefix(strings.TrimPrefix(c.path, modulePath), "/"), files: len(c.files), circle: p.largestCircle(c)}
 		for _, f := range c.files {
 			text, err := os.ReadFile(p.fset.Position(f.Pos()).Filename)
 			if err != nil {
@@ -219,7 +220,7 @@ func (p *program) printPackages(w io.Writer) error {
 }
 
 // largestCircle returns the number of files in the largest circle of a package.
-func (p *program) largestCircle(c *checked) int {
+func (p *checkedModule) largestCircle(c *checkedPackage) int {
 	deps := map[string]map[string]bool{}
 	for _, f := range c.files {
 		from := p.file(f.Pos())
@@ -281,11 +282,11 @@ func isLocal(obj types.Object) bool {
 	return obj.Parent() != obj.Pkg().Scope()
 }
 
-// printFlows prints a table of the flows.
-func (p *program) printFlows(w io.Writer) error {
-	fmt.Fprintf(w, "\n%-20s %10s %6s %16s\n", "flow", "functions", "files", "changes of file")
-	for _, f := range flows {
-		is, err := p.extentOf(f.root)
+// printCallGraphs prints a table of the sizes of the call graphs.
+func (p *checkedModule) printCallGraphs(w io.Writer) error {
+	fmt.Fprintf(w, "\n%-20s %10s %6s %16s\n", "operation", "functions", "files", "changes of file")
+	for _, f := range operations {
+		is, err := p.callGraphSizeOf(f.root)
 		if err != nil {
 			return err
 		}
@@ -294,11 +295,11 @@ func (p *program) printFlows(w io.Writer) error {
 	return nil
 }
 
-// extentOf measures the flow that begins with a root.
-func (p *program) extentOf(root string) (extent, error) {
-	order, err := p.flow(root)
+// callGraphSizeOf measures the call graph of the operation that begins with the function root.
+func (p *checkedModule) callGraphSizeOf(root string) (callGraphSize, error) {
+	order, err := p.callGraph(root)
 	if err != nil {
-		return extent{}, err
+		return callGraphSize{}, err
 	}
 	files, changes := map[string]bool{}, 0
 	for i, fn := range order {
@@ -307,26 +308,26 @@ func (p *program) extentOf(root string) (extent, error) {
 			changes++
 		}
 	}
-	return extent{len(order), len(files), changes}, nil
+	return callGraphSize{len(order), len(files), changes}, nil
 }
 
-// listFlow prints the functions of a flow, in order.
-func (p *program) listFlow(w io.Writer, name string) error {
-	for _, f := range flows {
+// listCallGraph prints the functions in the call graph of an operation, in the order of the walk.
+func (p *checkedModule) listCallGraph(w io.Writer, name string) error {
+	for _, f := range operations {
 		if f.name != name {
 			continue
 		}
-		order, err := p.flow(f.root)
+		order, err := p.callGraph(f.root)
 		for _, fn := range order {
 			fmt.Fprintf(w, "%s:%d %s\n", filepath.Base(p.file(fn.Pos())), p.line(fn.Pos()), fullName(fn))
 		}
 		return err
 	}
-	return fmt.Errorf("there is no flow %q", name)
+	return fmt.Errorf("there is no operation %q", name)
 }
 
-// flow returns the functions that the flow with a root goes through, in order.
-func (p *program) flow(root string) ([]*types.Func, error) {
+// callGraph returns the functions in the call graph of the function root, in the order of the walk.
+func (p *checkedModule) callGraph(root string) ([]*types.Func, error) {
 	var begin *types.Func
 	for fn := range p.funcs {
 		if inService(fn) && fullName(fn) == root {
@@ -360,7 +361,7 @@ func (p *program) flow(root string) ([]*types.Func, error) {
 }
 
 func inService(fn *types.Func) bool {
-	return fn.Pkg() != nil && (fn.Pkg().Path() == module+"/service" || strings.HasPrefix(fn.Pkg().Path(), module+"/service/"))
+	return fn.Pkg() != nil && (fn.Pkg().Path() == modulePath+"/service" || strings.HasPrefix(fn.Pkg().Path(), modulePath+"/service/"))
 }
 
 // fullName returns NAME for a function, and TYPE.NAME for a method.
@@ -379,6 +380,6 @@ func fullName(fn *types.Func) string {
 	return fn.Name()
 }
 
-func (p *program) file(pos token.Pos) string { return p.fset.Position(pos).Filename }
+func (p *checkedModule) file(pos token.Pos) string { return p.fset.Position(pos).Filename }
 
-func (p *program) line(pos token.Pos) int { return p.fset.Position(pos).Line }
+func (p *checkedModule) line(pos token.Pos) int { return p.fset.Position(pos).Line }

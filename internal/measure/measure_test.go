@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// TestOrder guards the structure of the code: flows and circles of files stay within their budgets,
-// only errors are assigned in the head of an if, the facade names its rooms, and every field is
-// read.
+// TestOrder guards the structure of the code: operations and circles of files stay within their
+// budgets, only errors are assigned in the head of an if, the facade names its rooms, and every
+// field is read.
 func TestOrder(t *testing.T) {
-	p, err := load()
+	p, err := loadModule()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range flows {
-		is, err := p.extentOf(f.root)
+	for _, f := range operations {
+		is, err := p.callGraphSizeOf(f.root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +23,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	for _, c := range p.packages {
-		folder := strings.TrimPrefix(c.path, module+"/")
+		folder := strings.TrimPrefix(c.path, modulePath+"/")
 		if n := p.largestCircle(c); n > circleBudget {
 			t.Errorf("%d files of %s depend on each other in a circle, more than %d: move what they share into a file that needs none of them", n, folder, circleBudget)
 		}

@@ -144,8 +144,8 @@ func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// An attempt is the result of connecting to one address.
-type attempt struct {
+// A dialResult is the result of connecting to one address.
+type dialResult struct {
 	conn net.Conn
 	err  error
 }
@@ -156,7 +156,7 @@ type attempt struct {
 func dialFastest(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan attempt, len(targets))
+	done := make(chan dialResult, len(targets))
 	next := time.NewTimer(0)
 	defer next.Stop()
 	started, ended := 0, 0
@@ -171,14 +171,14 @@ func dialFastest(ctx context.Context, targets []netip.Addr, connect func(context
 			started++
 			go func() {
 				conn, err := connect(ctx, target)
-				done <- attempt{conn, err}
+				done <- dialResult{conn, err}
 			}()
 			next.Reset(attemptDelay)
 		case a := <-done:
 			ended++
 			if a.err == nil {
 				cancel()
-				closeLate(done, started-ended)
+				closeLateConnections(done, started-ended)
 				return a.conn, nil
 			}
 			failures = append(failures, a.err)
@@ -188,9 +188,9 @@ func dialFastest(ctx context.Context, targets []netip.Addr, connect func(context
 	return nil, errors.Join(failures...)
 }
 
-// closeLate waits for a number of running attempts, and closes their connections. race has canceled
-// their context.
-func closeLate(done <-chan attempt, running int) {
+// closeLateConnections waits for a number of running attempts, and closes their connections.
+// dialFastest has canceled their context.
+func closeLateConnections(done <-chan dialResult, running int) {
 	for range running {
 		if a := <-done; a.conn != nil {
 			a.conn.Close()

@@ -32,16 +32,16 @@ type Guard struct {
 	OnlyPrivate bool
 }
 
-// closedRange is a range of addresses that the guard refuses.
-type closedRange struct {
+// refusedRange is a range of addresses that the guard refuses.
+type refusedRange struct {
 	prefix netip.Prefix
 	what   string // what kind of address it is, for errors
 	local  bool   // whether AllowPrivate allows it
 }
 
-// closedRanges lists the ranges in the IANA registries of special-purpose addresses (RFC 6890), and
-// metadata addresses of cloud providers. The first range that contains an address applies.
-var closedRanges = []closedRange{
+// refusedRanges lists the ranges in the IANA registries of special-purpose addresses (RFC 6890),
+// and metadata addresses of cloud providers. The first range that contains an address applies.
+var refusedRanges = []refusedRange{
 	{netip.MustParsePrefix("100.100.100.200/32"), "a cloud metadata address", false},
 	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud metadata address", false},
 	{netip.MustParsePrefix("192.0.0.192/32"), "a cloud metadata address", false},
@@ -101,11 +101,11 @@ func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	if err != nil || !strings.HasPrefix(network, "tcp") {
 		return fmt.Errorf("%w: %s %s", ErrBlocked, network, address)
 	}
-	return g.check(target.Addr())
+	return g.checkAddress(target.Addr())
 }
 
-// check returns ErrBlocked if an address is not allowed.
-func (g *Guard) check(ip netip.Addr) error {
+// checkAddress returns ErrBlocked if an address is not allowed.
+func (g *Guard) checkAddress(ip netip.Addr) error {
 	if what := g.refusalReason(ip); what != "" {
 		return fmt.Errorf("%w: %s is %s", ErrBlocked, ip, what)
 	}
@@ -122,7 +122,7 @@ func (g *Guard) refusalReason(ip netip.Addr) string {
 		return "an address with a zone"
 	}
 	ip = embeddedIPv4(ip)
-	for _, c := range closedRanges {
+	for _, c := range refusedRanges {
 		if !c.prefix.Contains(ip) {
 			continue
 		}
@@ -228,7 +228,7 @@ func (g *Guard) checkHost(u *url.URL) error {
 		return errors.New("url's host is not a valid name")
 	}
 	if ip, err := netip.ParseAddr(name); err == nil && ip.Is4() {
-		return g.check(ip)
+		return g.checkAddress(ip)
 	}
 	return g.checkName(strings.TrimSuffix(name, "."))
 }
@@ -243,7 +243,7 @@ func (g *Guard) checkIPv6Literal(host string) error {
 	if ip.Is4In6() || nat64.Contains(ip) {
 		return fmt.Errorf("%w: %s stands for an IPv4 address; write that one", ErrBlocked, ip)
 	}
-	return g.check(ip)
+	return g.checkAddress(ip)
 }
 
 // checkName returns an error if a host name in a URL is invalid or not allowed.

@@ -65,8 +65,8 @@ func (t *Tracer) nextBatch() []*Span {
 	return slices.Clone(t.queue[:min(len(t.queue), maxBatch)])
 }
 
-// remove removes the first n spans from the queue, and counts lost of them as dropped.
-func (t *Tracer) remove(n int, lost uint64) {
+// removeFromQueue removes the first n spans from the queue, and counts lost of them as dropped.
+func (t *Tracer) removeFromQueue(n int, lost uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.queue = slices.Delete(t.queue, 0, n)
@@ -94,7 +94,7 @@ func (t *Tracer) deliver(ctx context.Context, batch []*Span) {
 		case retrying:
 			t.log.Info("the trace collector accepts spans again", "spans_dropped", t.Dropped())
 		}
-		t.remove(len(batch), lost)
+		t.removeFromQueue(len(batch), lost)
 		t.logDropped()
 		return
 	}
@@ -119,7 +119,7 @@ func (t *Tracer) flush(ctx context.Context) {
 			t.log.Warn("the trace collector did not accept the last spans", "error", err)
 			return
 		}
-		t.remove(len(batch), lost)
+		t.removeFromQueue(len(batch), lost)
 	}
 }
 
@@ -127,7 +127,7 @@ func (t *Tracer) flush(ctx context.Context) {
 // says whether it may accept them later (OTLP/HTTP "Failures").
 func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, retry bool, err error) {
 	all := uint64(len(batch))
-	body, err := json.Marshal(t.request(batch))
+	body, err := json.Marshal(t.requestBody(batch))
 	if err != nil {
 		return all, false, fmt.Errorf("encode trace spans: %w", err)
 	}
@@ -213,8 +213,8 @@ type anyValue struct {
 
 const statusError = 2 // STATUS_CODE_ERROR
 
-// request returns the body of a request with a batch of spans.
-func (t *Tracer) request(batch []*Span) exportRequest {
+// requestBody returns the body of a request with a batch of spans.
+func (t *Tracer) requestBody(batch []*Span) exportRequest {
 	const name = "mailstead"
 	var out []spanJSON
 	for _, s := range batch {

@@ -42,8 +42,8 @@ type Tracer struct {
 	mu      sync.Mutex
 	queue   []*Span // ended spans that wait to be sent
 	dropped uint64
-	links   map[string]identity // spans by the key of Link; the newer generation
-	older   map[string]identity // the older generation of links
+	links   map[string]spanIdentity // spans by the key of Link; the newer generation
+	older   map[string]spanIdentity // the older generation of links
 
 	notEmpty chan struct{} // has an element if the queue is not empty
 	full     chan struct{} // has an element if the queue has a whole batch
@@ -58,12 +58,12 @@ func New(endpoint, version string, transport http.RoundTripper, log *slog.Logger
 	return &Tracer{
 		endpoint: endpoint + "/v1/traces", version: version, log: log,
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		links:  map[string]identity{}, notEmpty: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		links:  map[string]spanIdentity{}, notEmpty: make(chan struct{}, 1), full: make(chan struct{}, 1),
 	}
 }
 
-// An identity identifies a span to its children.
-type identity struct {
+// A spanIdentity identifies a span to its children.
+type spanIdentity struct {
 	trace     [16]byte // trace ID
 	span      [8]byte  // span ID
 	unsampled bool     // whether the client that started the trace does not want it recorded
@@ -72,7 +72,7 @@ type identity struct {
 // A Span is one operation with its start and end. It is queued for sending when it ends. Only one
 // goroutine at a time may use it.
 type Span struct {
-	identity
+	spanIdentity
 	tracer     *Tracer // nil for a span of another program, which is only a parent
 	parent     [8]byte // span ID of the parent; zero if there is none
 	kind       Kind
@@ -129,12 +129,12 @@ func (t *Tracer) Continue(ctx context.Context, traceparent string) context.Conte
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, spanKey{}, &Span{identity: id})
+	return context.WithValue(ctx, spanKey{}, &Span{spanIdentity: id})
 }
 
 // parseTraceparent parses a traceparent header: version "-" trace "-" span "-" flags. Versions
 // after 00 may have more fields.
-func parseTraceparent(text string) (id identity, ok bool) {
+func parseTraceparent(text string) (id spanIdentity, ok bool) {
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
 		return id, false
 	}
@@ -160,9 +160,9 @@ func (t *Tracer) Link(ctx context.Context, key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.links) >= maxLinks {
-		t.older, t.links = t.links, make(map[string]identity, maxLinks)
+		t.older, t.links = t.links, make(map[string]spanIdentity, maxLinks)
 	}
-	t.links[key] = s.identity
+	t.links[key] = s.spanIdentity
 }
 
 // Follow returns a context whose spans are children of the span that created the object with a key
@@ -180,7 +180,7 @@ func (t *Tracer) Follow(ctx context.Context, key string) context.Context {
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, spanKey{}, &Span{identity: id})
+	return context.WithValue(ctx, spanKey{}, &Span{spanIdentity: id})
 }
 
 // Rename changes the name of the span. Collectors group spans by name, so there should be few

@@ -46,8 +46,8 @@ var (
 // An arcSet holds the three fields that one forwarder added.
 type arcSet struct{ results, message, seal field }
 
-// placeOf returns where the set keeps the field f, nil if f is not an ARC field.
-func (s *arcSet) placeOf(f field) *field {
+// slotFor returns a pointer to the field of s that has the name of f, nil if f is not an ARC field.
+func (s *arcSet) slotFor(f field) *field {
 	switch {
 	case f.is(arcResults):
 		return &s.results
@@ -65,14 +65,14 @@ func arcSets(fields []field) ([]arcSet, error) {
 	var sets [maxARCSets]arcSet
 	found, highest := 0, 0
 	for _, f := range fields {
-		if new(arcSet).placeOf(f) == nil {
+		if new(arcSet).slotFor(f) == nil {
 			continue
 		}
 		n, err := instanceNumber(f)
 		if err != nil {
 			return nil, err
 		}
-		at := sets[n-1].placeOf(f)
+		at := sets[n-1].slotFor(f)
 		if at.raw != "" {
 			return nil, errIncomplete
 		}
@@ -139,9 +139,9 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	return c, nil
 }
 
-// chainOf validates the ARC chain of a message. If the header has ARC fields, chainOf reads the
-// message a second time.
-func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields []field) (Chain, error) {
+// checkARCOfRequest validates the ARC chain of a message. If the header has ARC fields,
+// checkARCOfRequest reads the message a second time.
+func (v *Verifier) checkARCOfRequest(ctx context.Context, look *lookups, r Request, fields []field) (Chain, error) {
 	if len(fieldsNamed(fields, arcSeal))+len(fieldsNamed(fields, arcMessage))+len(fieldsNamed(fields, arcResults)) == 0 {
 		return Chain{Result: None}, nil
 	}
@@ -200,13 +200,13 @@ func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 func sealedText(sets []arcSet) string {
 	var b strings.Builder
 	for i, s := range sets {
-		b.WriteString(s.results.relaxed())
-		b.WriteString(s.message.relaxed())
+		b.WriteString(s.results.relaxedForm())
+		b.WriteString(s.message.relaxedForm())
 		if i < len(sets)-1 {
-			b.WriteString(s.seal.relaxed())
+			b.WriteString(s.seal.relaxedForm())
 		}
 	}
-	b.WriteString(strings.TrimSuffix(sets[len(sets)-1].seal.withoutSignature().relaxed(), "\r\n"))
+	b.WriteString(strings.TrimSuffix(sets[len(sets)-1].seal.withoutSignature().relaxedForm(), "\r\n"))
 	return b.String()
 }
 

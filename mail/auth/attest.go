@@ -36,8 +36,8 @@ func (c Chain) AttestsDMARC(from string) bool {
 	return false
 }
 
-// hasAlignedProperty reports whether a domain is aligned with from. It takes the domain from the
-// first word of the form name=value that has one of the names.
+// hasAlignedProperty looks for the first word of the form name=value with one of the names. It
+// reports whether the domain in that value is aligned with from.
 func hasAlignedProperty(words []string, from string, names ...string) bool {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -56,7 +56,7 @@ func hasAlignedProperty(words []string, from string, names ...string) bool {
 // withoutComments removes comments, including nested ones (RFC 5322 section 3.2.2), and quoted
 // strings that have white space or a semicolon, such as reasons. It returns false if a comment or a
 // quoted string is not closed.
-func withoutComments(s string) (string, bool) {
+func withoutComments(s string) (_ string, ok bool) {
 	var b strings.Builder
 	depth, quoted := 0, -1
 	for i := 0; i < len(s); i++ {

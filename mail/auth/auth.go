@@ -65,14 +65,14 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 
 	verdict := &Verdict{}
 	from := authorsOf(r.HeaderFrom, m)
-	walks := newTree(look)
+	walks := newTreeWalker(look)
 	var dkimErr, arcErr error
 	withLookups := []func(){
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
 		func() { walks.prefetch(from.domains) },
 	}
 	dkim := func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) }
-	arc := func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) }
+	arc := func() { verdict.ARC, arcErr = v.checkARCOfRequest(ctx, look, r, m.fields) }
 	for _, check := range []struct {
 		run   func()
 		field string // without such a field, the check needs no look-ups

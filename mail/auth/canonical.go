@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// relaxed returns the field in the relaxed canonical form for headers (RFC 6376 section 3.4.2),
+// relaxedForm returns the field in the relaxed canonical form for headers (RFC 6376 section 3.4.2),
 // with its CRLF.
-func (f field) relaxed() string {
+func (f field) relaxedForm() string {
 	name, value, _ := strings.Cut(f.raw, ":")
 	return strings.ToLower(strings.TrimSpace(name)) + ":" + oneLine(value) + "\r\n"
 }

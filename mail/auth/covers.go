@@ -29,14 +29,14 @@ func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, 
 	defer m.free()
 	lower := make([]string, len(names))
 	for i, name := range names {
-		if countShown(m.fields, name) != 1 {
+		if countFieldsShownAs(m.fields, name) != 1 {
 			return false, nil
 		}
 		lower[i] = strings.ToLower(name)
 	}
 	look, cancel := v.newLookups(ctx)
 	defer cancel()
-	sigs, err := v.checkDKIM(ctx, newTree(look), m)
+	sigs, err := v.checkDKIM(ctx, newTreeWalker(look), m)
 	if err != nil {
 		return false, err
 	}

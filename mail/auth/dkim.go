@@ -82,7 +82,7 @@ func resultOf(err error, key keyRecord) (Result, string) {
 }
 
 // signaturesToVerify returns the DKIM-Signature fields to verify, at most MaxVerifications, in the
-// order of the header. If there are more, it prefers those of the organisations of from, the
+// order of the header. If there are more, it prefers signatures by organisations in from, the
 // possible From domains, since others prove nothing for DMARC.
 func (v *Verifier) signaturesToVerify(walks *treeWalker, msg *message, from []string) []field {
 	fields := fieldsNamed(msg.fields, "DKIM-Signature")
@@ -92,7 +92,7 @@ func (v *Verifier) signaturesToVerify(walks *treeWalker, msg *message, from []st
 	}
 	orgs := make([]string, len(from))
 	for i, domain := range from {
-		orgs[i], _ = walks.org(domain)
+		orgs[i], _ = walks.lookUpOrganisation(domain)
 	}
 	chosen := make([]bool, len(fields))
 	for _, wanted := range []bool{true, false} {

@@ -61,7 +61,7 @@ func authorsOf(shown []string, m *message) authors {
 }
 
 // add adds the domain name unless it is known. It returns false if name is not a domain.
-func (a *authors) add(name string) bool {
+func (a *authors) add(name string) (ok bool) {
 	domain, ok := idn.Host(name)
 	switch {
 	case !ok:
@@ -75,19 +75,19 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// rules are the rules of one version of DMARC: how to find the record of a From domain, which
+// dmarcRules are the rules of one version of DMARC: how to find the record of a From domain, which
 // domains are aligned with a From domain, and which policy applies to a message that fails. settled
 // is false if DNS did not answer.
-type rules interface {
+type dmarcRules interface {
 	discover(domain string) discovery
 	aligned(authenticated, from string, strict bool) (same, settled bool)
 	policy(d discovery) (policy string, tested bool)
 }
 
-// rfc7489 implements the rules of RFC 7489. It uses the public suffix list and ignores pct=.
-type rfc7489 struct{ records *treeWalker }
+// rfc7489Rules implements the rules of RFC 7489. It uses the public suffix list and ignores pct=.
+type rfc7489Rules struct{ records *treeWalker }
 
-func (r rfc7489) discover(domain string) discovery {
+func (r rfc7489Rules) discover(domain string) discovery {
 	d := r.at(domain)
 	if org := orgDomain(domain); d.failed == None && org != domain {
 		d = r.at(org)
@@ -96,7 +96,7 @@ func (r rfc7489) discover(domain string) discovery {
 	return d
 }
 
-func (r rfc7489) at(domain string) discovery {
+func (r rfc7489Rules) at(domain string) discovery {
 	a := r.records.recordAt(domain)
 	switch {
 	case !a.answered:
@@ -109,11 +109,11 @@ func (r rfc7489) at(domain string) discovery {
 	return discovery{domain: domain, record: foundRecord{Record: a.record, at: domain}}
 }
 
-func (rfc7489) aligned(authenticated, from string, strict bool) (same, settled bool) {
+func (rfc7489Rules) aligned(authenticated, from string, strict bool) (same, settled bool) {
 	return aligned(authenticated, from, strict), true
 }
 
-func (rfc7489) policy(d discovery) (policy string, tested bool) {
+func (rfc7489Rules) policy(d discovery) (policy string, tested bool) {
 	if d.record.fromOrganisation {
 		return d.record.SubPolicy, false
 	}
@@ -142,7 +142,7 @@ func (t *treeWalker) publishedPolicy(d discovery) string {
 	}
 	exists, settled := t.exists(d.domain)
 	switch {
-	case !settled && stricter(r.SubPolicy, r.NoPolicy) == r.SubPolicy:
+	case !settled && stricterPolicy(r.SubPolicy, r.NoPolicy) == r.SubPolicy:
 		return r.NoPolicy
 	case exists || !settled:
 		return r.SubPolicy
@@ -158,7 +158,7 @@ type Judgment struct {
 	Policy string
 
 	tested bool      // Policy is milder than the published one
-	found  discovery // for the From domain that decided; its domain is empty if there is none
+	found  discovery // the record for the From domain that decided Result; found.domain is "" if no domain did
 }
 
 // judge evaluates DMARC by one version of the rules. If there are several From domains, the
@@ -166,11 +166,11 @@ type Judgment struct {
 // permerror with at least quarantine, since programs may show any name in it. If it names more
 // domains than are looked up, the policy is reject. A message without a From field is permerror
 // without a policy, since it names no domain to protect.
-func judge(by rules, verdict *Verdict, from authors) Judgment {
+func judge(by dmarcRules, verdict *Verdict, from authors) Judgment {
 	j := Judgment{Result: PermError}
 	for i, domain := range from.domains {
 		one := Judgment{found: by.discover(domain)}
-		one.Result = evaluate(by, verdict, one.found)
+		one.Result = evaluateDomain(by, verdict, one.found)
 		if one.Result == Fail {
 			one.Policy, one.tested = by.policy(one.found)
 		}
@@ -179,7 +179,7 @@ func judge(by rules, verdict *Verdict, from authors) Judgment {
 		}
 	}
 	if from.unclear {
-		j.Result, j.Policy = PermError, stricter(j.Policy, dmarc.PolicyQuarantine)
+		j.Result, j.Policy = PermError, stricterPolicy(j.Policy, dmarc.PolicyQuarantine)
 	}
 	if from.tooMany {
 		j.Result, j.Policy = PermError, dmarc.PolicyReject
@@ -187,8 +187,9 @@ func judge(by rules, verdict *Verdict, from authors) Judgment {
 	return j
 }
 
-// evaluate returns the DMARC result for one From domain, derived from the results of SPF and DKIM.
-func evaluate(by rules, verdict *Verdict, d discovery) Result {
+// evaluateDomain returns the DMARC result for one From domain, derived from the results of SPF and
+// DKIM.
+func evaluateDomain(by dmarcRules, verdict *Verdict, d discovery) Result {
 	if d.failed != "" {
 		return d.failed
 	}
@@ -223,12 +224,12 @@ func evaluateDMARC(t *treeWalker, verdict *Verdict, from authors) {
 	domain := j.found.domain
 	verdict.DMARC, verdict.Policy, verdict.FromDomain = j.Result, j.Policy, domain
 	verdict.severalAuthors, verdict.TooManyAuthors = len(from.domains) > 1, from.tooMany
-	verdict.Former = judge(rfc7489{t}, verdict, from)
+	verdict.Former = judge(rfc7489Rules{t}, verdict, from)
 	if domain == "" || j.found.failed != "" {
 		return
 	}
 	rec := j.found.record
-	verdict.Published = &Published{rec.at, rec.Record}
+	verdict.Published = &PublishedRecord{rec.at, rec.Record}
 	for s := range verdict.Signatures {
 		sig := &verdict.Signatures[s]
 		sig.Aligned, _ = t.aligned(sig.Domain, domain, rec.StrictDKIM || sig.Result != Pass)
@@ -236,24 +237,24 @@ func evaluateDMARC(t *treeWalker, verdict *Verdict, from authors) {
 	verdict.SPFAligned, _ = t.aligned(verdict.SPFDomain, domain, rec.StrictSPF || verdict.SPF != Pass)
 	verdict.Tested = verdict.DMARC == Fail && j.tested
 	if verdict.DMARC == Pass && verdict.SPFDomain != domain && topLabel(verdict.SPFDomain) == topLabel(domain) {
-		verdict.org, _ = t.org(domain)
+		verdict.org, _ = t.lookUpOrganisation(domain)
 	}
 }
 
-// Published is the DMARC record that applies to a message, with its domain.
-type Published struct {
+// PublishedRecord is the DMARC record that applies to a message, with its domain.
+type PublishedRecord struct {
 	Domain string // the domain that publishes the record
 	dmarc.Record
 }
 
-// stricter returns the stricter of two policies.
-func stricter(a, b string) string {
+// stricterPolicy returns the stricter of two policies.
+func stricterPolicy(a, b string) string {
 	order := []string{"", dmarc.PolicyNone, dmarc.PolicyQuarantine, dmarc.PolicyReject}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// severity ranks the outcomes for several From domains: first by the strictness of the policy, then
-// by the result, from Pass (lowest) to Fail.
+// severity returns a rank for the DMARC outcome of one From domain. Outcomes rank first by the
+// strictness of the policy, then by the result, from Pass (lowest) to Fail.
 func severity(result Result, policy string) int {
 	policies := []string{"", dmarc.PolicyNone, dmarc.PolicyQuarantine, dmarc.PolicyReject}
 	results := []Result{Pass, None, PermError, TempError, Fail}

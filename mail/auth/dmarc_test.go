@@ -153,7 +153,7 @@ func TestDMARCVerdicts(t *testing.T) {
 			defer cancel()
 			from := authorsOf(strings.Split(tc.from, ","), &message{header: []byte("From: " + tc.from + "\r\n")})
 			got := tc.have
-			evaluateDMARC(newTree(look), &got, from)
+			evaluateDMARC(newTreeWalker(look), &got, from)
 			if got.DMARC != tc.result || got.Policy != tc.policy {
 				t.Errorf("dmarc=%s policy=%q, want %s %q", got.DMARC, got.Policy, tc.result, tc.policy)
 			}

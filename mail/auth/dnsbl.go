@@ -24,10 +24,9 @@ type Listing struct {
 
 // CheckDNSBL looks an address up in all lists concurrently. If several lists have an entry, it
 // returns that of the first in the order of zones. A list that does not answer within three seconds
-// counts as having no entry. So does a list whose answer is no entry. Such an answer is outside of
-// 127.0.0.0/8, as for a domain that is for sale, or in 127.255.255.0/24, by which lists report
-// errors.
-func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
+// counts as having no entry. An answer is no entry if it is outside of 127.0.0.0/8, as for a domain
+// that is for sale, or in 127.255.255.0/24, by which lists report errors.
+func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (l Listing, listed bool) {
 	name := reversedForDNS(ip)
 	if name == "" || len(zones) == 0 {
 		return Listing{}, false

@@ -23,7 +23,7 @@ func splitAddress(address string) (local, domain string) {
 // orgDomain returns the organisational domain by the public suffix list (RFC 7489 section 3.2): the
 // public suffix and one more label, or the name itself if it is a public suffix. Private suffixes
 // such as github.io count as public, so that their tenants are not aligned with each other. RFC
-// 9989 does not use this list; its rules are in tree.
+// 9989 does not use this list; a treeWalker has its rules.
 func orgDomain(domain string) string {
 	org, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {

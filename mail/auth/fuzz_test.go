@@ -92,7 +92,7 @@ func FuzzDMARCRecord(f *testing.F) {
 		defer cancel()
 		got := Verdict{SPF: Fail, SPFDomain: domain}
 		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})
-		evaluateDMARC(newTree(look), &got, a)
+		evaluateDMARC(newTreeWalker(look), &got, a)
 		if (got.DMARC == Fail) != dmarc.IsPolicy(got.Policy) || got.DMARC == Pass {
 			t.Errorf("dmarc=%s policy=%q of %q", got.DMARC, got.Policy, txt)
 		}

@@ -44,7 +44,7 @@ type message struct {
 	header    []byte // without the empty line after it
 	fields    []field
 	tooLarge  bool // the header is beyond a limit, so fields is incomplete
-	truncated bool // header is incomplete too, and body continues within the header
+	truncated bool // header and fields are incomplete, and body continues within the header
 	body      *bufio.Reader
 
 	shownNames  []string // names of the fields that readers are shown, in lower case
@@ -56,7 +56,7 @@ type message struct {
 // result.
 func openMessage(r io.Reader) (*message, error) {
 	br := buffers.Reader(r)
-	header, err := rawHeader(br)
+	header, err := readRawHeader(br)
 	if err != nil && !errors.Is(err, errHeader) {
 		buffers.FreeReader(br)
 		return nil, fmt.Errorf("read message: %w", err)
@@ -91,9 +91,9 @@ func fieldsNamed(fields []field, name string) []field {
 	return out
 }
 
-// countShown counts the fields that programs take for fields with the name. That includes a field
-// after a byte order mark: package msg accepts it, but no signature covers it.
-func countShown(fields []field, name string) (n int) {
+// countFieldsShownAs counts the fields that programs take for fields with the name. That includes a
+// field after a byte order mark: package msg accepts it, but no signature covers it.
+func countFieldsShownAs(fields []field, name string) (n int) {
 	for _, f := range fields {
 		if strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(f.name, "\ufeff")), name) {
 			n++
@@ -105,16 +105,16 @@ func countShown(fields []field, name string) (n int) {
 // readHeader reads and splits the header, up to and including the empty line, or to the end if
 // there is none.
 func readHeader(br *bufio.Reader) ([]field, error) {
-	text, err := rawHeader(br)
+	text, err := readRawHeader(br)
 	if err != nil {
 		return nil, err
 	}
 	return splitFields(string(text))
 }
 
-// rawHeader reads the header like readHeader and returns it unsplit, without the empty line. If it
-// is longer than maxHeader, rawHeader returns its beginning and errHeader.
-func rawHeader(br *bufio.Reader) ([]byte, error) {
+// readRawHeader reads the header like readHeader and returns it unsplit, without the empty line. If
+// it is longer than maxHeader, readRawHeader returns its beginning and errHeader.
+func readRawHeader(br *bufio.Reader) ([]byte, error) {
 	var buf []byte
 	for lineStart := 0; ; {
 		piece, err := br.ReadSlice('\n')

@@ -56,7 +56,7 @@ func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Con
 		return nil, &net.DNSError{Err: err.Error(), Name: name, IsTimeout: true, IsTemporary: true}
 	}
 	answers, err := f(ctx, name)
-	if l.answered != nil && (err == nil || notFound(err)) {
+	if l.answered != nil && (err == nil || isNotFound(err)) {
 		l.answered()
 	}
 	if err != nil && len(answers) == 0 {
@@ -68,13 +68,13 @@ func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Con
 // plainDNSError converts an error to a plain *net.DNSError. The result is temporary unless err says
 // that the name was not found (RFC 7208 section 2.6.6, RFC 6376 section 6.1.2).
 func plainDNSError(name string, err error) *net.DNSError {
-	if notFound(err) {
+	if isNotFound(err) {
 		return &net.DNSError{Err: "no such record", Name: name, IsNotFound: true}
 	}
 	return &net.DNSError{Err: err.Error(), Name: name, IsTemporary: true}
 }
 
-func notFound(err error) bool {
+func isNotFound(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && dns.IsNotFound
 }

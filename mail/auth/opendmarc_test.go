@@ -127,7 +127,7 @@ func TestOpendmarcAgrees(t *testing.T) {
 		from := authorsOf([]string{c.from}, &message{header: []byte("From: " + c.from + "\r\n")})
 		ours := c.have
 		ours.Signatures = slices.Clone(ours.Signatures)
-		theFormer := judge(rfc7489{newTree(look)}, &ours, from)
+		theFormer := judge(rfc7489Rules{newTreeWalker(look)}, &ours, from)
 		cancel()
 		if got, want := opinionOf(theFormer, &ours), theirs[i]; got != want {
 			t.Errorf("%s: ours %+v, theirs %+v", c.name, got, want)

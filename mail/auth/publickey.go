@@ -52,7 +52,7 @@ func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
 	}
 	txts, err := look.LookupTXT(look.ctx, selector+"._domainkey."+domain)
 	switch {
-	case notFound(err) || err == nil && len(txts) == 0:
+	case isNotFound(err) || err == nil && len(txts) == 0:
 		return keyRecord{}, errNoKey
 	case err != nil:
 		return keyRecord{}, err

@@ -18,12 +18,12 @@ type ReportTarget struct {
 
 // ReportTargets returns the addresses to which DMARC reports about a domain may be sent. uris are
 // the URIs in rua= of the domain's record; only mailto: is supported. A URI in another organisation
-// counts only if its host has published that it accepts the reports (RFC 9990 section 4). waits is
-// true if DNS did not answer for some of the hosts.
-func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
+// counts only if its host has published that it accepts the reports (RFC 9990 section 4).
+// incomplete is true if DNS did not answer for some of the hosts.
+func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, incomplete bool) {
 	look, cancel := v.newLookups(ctx)
 	defer cancel()
-	walks := newTree(look)
+	walks := newTreeWalker(look)
 	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
 		if !ok {
@@ -32,17 +32,17 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 		_, host := splitAddress(target.Address)
 		same, settled := walks.aligned(host, domain, false)
 		if !settled {
-			waits = true
+			incomplete = true
 			continue
 		}
 		if same {
 			targets = append(targets, target)
 			continue
 		}
-		theirs, failed := acceptsReports(look, domain, host)
+		theirs, failed := lookUpConsent(look, domain, host)
 		switch {
 		case failed == TempError:
-			waits = true
+			incomplete = true
 		case failed != "":
 		case len(theirs) == 0:
 			targets = append(targets, target)
@@ -50,16 +50,16 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 			targets = append(targets, redirectedTargets(theirs, host)...)
 		}
 	}
-	return targets, waits
+	return targets, incomplete
 }
 
-// acceptsReports looks up whether a host accepts reports about a domain that is not its own. uris
-// are the URIs to which the host redirects them, if any. failed is "" if the host accepts, None if
-// it does not, and TempError if DNS did not answer. Only the version and rua= of the host's DMARC
-// record count.
-func acceptsReports(look *lookups, domain, host string) (uris []string, failed Result) {
+// lookUpConsent looks up whether a host accepts reports about a domain that is not its own. uris
+// are the URIs to which the host redirects such reports, if any. failed is "" if the host accepts,
+// None if it does not, and TempError if DNS did not answer. Only the version and rua= of the host's
+// DMARC record count.
+func lookUpConsent(look *lookups, domain, host string) (uris []string, failed Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
-	if err != nil && !notFound(err) {
+	if err != nil && !isNotFound(err) {
 		return nil, TempError
 	}
 	for _, txt := range txts {
@@ -84,7 +84,7 @@ func redirectedTargets(uris []string, host string) (out []ReportTarget) {
 
 // parseReportURI parses a URI such as mailto:local@domain!10m. RFC 7489 section 6.2 has the size
 // limit after "!"; RFC 9989 no longer has it.
-func parseReportURI(uri string) (ReportTarget, bool) {
+func parseReportURI(uri string) (target ReportTarget, ok bool) {
 	uri, limit, limited := strings.Cut(uri, "!")
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "mailto" {
@@ -115,7 +115,7 @@ func isPlainLocalPart(s string) bool {
 
 // parseSize parses a number of bytes with an optional unit k, m, g or t (powers of 1024). It
 // returns 0, which means no limit, for 1 TiB or more.
-func parseSize(text string) (int64, bool) {
+func parseSize(text string) (size int64, ok bool) {
 	number := strings.TrimRight(text, "kKmMgGtT")
 	shift, known := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[strings.ToLower(text[len(number):])]
 	n, err := strconv.ParseInt(number, 10, 64)

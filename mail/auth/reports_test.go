@@ -21,9 +21,9 @@ func TestReportTargets(t *testing.T) {
 		"x.com._report._dmarc.anyone.org": {"v=DMARC1; p=none"},
 	}}
 	for _, tc := range []struct {
-		rua   string
-		want  string
-		waits bool
+		rua        string
+		want       string
+		incomplete bool
 	}{
 		{"mailto:d@x.com", "d@x.com 0", false},
 		{"mailto:d@reports.x.com!10m", "d@reports.x.com 10485760", false},
@@ -48,13 +48,13 @@ func TestReportTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		targets, waits := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), "x.com", rec.Reports)
+		targets, incomplete := (&Verifier{Resolver: dns}).ReportTargets(t.Context(), "x.com", rec.Reports)
 		var got []string
 		for _, one := range targets {
 			got = append(got, fmt.Sprint(one.Address, " ", one.Most))
 		}
-		if strings.Join(got, ", ") != tc.want || waits != tc.waits {
-			t.Errorf("%s: %q, %v; want %q, %v", tc.rua, got, waits, tc.want, tc.waits)
+		if strings.Join(got, ", ") != tc.want || incomplete != tc.incomplete {
+			t.Errorf("%s: %q, %v; want %q, %v", tc.rua, got, incomplete, tc.want, tc.incomplete)
 		}
 	}
 }

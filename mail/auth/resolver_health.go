@@ -109,7 +109,7 @@ func (h *ResolverHealth) now() time.Time {
 }
 
 // sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) (completed bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

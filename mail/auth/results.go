@@ -54,7 +54,7 @@ func spfInfo(v *Verdict) []string {
 	return words
 }
 
-// signatureInfo returns the words about one DKIM signature.
+// signatureInfo returns the words about a DKIM signature in an Authentication-Results field.
 func signatureInfo(s Signature) []string {
 	words := []string{"dkim=" + string(s.Result)}
 	if s.Reason != "" {

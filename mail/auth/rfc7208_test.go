@@ -152,7 +152,7 @@ func (z *suiteZone) LookupIPAddr(_ context.Context, host string) (out []net.IPAd
 	for _, a := range append(four, six...) {
 		out = append(out, net.IPAddr{IP: net.ParseIP(a)})
 	}
-	if len(out) > 0 || notFound(err) {
+	if len(out) > 0 || isNotFound(err) {
 		err = nil
 	}
 	if len(out) == 0 && err == nil {

@@ -56,8 +56,8 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	s := &sealing{o: o, domain: domain, selector: selector, fields: fields}
-	if err := s.prepare(); err != nil {
+	s := &arcSealer{o: o, domain: domain, selector: selector, fields: fields}
+	if err := s.determineResults(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsealable, err)
 	}
 	body, err := hashBody(context.Background(), br, true)
@@ -67,8 +67,8 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	return s.seal(body)
 }
 
-// A sealing builds one ARC set.
-type sealing struct {
+// An arcSealer builds one ARC set.
+type arcSealer struct {
 	o                SealOptions
 	domain, selector string
 	fields           []field
@@ -77,9 +77,9 @@ type sealing struct {
 	cv               string
 }
 
-// prepare determines the results and cv= of the new set. It returns an error if the message must
-// not be sealed.
-func (s *sealing) prepare() (err error) {
+// determineResults determines the results and cv= of the new set. It returns an error if the
+// message must not be sealed.
+func (s *arcSealer) determineResults() (err error) {
 	s.sets, err = arcSets(s.fields)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *sealing) prepare() (err error) {
 
 // ourResults returns our Authentication-Results field without the authserv-id, false if there is no
 // such field.
-func (s *sealing) ourResults() (string, bool) {
+func (s *arcSealer) ourResults() (results string, ok bool) {
 	for _, f := range fieldsNamed(s.fields, "Authentication-Results") {
 		id, rest, ok := strings.Cut(f.value(), ";")
 		if ok && strings.EqualFold(strings.TrimSpace(id), s.o.AuthservID) {
@@ -127,7 +127,7 @@ func chainResult(results string) Result {
 }
 
 // seal returns the three fields of the set. body is the hash of the message's body.
-func (s *sealing) seal(body []byte) ([]byte, error) {
+func (s *arcSealer) seal(body []byte) ([]byte, error) {
 	i := strconv.Itoa(len(s.sets) + 1)
 	set := arcSet{results: newField(arcResults+": i="+i+"; "+s.o.AuthservID+";"+s.results+"\r\n", 1)}
 	names := s.signedNames()
@@ -153,11 +153,11 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	return []byte(set.seal.raw + set.message.raw + set.results.raw), nil
 }
 
-func (s *sealing) timeTag() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
+func (s *arcSealer) timeTag() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
 
 // signedNames returns the field names for h=, each as often as the field occurs, in at most
 // maxNamesLength bytes.
-func (s *sealing) signedNames() []string {
+func (s *arcSealer) signedNames() []string {
 	var names []string
 	size := 0
 	for _, name := range sealedFields {

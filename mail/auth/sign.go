@@ -58,7 +58,8 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	if len(fields) > 0 && strings.ContainsAny(fields[0].raw[:1], " \t") {
-		// Behind the signature field, this line would continue it (RFC 5322 section 2.2.3).
+		// If the signature field is put before the message, this line would count as its
+		// continuation (RFC 5322 section 2.2.3).
 		return nil, fmt.Errorf("%w: the header begins with a continuation line", ErrUnsignable)
 	}
 	if n := len(fieldsNamed(fields, "From")); n != 1 {

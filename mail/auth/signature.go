@@ -147,7 +147,7 @@ func (s *signedField) readIdentity() error {
 
 // unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11) and ignores white space. It
 // returns false if a "=" is not followed by two hexadecimal digits.
-func unquoteDKIM(s string) (string, bool) {
+func unquoteDKIM(s string) (_ string, ok bool) {
 	s = removeSpace(s)
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -210,10 +210,10 @@ func (s *signedField) verify(fields []field) error {
 // signedText returns the text over which a header signature is computed (RFC 6376 section 3.7). If
 // names has a name several times, the fields with that name are taken from the last to the first.
 // It returns false if the text is longer than maxHeader.
-func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
+func signedText(fields []field, names []string, signature field, relaxed bool) (_ string, ok bool) {
 	form := func(f field) string { return f.raw }
 	if relaxed {
-		form = field.relaxed
+		form = field.relaxedForm
 	}
 	byName := make(map[string][]field, len(names))
 	for _, name := range names {

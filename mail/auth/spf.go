@@ -69,7 +69,7 @@ func (l *spfLookups) evaluate() (result Result, byHost bool) {
 type spfLookups struct {
 	*lookups
 	macros       spfMacros
-	placeholders []string // the names for which placeholders stand; the number is in the placeholder
+	placeholders []string // the name for which each placeholder stands; a placeholder has the index
 
 	otherOrganisation bool   // a record of another organisational domain was looked up
 	within            string // use only records of this organisational domain; "" means all
@@ -121,15 +121,15 @@ func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAdd
 
 // lookUpAnyName looks up a name, even one that is valid in DNS but no host name.
 func lookUpAnyName[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
-	if _, ok := idn.Host(name); !ok && isOddName(name) {
+	if _, ok := idn.Host(name); !ok && isDNSName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
 	}
 	return lookUp(ctx, l.lookups, name, f)
 }
 
-// isOddName reports whether a name is valid in DNS (RFC 2181 section 11): its labels have printable
-// characters only. It need not be a host name. Macros make such names of a sender's local part.
-func isOddName(name string) bool {
+// isDNSName reports whether a name is valid in DNS (RFC 2181 section 11): its labels have printable
+// characters only. It need not be a host name: macros can put a sender's local part into a name.
+func isDNSName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool { return r < ' ' || r > '~' || r == '\\' }) {
@@ -139,8 +139,8 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expandNames replaces each name in a record that has macros or a slash by its expansion. domain is
-// the domain of the record. It reports whether it replaced any.
+// expandNames replaces the names in a record that have macros or a slash by their expansions.
+// domain is the domain of the record. changed is true if it replaced any.
 func (l *spfLookups) expandNames(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {
 		if t.NeedsLookup() && strings.ContainsAny(t.Value, "%/") {

@@ -21,7 +21,7 @@ type spfMacros struct {
 	ip            netip.Addr
 	helo          string
 	local, domain string   // of the sender address
-	names         []string // PTR names of ip that resolve to ip; set if looked is true
+	names         []string // PTR names of ip that resolve to ip; set if hasNames is true
 	hasNames      bool
 }
 
@@ -52,7 +52,7 @@ func (m *spfMacros) macroValue(ctx context.Context, letter byte, domain string) 
 	case 'd':
 		return domain
 	case 'i':
-		return dotted(m.ip)
+		return dottedAddress(m.ip)
 	case 'p':
 		return m.validatedPTRName(ctx, domain)
 	case 'v':
@@ -64,8 +64,9 @@ func (m *spfMacros) macroValue(ctx context.Context, letter byte, domain string) 
 	return m.helo
 }
 
-// dotted returns an IPv4 address in dotted form, and an IPv6 address as nibbles separated by dots.
-func dotted(ip netip.Addr) string {
+// dottedAddress returns an IPv4 address in dotted form, and an IPv6 address as nibbles separated by
+// dots.
+func dottedAddress(ip netip.Addr) string {
 	if ip.Is4() {
 		return ip.String()
 	}

@@ -142,8 +142,8 @@ func (s *stripper) decideHeld(extra int) error {
 }
 
 // claimsID reports whether an Authentication-Results field with this value has our authserv-id, or
-// could seem to have it to a lenient program. That is so if a comment is not closed within
-// maxResultsField, or if our name is split by comments or quotes.
+// could seem to have it to a lenient program. It could if our name is split by comments or quotes,
+// or if a comment is not closed within maxResultsField.
 func claimsID(value, ours string) bool {
 	bare, ok := bareTextBeforeSemicolon(value)
 	if !ok {
@@ -157,9 +157,9 @@ func claimsID(value, ours string) bool {
 }
 
 // authservIDOf returns the authserv-id at the start of a value (RFC 8601 section 2.2). The value
-// must have comments and white space, a token or a quoted string, an optional version, and a
-// semicolon. It returns false for any other form.
-func authservIDOf(value string) (string, bool) {
+// must have, in this order, comments and white space, a token or a quoted string, an optional
+// version, and a semicolon. For any other form ok is false.
+func authservIDOf(value string) (_ string, ok bool) {
 	rest := skipCFWS(value)
 	if rest == "" {
 		return "", false
@@ -208,7 +208,7 @@ func skipCFWS(s string) string {
 // bareTextBeforeSemicolon returns the part of s before the first semicolon, without comments,
 // quotation marks and white space. It returns false if there is no semicolon outside of comments
 // and quoted strings.
-func bareTextBeforeSemicolon(s string) (string, bool) {
+func bareTextBeforeSemicolon(s string) (_ string, ok bool) {
 	var b strings.Builder
 	depth, inQuotes := 0, false
 	for i := 0; i < len(s); i++ {

@@ -19,8 +19,8 @@ type treeStep struct {
 }
 
 // A treeWalker implements the rules of RFC 9989. To find an organisational domain, it walks up from
-// a domain and looks up the DMARC record of each name (section 4.10). A tree is for one message. It
-// looks up each name once.
+// a domain and looks up the DMARC record of each name (section 4.10). A treeWalker is for one
+// message. It looks up each name once.
 type treeWalker struct {
 	look *lookups
 
@@ -38,7 +38,7 @@ type dmarcAnswer struct {
 	broken   bool // the record cannot be parsed
 }
 
-func newTree(look *lookups) *treeWalker {
+func newTreeWalker(look *lookups) *treeWalker {
 	t := &treeWalker{look: look, known: make(map[string]*dmarcAnswer)}
 	t.answers.L = &t.mu
 	return t
@@ -67,7 +67,7 @@ func (t *treeWalker) recordAt(domain string) *dmarcAnswer {
 	}()
 
 	txts, err := t.look.LookupTXT(t.look.ctx, "_dmarc."+domain)
-	a.answered = err == nil || notFound(err)
+	a.answered = err == nil || isNotFound(err)
 	for _, txt := range txts {
 		if !dmarc.IsRecord(txt) {
 			continue
@@ -83,8 +83,8 @@ func (t *treeWalker) recordAt(domain string) *dmarcAnswer {
 
 // walkUp walks up from a domain and returns the names that have a DMARC record. settled is false if
 // DNS did not answer for a name that matters: the domain itself, or a name with at least two
-// labels. If toPolicy is set, the walk ends at the record of the domain itself.
-func (t *treeWalker) walkUp(domain string, toPolicy bool) (found []treeStep, settled bool) {
+// labels. If stopAtOwn is set, the walk ends at the record of the domain itself, if there is one.
+func (t *treeWalker) walkUp(domain string, stopAtOwn bool) (found []treeStep, settled bool) {
 	settled = true
 	name := domain
 	for range maxWalkNames {
@@ -94,7 +94,7 @@ func (t *treeWalker) walkUp(domain string, toPolicy bool) (found []treeStep, set
 		}
 		if a.records == 1 {
 			found = append(found, treeStep{name, foundRecord{Record: a.record, at: name}, a.broken})
-			if a.record.PSD != 'u' || toPolicy && name == domain {
+			if a.record.PSD != 'u' || stopAtOwn && name == domain {
 				return found, settled
 			}
 		}
@@ -133,8 +133,9 @@ func oneLabelBelow(above, domain string) string {
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + above
 }
 
-// org returns the organisational domain of a domain. It returns false if DNS did not answer.
-func (t *treeWalker) org(domain string) (string, bool) {
+// lookUpOrganisation returns the organisational domain of a domain. settled is false if DNS did not
+// answer.
+func (t *treeWalker) lookUpOrganisation(domain string) (org string, settled bool) {
 	found, settled := t.walkUp(domain, false)
 	return organisation(domain, found), settled
 }
@@ -151,11 +152,11 @@ func (t *treeWalker) aligned(authenticated, from string, strict bool) (same, set
 	case strict || topLabel(authenticated) != topLabel(from):
 		return false, true
 	}
-	org, settled := t.org(from)
+	org, settled := t.lookUpOrganisation(from)
 	if !settled || !isWithin(authenticated, org) {
 		return false, settled
 	}
-	other, settled := t.org(authenticated)
+	other, settled := t.lookUpOrganisation(authenticated)
 	return settled && other == org, settled
 }
 
@@ -203,7 +204,7 @@ func (t *treeWalker) exists(domain string) (exists, settled bool) {
 		return true, true
 	}
 	_, txt := t.look.LookupTXT(t.look.ctx, domain)
-	return txt == nil, txt == nil || notFound(ip) && notFound(mx) && notFound(txt)
+	return txt == nil, txt == nil || isNotFound(ip) && isNotFound(mx) && isNotFound(txt)
 }
 
 // prefetch looks up the DMARC records of the From domains concurrently, so that later calls need

@@ -38,7 +38,7 @@ type Signature struct {
 	// pass.
 	Reason string
 	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). If
-	// Result is not pass, it reports whether the two are equal.
+	// Result is not pass, it reports whether the two domains are equal.
 	Aligned bool
 	// Covers reports whether the signature passes, signs every field that readers are shown, and
 	// none of these fields is repeated. The fields are From, Subject, To, Cc, Reply-To, Sender,
@@ -83,7 +83,7 @@ type Verdict struct {
 	// pct=. It is for information only.
 	Former Judgment
 	// Published is the DMARC record that applies; nil if there is none or if it cannot be read.
-	Published *Published
+	Published *PublishedRecord
 	// FromDomain is the From domain that decided the DMARC result; "" if there is none.
 	FromDomain     string
 	org            string // organisational domain of FromDomain; "" if it was not looked up

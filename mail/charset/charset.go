@@ -94,7 +94,7 @@ func findCharset(name string) *namedCharset {
 // Known reports whether name is the name of a charset that this package knows.
 func Known(name string) bool { return findCharset(name) != nil }
 
-// Declared reports whether name is the name of a known charset that says what bytes above 127 are.
+// Declared reports whether name is the name of a known charset that defines the bytes above 127.
 func Declared(name string) bool {
 	c := findCharset(name)
 	return c != nil && c.bytes != undeclared
@@ -135,10 +135,10 @@ func (c *namedCharset) cannotBe(b []byte) bool {
 	return bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x800 })
 }
 
-// Convert converts the beginning of a text to UTF-8: at most most bytes of it or, if a character
-// has several bytes, at most mostWide bytes, since that conversion is slow. It returns b itself if
-// no conversion is needed.
-func Convert(b []byte, charset string, most, mostWide int) []byte {
+// Convert converts the beginning of a text to UTF-8: at most limit bytes of it or, if the charset
+// has several bytes per character, at most wideLimit bytes, since that conversion is slow. It
+// returns b itself if no conversion is needed.
+func Convert(b []byte, charset string, limit, wideLimit int) []byte {
 	c := findCharset(charset)
 	switch {
 	case c == nil || c.bytes == undeclared || c == findCharset("utf-8"):
@@ -149,9 +149,9 @@ func Convert(b []byte, charset string, most, mostWide int) []byte {
 		if IsASCII(b) {
 			return b
 		}
-		mostWide = most
+		wideLimit = limit
 	}
-	return []byte(Decode(b[:min(len(b), mostWide)], charset))
+	return []byte(Decode(b[:min(len(b), wideLimit)], charset))
 }
 
 // DecodeRaw decodes raw 8-bit text of a header. charset is the one that the message declares; it is

@@ -142,7 +142,7 @@ func decodeISO2022(b []byte) string {
 		}
 		return encodingDecoder(japanese.ShiftJIS)(b)
 	}
-	d := iso2022{shifted: setKana}
+	d := iso2022Decoder{shifted: setKana}
 	d.out.Grow(len(b))
 	for i := 0; i < len(b); {
 		i += d.readNext(b[i:])
@@ -151,7 +151,7 @@ func decodeISO2022(b []byte) string {
 	return d.out.String()
 }
 
-type iso2022 struct {
+type iso2022Decoder struct {
 	out          strings.Builder
 	set, shifted set2022
 	shiftedOut   bool // SO is active
@@ -162,7 +162,7 @@ type iso2022 struct {
 
 // readNext reads one byte, one escape sequence or one shift at the start of b. It returns the
 // length of what it read.
-func (d *iso2022) readNext(b []byte) int {
+func (d *iso2022Decoder) readNext(b []byte) int {
 	c := b[0]
 	switch {
 	case c == esc && len(b) > 2 && b[1] == 'N' && b[2] < utf8.RuneSelf:
@@ -202,7 +202,7 @@ func (d *iso2022) readNext(b []byte) int {
 	return 1
 }
 
-func (d *iso2022) put(set set2022, high bool, c byte) {
+func (d *iso2022Decoder) put(set set2022, high bool, c byte) {
 	if set != d.runSet || high != d.high {
 		d.flush()
 		d.runSet, d.high = set, high
@@ -211,7 +211,7 @@ func (d *iso2022) put(set set2022, high bool, c byte) {
 }
 
 // flush decodes the bytes in run by means of an 8-bit charset that contains their character set.
-func (d *iso2022) flush() {
+func (d *iso2022Decoder) flush() {
 	if len(d.run) == 0 {
 		return
 	}

@@ -46,14 +46,14 @@ type Evidence struct {
 // A Reading holds the tokens of one message, each once, in order of appearance.
 type Reading struct {
 	tokens []Token
-	refs   []ref  // where the text of each token is
-	text   []byte // the texts of all tokens, one after the other
+	refs   []tokenRef // where the text of each token is
+	text   []byte     // the texts of all tokens, one after the other
 }
 
-type ref struct {
+type tokenRef struct {
 	at   uint32
 	n    uint8
-	kind kind
+	kind featureKind
 }
 
 // Tokens returns the tokens for training, at most 1500. The caller must not change the slice.
@@ -74,12 +74,12 @@ func (r *Reading) CommonTokens() (said, sent []Token) {
 	return said, sent
 }
 
-// A kind says which kind of feature a token stands for. It is part of the hash, so the numbers must
-// not change.
-type kind uint8
+// A featureKind says which kind of feature a token stands for. It is part of the hash, so the
+// numbers must not change.
+type featureKind uint8
 
 const (
-	kindWord kind = iota + 1
+	kindWord featureKind = iota + 1
 	kindSubject
 	kindPhrase
 	kindLong
@@ -102,7 +102,7 @@ const (
 )
 
 // hash returns the token for a feature. It mixes eight bytes at a time by a 128-bit multiplication.
-func hash(k kind, text []byte) Token {
+func hash(k featureKind, text []byte) Token {
 	h := uint64(k)*0x9e3779b97f4a7c15 ^ uint64(len(text))
 	for {
 		var word uint64
@@ -150,7 +150,7 @@ type reader struct {
 func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 	s := &reader{src: r, seed: rand.Uint64() | 1, textLeft: maxText, rawLeft: maxRaw, markupLeft: maxMarkup}
 	s.tokens = make([]Token, 0, 256)
-	s.refs = make([]ref, 0, 256)
+	s.refs = make([]tokenRef, 0, 256)
 	s.text = make([]byte, 0, 2048)
 	buf := buffers.Bytes()
 	defer buffers.FreeBytes(buf)
@@ -173,7 +173,7 @@ func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 }
 
 // add adds a token if it is new and the limits permit. It reports whether it did.
-func (s *reader) add(k kind, text []byte) bool {
+func (s *reader) add(k featureKind, text []byte) (added bool) {
 	t := hash(k, text)
 	hi, lo := bits.Mul64(uint64(t), s.seed)
 	at := (hi ^ lo) % uint64(len(s.seen))
@@ -188,7 +188,7 @@ func (s *reader) add(k kind, text []byte) bool {
 	s.tokens = append(s.tokens, t)
 	s.seen[at] = uint16(len(s.tokens))
 	n := min(len(text), 120)
-	s.refs = append(s.refs, ref{uint32(len(s.text)), uint8(n), k})
+	s.refs = append(s.refs, tokenRef{uint32(len(s.text)), uint8(n), k})
 	s.text = append(s.text, text[:n]...)
 	return true
 }
@@ -221,7 +221,7 @@ func (s *reader) addFacts() {
 	}
 }
 
-func (s *reader) addText(k kind, text string) { s.add(k, []byte(text)) }
+func (s *reader) addText(k featureKind, text string) { s.add(k, []byte(text)) }
 
 func (s *reader) addFact(text string) { s.addText(kindFact, text) }
 

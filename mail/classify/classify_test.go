@@ -118,7 +118,7 @@ func TestEvidence(t *testing.T) {
 // TestTokensStay: models are stored, so a token must be the same in all versions.
 func TestTokensStay(t *testing.T) {
 	for _, tc := range []struct {
-		kind kind
+		kind featureKind
 		text string
 		want Token
 	}{{kindWord, "viagra", 0x3e899ba4464230a4}, {kindSubject, "viagra", 0xb3922bb481d2675}, {kindFact, "has a Message-ID of another domain", 0xe267e88487530bf4}} {

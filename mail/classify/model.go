@@ -55,8 +55,8 @@ func (m *Model) homeSlot(t Token) int {
 	return int(hi^lo) & (len(m.slots) - 1)
 }
 
-// find returns the slot of a token, or the free slot where it would be inserted.
-func (m *Model) find(t Token) int {
+// findSlot returns the slot of a token, or the free slot where it would be inserted.
+func (m *Model) findSlot(t Token) int {
 	at := m.homeSlot(t)
 	for m.slots[at].token != t && m.slots[at].token != 0 {
 		at = (at + 1) & (len(m.slots) - 1)
@@ -69,7 +69,7 @@ func (m *Model) Get(t Token) Count {
 	if m.used == 0 {
 		return Count{}
 	}
-	return m.slots[m.find(t)].count
+	return m.slots[m.findSlot(t)].count
 }
 
 // Set sets the count of a token. A count without spam and ham removes the token.
@@ -86,11 +86,11 @@ func (m *Model) Set(t Token, c Count) {
 		m.slots = make([]slot, max(2*len(old), minSlots))
 		for _, s := range old {
 			if s.token != 0 {
-				m.slots[m.find(s.token)] = s
+				m.slots[m.findSlot(s.token)] = s
 			}
 		}
 	}
-	at := m.find(t)
+	at := m.findSlot(t)
 	if m.slots[at].token == 0 {
 		m.used++
 	}
@@ -103,7 +103,7 @@ func (m *Model) remove(t Token) {
 	if m.used == 0 {
 		return
 	}
-	free := m.find(t)
+	free := m.findSlot(t)
 	if m.slots[free].token == 0 {
 		return
 	}
@@ -118,8 +118,9 @@ func (m *Model) remove(t Token) {
 	m.slots[free] = slot{}
 }
 
-// Train counts a message as spam or ham. If undo is set, it takes back an earlier Train; the days
-// stay. It returns the tokens whose counts changed. Counts stop at 0 and at their maximum.
+// Train counts a message as spam or ham. If undo is set, it takes back an earlier Train, but leaves
+// the days of the counts. It returns the tokens whose counts changed. Counts stop at 0 and at their
+// maximum.
 func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
 	messages := &m.Ham
 	if spam {

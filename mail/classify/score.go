@@ -16,7 +16,7 @@ const (
 	startMessages  = 90.0 // training messages of each class that the start set counts as
 	startSmoothing = 0.03 // smoothing for tokens of the start set: messages of each class that have the token by chance
 	ownSmoothing   = 0.35 // smoothing for tokens that only the account's model has
-	minStrength    = 0.2  // tokens whose probability is closer to 0.5 do not count
+	minStrength    = 0.2  // tokens do not count if their probability is closer than this to 0.5
 	maxClues       = 150  // tokens that count: those with probabilities furthest from 0.5
 	priorClue      = 0.43 // prior probability of spam; the result if no token counts
 	priorClues     = 5    // how many tokens the prior counts as, so that a few words of a short message decide nothing
@@ -183,20 +183,20 @@ func (r *Reading) readableText(i int) string {
 	return text
 }
 
-// A use says what the start set contains about the tokens of a kind.
-type use uint8
+// A startSetUse says what the start set contains about the tokens of a kind.
+type startSetUse uint8
 
 const (
-	private   use = iota // nothing, since names, addresses and hosts are specific to an account
-	content              // how frequent each is in junk mail and in wanted mail
-	transport            // how frequent each is in all mail; only training gives these weight
+	private   startSetUse = iota // nothing, since names, addresses and hosts are specific to an account
+	content                      // how frequent each token is in junk mail and in wanted mail
+	transport                    // how frequent each token is in all mail; only training gives these tokens weight
 )
 
 // kinds has for each kind the code and the sentence of its Reason, and its use.
 var kinds = [...]struct {
 	code     string
 	sentence string
-	use      use
+	use      startSetUse
 }{
 	kindWord:       {"word", `The word "%s" is frequent in`, content},
 	kindSubject:    {"subject", `The word "%s" in the subject is frequent in`, content},

@@ -199,7 +199,7 @@ func (s *reader) stripHTML(b []byte) []byte {
 		}
 		switch string(name[:length]) {
 		case "script", "style":
-			// If its end tag is missing, it hides everything after it.
+			// An element without its end tag hides everything after its start tag.
 			closing := append([]byte("</"), name[:length]...)
 			at := indexFold(b[i:], closing)
 			if at < 0 {
@@ -270,8 +270,8 @@ var entities = map[string]rune{
 	"Iacute": 'Í', "Ntilde": 'Ñ', "Oacute": 'Ó', "Uacute": 'Ú', "iexcl": '¡', "iquest": '¿', "sol": '/', "colon": ':', "period": '.', "excl": '!',
 }
 
-// decodeEntity returns the character for the HTML entity at the start of b, and the length of the
-// entity. If there is none, it returns & and 1. No entity is shorter than its character in UTF-8.
+// decodeEntity returns the length of the HTML entity at the start of b, and the character for it.
+// If there is no entity, it returns 1 and &. No entity is shorter than its character in UTF-8.
 func decodeEntity(b []byte) (size int, r rune) {
 	end := 1
 	for end < min(len(b), 12) && (asciiFold[b[end]] != 0 || b[end] == '#' && end == 1) {

@@ -13,7 +13,7 @@ import (
 const (
 	minLetters = 3
 	maxLetters = 20
-	maxPairs   = 200 // words after which a phrase, the word and its successor, is added
+	maxPairs   = 200 // only this many words of a message also form phrases, each with the word before it
 )
 
 // asciiFold maps ASCII letters to lower case, digits to themselves, and everything else to 0.
@@ -79,7 +79,7 @@ func classOf(r rune, alphabets *[lastAlphabet]uint16) (rune, runeClass) {
 }
 
 // addWords adds the words of a text, which is in UTF-8. Invalid bytes count as Latin-1.
-func (s *reader) addWords(text []byte, k kind) {
+func (s *reader) addWords(text []byte, k featureKind) {
 	alphabets := alphabets()
 	var buf [4*maxLetters + 4]byte // the current word
 	var pair [8*maxLetters + 8]byte
@@ -256,7 +256,7 @@ func (s *reader) addHost(text []byte) {
 	var host [100]byte
 	n := 0
 	for _, c := range text {
-		if c == '@' { // the text before it is a user name
+		if c == '@' { // the text before the @ is a user name
 			n = 0
 			s.userLinks = true
 			continue

@@ -22,16 +22,16 @@ const (
 	maxTries = 300 // candidates for the code that are examined
 )
 
-// Found holds what Find has found in a message.
-type Found struct {
+// SignInData holds the one-time code and the links that Find has found in a message.
+type SignInData struct {
 	Code  string // "" if there is no code, or if it is ambiguous
 	Links []Link // at most MaxLinks, in order
 }
 
 // Find searches a message for a one-time code and for links. It takes the subject, the text and the
 // HTML of the message; each may be empty.
-func Find(subject, text, html string) Found {
-	out := Found{Links: findLinks(text, html)}
+func Find(subject, text, html string) SignInData {
+	out := SignInData{Links: findLinks(text, html)}
 	if text == "" {
 		out.Code = Code(subject, visible.HTMLText(html))
 		return out
@@ -215,8 +215,8 @@ func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(
 // maxDistance is the maximum distance in bytes between a code and a code word in the same line.
 const maxDistance = 60
 
-// scoreCandidate returns the score of a candidate, which is code at the span in line i. 0 means
-// that it is not a code.
+// scoreCandidate returns the score of the candidate code, which is at the span in line i. 0 means
+// that it is not a one-time code.
 func scoreCandidate(lines []line, i int, span []int, code string) (score int) {
 	l := lines[i]
 	before, after := l.text[:span[0]], l.text[span[1]:]

@@ -57,7 +57,7 @@ func findLinks(text, markup string) (out []Link) {
 		i, known := at[key]
 		left := isImage(u.Path) || unsubscribeWords().MatchString(shown) || unsubscribeWords().MatchString(u.Path+"?"+u.RawQuery)
 		switch {
-		case left && known && i >= 0: // only the text that the HTML shows for it tells that it is for unsubscribing
+		case left && known && i >= 0: // the link came from the text; only its text in the HTML says that it is for unsubscribing
 			out = append(out[:i], out[i+1:]...)
 			for k, n := range at {
 				if n > i {

@@ -73,7 +73,7 @@ type Answer struct {
 
 // LookupMX returns the MX records of a name, and whether the answer is secure. It is not an error
 // if there are no records or no such name.
-func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
+func (r *Resolver) LookupMX(ctx context.Context, name string) (_ []*net.MX, secure bool, err error) {
 	a, err := r.ask(ctx, name, dns.TypeMX)
 	if err != nil {
 		return nil, false, err
@@ -122,7 +122,7 @@ func addressOf(rr dns.RR) []netip.Addr {
 
 // LookupTLSA returns the TLSA records for a TCP port of a host, and whether they are secure.
 // Records that are not secure must not be used.
-func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Record, bool, error) {
+func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) (_ []Record, secure bool, err error) {
 	a, err := r.ask(ctx, "_"+strconv.Itoa(port)+"._tcp."+host, dns.TypeTLSA)
 	if err != nil {
 		return nil, false, err
@@ -154,7 +154,7 @@ func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, e
 
 // recordsIn returns the records of a kind in a response, and the name to which CNAMEs lead.
 func recordsIn(m *dns.Msg, kind uint16) Answer {
-	a := Answer{Name: canonicalName(lookup.Canonical(m)), Secure: m.AuthenticatedData}
+	a := Answer{Name: canonicalName(lookup.CanonicalName(m)), Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
 		if h := rr.Header(); h.Rrtype == kind && canonicalName(h.Name) == a.Name {
 			a.rrs = append(a.rrs, rr)

@@ -59,7 +59,7 @@ func (s *session) sendByBDAT(e Envelope, m Message, content io.Reader) (reply, *
 	}
 	together := last && s.ext.pipelining
 	if !together {
-		if f := s.runSteps(s.envelopeSteps(e, m)); f != nil {
+		if f := s.runCommands(s.envelopeCommands(e, m)); f != nil {
 			return reply{}, f
 		}
 	}
@@ -89,7 +89,7 @@ func (s *session) sendByBDAT(e Envelope, m Message, content io.Reader) (reply, *
 
 // nextChunk returns the next chunk. It returns a failure if the message cannot be read or does not
 // have its declared size.
-func (s *session) nextChunk(c *chunker, m Message) ([]byte, bool, *failure) {
+func (s *session) nextChunk(c *chunker, m Message) (_ []byte, last bool, f *failure) {
 	chunk, last, err := c.next()
 	if err == nil && last && m.Size > 0 && c.bytesRead != m.Size {
 		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, c.bytesRead, m.Size)
@@ -138,7 +138,7 @@ func (s *session) sendInOneChunk(e Envelope, m Message, chunk []byte) (reply, *f
 		s.broken = s.broken || err != nil || r.class() == 2 // the host has accepted a message for no recipient
 		return reply{}, first
 	case err != nil:
-		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLostFailure(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.checkReply(stageEnd, 2, r, nil)
 }
@@ -157,7 +157,7 @@ func (s *session) sendChunk(chunk []byte, last bool) (reply, *failure) {
 	}
 	r, err := s.receive(s.timeouts.DataEnd)
 	if err != nil {
-		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLostFailure(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.checkReply(stageEnd, 2, r, nil)
 }

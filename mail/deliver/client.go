@@ -157,7 +157,7 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 		var s *session
 		s, f = c.openSession(ctx, t.hop, ip, t.hop.tls)
 		if f == nil {
-			c.end(s)
+			c.closeSession(s)
 			return nil
 		}
 	}
@@ -167,8 +167,8 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	return fmt.Errorf("%s answered: %s", r.Host, f.reply)
 }
 
-// Close closes all idle connections. After that no connection is kept idle. Calls that are running
-// end with their own context.
+// Close closes all idle connections. After that no connection is kept idle. It does not end calls
+// that are running; these end with their contexts.
 func (c *Client) Close() error {
 	c.idle.close()
 	return nil

@@ -29,12 +29,12 @@ func (d *delivery) run(ctx context.Context, targets []target) Result {
 
 // tryHost tries an idle connection to one host, then the addresses of the host. It returns true if
 // no other host must be tried.
-func (d *delivery) tryHost(ctx context.Context, t target) bool {
+func (d *delivery) tryHost(ctx context.Context, t target) (done bool) {
 	if f := d.requireTLS(ctx, &t); f != nil {
 		return d.recordFailure(ctx, t.hop, Attempt{Host: t.hop.host}, d.explainPolicy(t.hop, f))
 	}
 	if s := d.client.idle.take(t.hop); s != nil {
-		s.bind(ctx)
+		s.closeWhenDone(ctx)
 		if done, stale := d.tryIdle(ctx, s); !stale {
 			return done
 		}
@@ -53,7 +53,7 @@ func (d *delivery) tryHost(ctx context.Context, t target) bool {
 
 // tryAddress tries one address by a new connection. It returns true if no other address or host
 // must be tried.
-func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
+func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) (done bool) {
 	a := Attempt{Host: h.host, IP: ip.String()}
 	s, f := d.client.openSession(ctx, h, ip, h.tls)
 	d.addSession(h, ip, s, f)
@@ -86,7 +86,7 @@ func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
 
 // recordOutcome records the outcome of a transaction. It returns true if no other address or host
 // must be tried.
-func (d *delivery) recordOutcome(ctx context.Context, s *session, r reply, f *failure) bool {
+func (d *delivery) recordOutcome(ctx context.Context, s *session, r reply, f *failure) (done bool) {
 	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls, Authenticated: s.auth}
 	if f != nil {
 		return d.recordFailure(ctx, s.hop, a, f)
@@ -99,16 +99,16 @@ func (d *delivery) recordOutcome(ctx context.Context, s *session, r reply, f *fa
 
 // recordFailure records a failed attempt. It returns true if no other address or host must be
 // tried.
-func (d *delivery) recordFailure(ctx context.Context, h hop, a Attempt, f *failure) bool {
-	status, next := f.verdict(h.relay)
+func (d *delivery) recordFailure(ctx context.Context, h hop, a Attempt, f *failure) (done bool) {
+	status, tryNext := f.verdict(h.relay)
 	if f.err != nil {
 		f.err = withCause(ctx, f.err)
 	}
 	a = d.addFailure(a, f, status)
-	if !next || d.isBetter(a, status) {
+	if !tryNext || d.isBetter(a, status) {
 		d.setResult(a, Result{Status: status, RecipientFault: status == Permanent && f.recipientFault()})
 	}
-	return !next || ctx.Err() != nil || len(d.attempts) >= maxAttempts
+	return !tryNext || ctx.Err() != nil || len(d.attempts) >= maxAttempts
 }
 
 // isBetter reports whether a failure is a better result than d.best, in case all hosts fail. A
@@ -124,7 +124,7 @@ func (d *delivery) isBetter(a Attempt, status Status) bool {
 	return a.Code != 0 || d.best.Code == 0
 }
 
-// addFailure completes a failed attempt and appends it to d.attempts.
+// addFailure fills in why an attempt failed and appends it to d.attempts.
 func (d *delivery) addFailure(a Attempt, f *failure, status Status) Attempt {
 	a.Code, a.Enhanced, a.Reply, a.Err, a.At = f.reply.code, f.enhancedFor(status), f.text(), f.err, d.client.now()
 	d.attempts = append(d.attempts, a)

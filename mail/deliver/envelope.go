@@ -84,7 +84,7 @@ func (e Envelope) inSMTPForm() (Envelope, *failure) {
 		err = errAddress
 	}
 	if err != nil {
-		return e, unroutable("5.1.3", fmt.Errorf("recipient %q: %w", printableLine(e.To, 100), err))
+		return e, unroutableFailure("5.1.3", fmt.Errorf("recipient %q: %w", printableLine(e.To, 100), err))
 	}
 	e.From, err = asciiAddress(e.From)
 	if err != nil {

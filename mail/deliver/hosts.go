@@ -33,8 +33,8 @@ const (
 	tlsEncrypted                      // STARTTLS with any certificate, since there are TLSA records but none is usable
 )
 
-// hop is a next hop: a host and all parameters of a connection to it. Connections are shared
-// between equal hops.
+// hop is a next hop: a host and all parameters of a connection to it. Deliveries to equal hops may
+// use the same connection.
 type hop struct {
 	host               string
 	port               int
@@ -64,7 +64,7 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 	}
 	name, ok := idn.Host(domain)
 	if !ok {
-		return nil, unroutable("5.1.2", fmt.Errorf("%q is not a domain name", printableLine(domain, 100)))
+		return nil, unroutableFailure("5.1.2", fmt.Errorf("%q is not a domain name", printableLine(domain, 100)))
 	}
 	records, secure, err := c.lookupMX(ctx, name)
 	if err != nil {
@@ -74,14 +74,14 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 		return c.implicitMXTarget(ctx, name, secure)
 	}
 	if len(records) == 1 && isNullMX(records[0]) {
-		return nil, unroutable("5.1.10", fmt.Errorf("%s takes no mail: it has a null MX record", name)) // RFC 7505
+		return nil, unroutableFailure("5.1.10", fmt.Errorf("%s takes no mail: it has a null MX record", name)) // RFC 7505
 	}
 	hosts, loop := rankMXHosts(records, c.Hostname)
 	if len(hosts) == 0 && loop {
-		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us: its MX is %s", name, c.Hostname))
+		return nil, unroutableFailure("5.4.6", fmt.Errorf("mail for %s loops back to us: its MX is %s", name, c.Hostname))
 	}
 	if len(hosts) == 0 {
-		return nil, unroutable("5.4.4", fmt.Errorf("no MX record of %s names a host", name))
+		return nil, unroutableFailure("5.4.4", fmt.Errorf("no MX record of %s names a host", name))
 	}
 	var out []target
 	for _, h := range hosts[:min(len(hosts), maxHosts)] {
@@ -108,7 +108,7 @@ func (c *Client) literalTarget(domain string) ([]target, *failure) {
 	}
 	ip, err := netip.ParseAddr(text)
 	if !closed || err != nil || ip.Zone() != "" {
-		return nil, unroutable("5.1.2", fmt.Errorf("%q is not an address literal", domain))
+		return nil, unroutableFailure("5.1.2", fmt.Errorf("%q is not an address literal", domain))
 	}
 	ip = ip.Unmap()
 	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}, literal: true}}, nil
@@ -117,13 +117,13 @@ func (c *Client) literalTarget(domain string) ([]target, *failure) {
 // implicitMXTarget returns the domain itself as target, since it has no MX records (RFC 5321 §5.1).
 func (c *Client) implicitMXTarget(ctx context.Context, name string, secure bool) ([]target, *failure) {
 	if strings.EqualFold(name, c.Hostname) {
-		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
+		return nil, unroutableFailure("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
 	}
 	t := target{hop: c.mxHop(name), secure: secure, implicitMX: true}
 	addrs, err := c.lookupAddrs(ctx, t.hop)
 	switch {
 	case errors.Is(err, errNoAddress):
-		return nil, unroutable("5.1.2", fmt.Errorf("the domain %s does not exist or takes no mail: it has neither MX nor address", name))
+		return nil, unroutableFailure("5.1.2", fmt.Errorf("the domain %s does not exist or takes no mail: it has neither MX nor address", name))
 	case err != nil:
 		return nil, &failure{stage: stageConnect, err: err, enhanced: "4.4.3"}
 	}
@@ -131,15 +131,15 @@ func (c *Client) implicitMXTarget(ctx context.Context, name string, secure bool)
 	return []target{t}, nil
 }
 
-// lookupMX returns the MX records of name, perhaps none. It also reports whether DNSSEC validates
+// lookupMX returns the MX records of name, perhaps none. secure reports whether DNSSEC validates
 // the answer.
-func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
+func (c *Client) lookupMX(ctx context.Context, name string) (records []*net.MX, secure bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
 	if c.DANE != nil {
 		return c.DANE.LookupMX(ctx, name)
 	}
-	records, err := c.resolver().LookupMX(ctx, name+".")
+	records, err = c.resolver().LookupMX(ctx, name+".")
 	if len(records) > 0 || isNotFound(err) {
 		return records, false, nil // *net.Resolver returns the valid records even if others are invalid, with an error about these
 	}
@@ -187,7 +187,7 @@ func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 }
 
 // alternateFamilies returns the first maxAddrs addresses with IPv4 and IPv6 alternating, so that
-// the limit does not exclude one of the two. It begins with the kind that the resolver returned
+// the limit does not exclude one of the two. It begins with the family that the resolver returned
 // first.
 func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
@@ -212,8 +212,8 @@ func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 }
 
 // rankMXHosts sorts MX hosts by preference, and at random if that is equal. If self is one of them,
-// it removes self and the hosts that are not preferred to it (RFC 5321 §5.1). loop reports whether
-// it did.
+// mail would loop: loop is true, and the result has only the hosts that are preferred to self (RFC
+// 5321 §5.1).
 func rankMXHosts(records []*net.MX, self string) (hosts []string, loop bool) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })

@@ -24,7 +24,7 @@ type pool struct {
 // is intact and the pool has room; otherwise it closes the session.
 func (c *Client) release(s *session) {
 	if s.broken || s.uses >= maxPerConnection {
-		c.end(s)
+		c.closeSession(s)
 		return
 	}
 	if !s.unbind() {
@@ -38,7 +38,7 @@ func (c *Client) release(s *session) {
 }
 
 // put adds s to the pool, which closes s after timeout. It returns false if there is no room.
-func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
+func (p *pool) put(s *session, perHop, total int, timeout time.Duration) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.total >= total || len(p.idle[s.hop]) >= perHop {
@@ -69,7 +69,7 @@ func (p *pool) take(h hop) *session {
 }
 
 // remove removes s from the pool and reports whether it was there. The caller holds mu.
-func (p *pool) remove(s *session) bool {
+func (p *pool) remove(s *session) (removed bool) {
 	list := p.idle[s.hop]
 	i := slices.Index(list, s)
 	if i < 0 {

@@ -102,7 +102,7 @@ func (r reply) enhancedCode() string {
 }
 
 // String returns the reply as one printable line of at most maxReplyText bytes, which begins with
-// the reply code. An enhanced code that later lines repeat is left out there.
+// the reply code. Where later lines repeat the enhanced code of the first, it is left out.
 func (r reply) String() string {
 	status := r.enhancedCode()
 	var b strings.Builder

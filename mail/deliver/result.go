@@ -97,20 +97,21 @@ type failure struct {
 	addressFault bool   // err is about the recipient's address
 }
 
-// unroutable returns a permanent failure for a domain or address to which no host can be found.
-func unroutable(enhanced string, err error) *failure {
+// unroutableFailure returns a permanent failure for a domain or address to which no host can be
+// found.
+func unroutableFailure(enhanced string, err error) *failure {
 	return &failure{stage: stageConnect, status: Permanent, enhanced: enhanced, err: err, addressFault: strings.HasPrefix(enhanced, "5.1.")}
 }
 
-// connectionLost returns a temporary failure at the stage, for a connection that ended without a
-// reply.
-func connectionLost(at stage, err error) *failure {
+// connectionLostFailure returns a temporary failure at the stage, for a connection that ended
+// without a reply.
+func connectionLostFailure(at stage, err error) *failure {
 	return &failure{stage: at, err: err, enhanced: "4.4.2"}
 }
 
-// verdict returns the status for f. next reports whether to try another host. relay says that the
-// host is a relay.
-func (f *failure) verdict(relay bool) (status Status, next bool) {
+// verdict returns the status for f. tryNext reports whether to try another host. relay says that
+// the host is a relay.
+func (f *failure) verdict(relay bool) (status Status, tryNext bool) {
 	early := f.stage < stageBody
 	switch {
 	case f.localError:

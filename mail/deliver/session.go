@@ -29,13 +29,14 @@ type session struct {
 	ext      extensions
 	tls      string // TLS version and cipher, "" for plain text
 	auth     string // how the host was authenticated, see Attempt.Authenticated
-	// unverified is why a certificate that need not be valid is not valid; nil if it is.
+	// unverified says why the host's certificate is not valid. It is nil if the certificate is
+	// valid, or if the TLS policy requires a valid one.
 	unverified error
 	uses       int  // number of transactions so far
 	dirty      bool // a transaction was not completed, so RSET must come first
 	broken     bool // replies may not match commands any more, so the session must be closed
 
-	unbind func() bool // ends the effect of bind; returns false if the context has already closed the connection
+	unbind func() bool // undoes closeWhenDone; returns false if the end of the context has already closed the connection
 	timer  *time.Timer // closes the session when it was idle for too long
 }
 
@@ -60,10 +61,10 @@ func (c *Client) openSession(ctx context.Context, h hop, ip netip.Addr, policy t
 		return nil, &failure{stage: stageConnect, err: fmt.Errorf("connect to %s: %w", h.host, err), enhanced: "4.4.1"}
 	}
 	s := &session{hop: h, ip: ip, raw: conn, conn: conn, br: bufio.NewReaderSize(conn, maxReplyLine), timeouts: t}
-	s.bind(ctx)
+	s.closeWhenDone(ctx)
 	defer func() {
 		if f != nil {
-			c.end(s)
+			c.closeSession(s)
 		}
 	}()
 	if policy == tlsImplicit {
@@ -89,8 +90,8 @@ func (c *Client) openSession(ctx context.Context, h hop, ip netip.Addr, policy t
 	return s, nil
 }
 
-// bind makes the end of ctx close the connection.
-func (s *session) bind(ctx context.Context) {
+// closeWhenDone makes the end of ctx close the connection, until s.unbind is called.
+func (s *session) closeWhenDone(ctx context.Context) {
 	s.unbind = context.AfterFunc(ctx, func() { s.raw.Close() })
 }
 
@@ -235,7 +236,7 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 func (s *session) checkReply(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
-		return connectionLost(at, fmt.Errorf("%s: %w", s.hop.host, err))
+		return connectionLostFailure(at, fmt.Errorf("%s: %w", s.hop.host, err))
 	case r.class() == class:
 		return nil
 	case r.class() == 4 || r.class() == 5:
@@ -246,9 +247,9 @@ func (s *session) checkReply(at stage, class int, r reply, err error) *failure {
 	return &failure{stage: at, err: fmt.Errorf("%s: unexpected reply: %s", s.hop.host, r), enhanced: "4.5.0"}
 }
 
-// end closes a session. If the session is intact, end sends QUIT first, but does not wait for the
-// reply.
-func (c *Client) end(s *session) {
+// closeSession closes a session. If the session is intact, it sends QUIT first, but does not wait
+// for the reply.
+func (c *Client) closeSession(s *session) {
 	if s.unbind() && !s.broken {
 		s.quit()
 	}

@@ -182,7 +182,7 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	switch policy {
 	case tlsOpportunistic, tlsEncrypted:
 		config.InsecureSkipVerify = true     // a connection that fails verification is still better than plain text
-		config.MinVersion = tls.VersionTLS10 // so is an old version of TLS (RFC 7435 section 3)
+		config.MinVersion = tls.VersionTLS10 // an old version of TLS is better than plain text too (RFC 7435 section 3)
 	case tlsDANE:
 		config.InsecureSkipVerify = true // VerifyConnection verifies by DANE
 		config.VerifyConnection = func(state tls.ConnectionState) error {

@@ -44,19 +44,19 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 // sendByDATA sends a message by DATA. If the host accepts it, sendByDATA returns the reply to the
 // final dot.
 func (s *session) sendByDATA(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	steps := s.envelopeSteps(e, m)
+	commands := s.envelopeCommands(e, m)
 	if !s.ext.pipelining {
-		if f := s.runSteps(steps); f != nil {
+		if f := s.runCommands(commands); f != nil {
 			return reply{}, f
 		}
-		steps = nil
+		commands = nil
 	}
 	done, f := m.handOver()
 	if f != nil {
 		return reply{}, f
 	}
 	defer done()
-	if f := s.runSteps(append(steps, step{stageData, "DATA\r\n", 3, s.timeouts.DataStart})); f != nil {
+	if f := s.runCommands(append(commands, envelopeCommand{stageData, "DATA\r\n", 3, s.timeouts.DataStart})); f != nil {
 		return reply{}, f
 	}
 	killpoint.At("delivery.body")
@@ -67,7 +67,7 @@ func (s *session) sendByDATA(e Envelope, m Message, content io.Reader) (reply, *
 	r, err := s.receive(s.timeouts.DataEnd)
 	killpoint.At("delivery.answered")
 	if err != nil {
-		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
+		return reply{}, connectionLostFailure(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
 	return r, s.checkReply(stageEnd, 2, r, nil)
 }
@@ -106,50 +106,50 @@ func (s *session) reset() *failure {
 	return f
 }
 
-// step is one command of a transaction, with the class of the reply that it expects.
-type step struct {
+// envelopeCommand is one command of a transaction, with the class of the reply that it expects.
+type envelopeCommand struct {
 	at    stage
 	line  string
 	class int
 	limit time.Duration
 }
 
-// envelopeSteps returns the MAIL and RCPT commands.
-func (s *session) envelopeSteps(e Envelope, m Message) []step {
-	return []step{
+// envelopeCommands returns the MAIL and RCPT commands.
+func (s *session) envelopeCommands(e Envelope, m Message) []envelopeCommand {
+	return []envelopeCommand{
 		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.timeouts.Command},
 		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.timeouts.Command},
 	}
 }
 
-// runSteps sends the commands and reads the replies. If the host offers PIPELINING (RFC 2920), it
-// sends all commands at once. It returns the first failure.
-func (s *session) runSteps(steps []step) *failure {
+// runCommands sends the commands and reads the replies. If the host offers PIPELINING (RFC 2920),
+// it sends all commands at once. It returns the first failure.
+func (s *session) runCommands(commands []envelopeCommand) *failure {
 	if s.ext.pipelining {
 		all := ""
-		for _, step := range steps {
-			all += step.line
+		for _, command := range commands {
+			all += command.line
 		}
 		if err := s.send(all); err != nil {
 			return s.checkReply(stageMail, 2, reply{}, err)
 		}
 	}
 	var first *failure
-	for _, step := range steps {
+	for _, command := range commands {
 		var err error
 		if !s.ext.pipelining {
-			err = s.send(step.line)
+			err = s.send(command.line)
 		}
 		var r reply
 		if err == nil {
-			r, err = s.receive(step.limit)
+			r, err = s.receive(command.limit)
 		}
 		if first != nil {
 			// The host has refused the recipient but accepted DATA, and waits for content.
 			// Disconnect, so that it gets no empty message.
 			s.broken = s.broken || r.class() == 3
 		} else {
-			first = s.checkReply(step.at, step.class, r, err)
+			first = s.checkReply(command.at, command.class, r, err)
 		}
 		if first != nil && (s.broken || !s.ext.pipelining) {
 			return first
@@ -158,8 +158,8 @@ func (s *session) runSteps(steps []step) *failure {
 	return first
 }
 
-// sendBody sends the content and the final dot. If that fails, it does not send the dot, so the
-// host discards the incomplete message.
+// sendBody sends the content and the final dot. If the content cannot be sent completely, it sends
+// no dot, so the host discards the message.
 func (s *session) sendBody(content io.Reader, size int64) *failure {
 	out := blockWriter{conn: s.conn, limit: s.timeouts.DataBlock}
 	if s.bw == nil {
@@ -181,13 +181,13 @@ func (s *session) sendBody(content io.Reader, size int64) *failure {
 	return s.interruptedFailure(w.err)
 }
 
-// interruptedFailure returns the failure for a host that stops reading the message. It has the
-// host's reply if there is one, otherwise err.
+// interruptedFailure returns the failure for a host that stops reading the message. The failure has
+// the host's reply if there is one, otherwise err.
 func (s *session) interruptedFailure(err error) *failure {
 	r, rerr := s.receive(replyGrace)
 	s.broken = true
 	if rerr == nil && r.class() >= 4 {
 		return &failure{stage: stageBody, reply: r}
 	}
-	return connectionLost(stageBody, fmt.Errorf("%s: connection lost while sending the message: %w", s.hop.host, err))
+	return connectionLostFailure(stageBody, fmt.Errorf("%s: connection lost while sending the message: %w", s.hop.host, err))
 }

@@ -57,8 +57,8 @@ func (t *tokenReader) ReadByte() (byte, error) {
 	return t.r.ReadByte()
 }
 
-// Read is never called, since the XML decoder uses ReadByte if there is one. But it requires an
-// io.Reader.
+// Read makes t an io.Reader, which the XML decoder requires. It is never called, since the decoder
+// uses ReadByte.
 func (t *tokenReader) Read(p []byte) (int, error) { return readOne(t, p) }
 
 // readOne implements Read by ReadByte.
@@ -201,13 +201,13 @@ func (p *parser) endElement(path, text string) {
 		}
 	default:
 		if rest, ok := strings.CutPrefix(path, "record"); ok && p.record != nil {
-			p.endInRecord(strings.TrimPrefix(rest, "/"), text)
+			p.storeRecordText(strings.TrimPrefix(rest, "/"), text)
 		}
 	}
 }
 
-// endInRecord stores the text of an element within a record. path is relative to the record.
-func (p *parser) endInRecord(path, text string) {
+// storeRecordText stores the text of an element within a record. path is relative to the record.
+func (p *parser) storeRecordText(path, text string) {
 	r := p.record
 	switch path {
 	case "":
@@ -242,12 +242,12 @@ func (p *parser) endInRecord(path, text string) {
 	case "identifiers/envelope_to":
 		r.EnvelopeTo = reportfile.DomainName(text)
 	default:
-		p.endInside(path, text)
+		p.storeDetailText(path, text)
 	}
 }
 
-// endInside processes an end tag within a reason or within an authentication result.
-func (p *parser) endInside(path, text string) {
+// storeDetailText stores the text of an element within a reason or an authentication result.
+func (p *parser) storeDetailText(path, text string) {
 	r := p.record
 	switch {
 	case p.reason != nil && path == "row/policy_evaluated/reason/type":
@@ -327,5 +327,5 @@ func (l *latin1Reader) ReadByte() (byte, error) {
 	return 0xc0 | b>>6, nil
 }
 
-// Read is never called; see tokens.Read.
+// Read is never called; see tokenReader.Read.
 func (l *latin1Reader) Read(p []byte) (int, error) { return readOne(l, p) }

@@ -352,7 +352,7 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 // setPostmarkType sets the type of a bounce by the name that Postmark has for it. It returns false
 // if the notice is about something else, since Postmark also reports automatic replies and the like
 // as bounces.
-func (n *Notice) setPostmarkType(name string) bool {
+func (n *Notice) setPostmarkType(name string) (isBounce bool) {
 	switch name {
 	case "HardBounce":
 		n.Type, n.Suppress = Hard, true
@@ -466,7 +466,7 @@ func (s *SendGrid) verify(r Request) error {
 }
 
 // notice converts an event, and returns false if it is neither a bounce nor a complaint.
-func (e *sendGridEvent) notice() (Notice, bool) {
+func (e *sendGridEvent) notice() (_ Notice, ok bool) {
 	n := Notice{Recipient: bareAddress(e.Email), MessageID: bracketedID(e.SMTPID), Diagnostic: shortLine(e.Reason, maxText)}
 	n.Status = shortLine(strings.Trim(string(e.Status), `"`), 16)
 	if strings.Count(n.Status, ".") != 2 {

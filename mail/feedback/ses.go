@@ -266,7 +266,7 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	if err != nil {
 		return fmt.Errorf("%w: its signature is not base64", ErrForged)
 	}
-	key, err := s.key(ctx, m.SigningCertURL)
+	key, err := s.publicKey(ctx, m.SigningCertURL)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 }
 
 // parseSNSURL parses a URL. It reports whether the URL is at the SNS of the topic's region.
-func (s *SES) parseSNSURL(address string) (*url.URL, bool) {
+func (s *SES) parseSNSURL(address string) (_ *url.URL, atSNS bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {
 		return nil, false
@@ -295,8 +295,8 @@ func (s *SES) parseSNSURL(address string) (*url.URL, bool) {
 	return u, u.Scheme+"://"+u.Host == s.origin
 }
 
-// key returns the public key of the certificate at a URL. It keeps keys for a day.
-func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
+// publicKey returns the public key of the certificate at a URL. It keeps keys for a day.
+func (s *SES) publicKey(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	u, ok := s.parseSNSURL(address)
 	if !ok || path.Ext(u.Path) != ".pem" || u.RawQuery != "" {
 		return nil, fmt.Errorf("%w: its SigningCertURL is not at %s", ErrForged, s.origin)

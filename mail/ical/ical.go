@@ -28,7 +28,7 @@ const (
 var ErrFormat = errors.New("the text is not a calendar with an event")
 
 // An Invitation is an event with the method of its calendar. The event is the first one in the
-// calendar or, if that is part of a series, the series.
+// calendar or, if that event is part of a series, the whole series.
 type Invitation struct {
 	Method    string // upper case, such as REQUEST; "" if the calendar has none
 	UID       string
@@ -108,7 +108,7 @@ read:
 	for _, l := range about {
 		out.readProperty(l)
 	}
-	out.Starts, out.Ends = out.start.at, out.ends()
+	out.Starts, out.Ends = out.start.at, out.endTime()
 	return out, nil
 }
 
@@ -151,8 +151,8 @@ func (i *Invitation) readProperty(l line) {
 	}
 }
 
-// ends returns the end of the event (RFC 5545 section 3.6.1), zero if its start is unknown.
-func (i *Invitation) ends() time.Time {
+// endTime returns the end of the event (RFC 5545 section 3.6.1), zero if its start is unknown.
+func (i *Invitation) endTime() time.Time {
 	if !i.end.isZero() || i.start.at.IsZero() {
 		return i.end.at
 	}
@@ -173,7 +173,7 @@ func (i *Invitation) ends() time.Time {
 // organizer of event (RFC 5546 section 3.2.5).
 func (i *Invitation) Cancels(event *Invitation) bool {
 	return i.Method == "CANCEL" && i.UID == event.UID && i.Sequence >= event.Sequence &&
-		i.Organizer.Email == event.Organizer.Email && (i.recurrenceID.isZero() || i.recurrenceID.is(event.recurrenceID))
+		i.Organizer.Email == event.Organizer.Email && (i.recurrenceID.isZero() || i.recurrenceID.isSameTime(event.recurrenceID))
 }
 
 // personOf reads a calendar address (RFC 5545 section 3.3.3), which is usually a mailto URI (RFC

@@ -62,18 +62,18 @@ func readMoment(zones zoneSet, l line) (m moment) {
 	if err != nil || m.local.Year() < 1 || m.local.IsZero() {
 		return moment{}
 	}
-	m.at = m.instant(zones, m.local)
+	m.at = m.toUTC(zones, m.local)
 	return m
 }
 
 func (m moment) isZero() bool { return m.local.IsZero() }
 
-// instant converts a local time in the moment's time zone to UTC. It returns the zero time if the
+// toUTC converts a local time in the moment's time zone to UTC. It returns the zero time if the
 // zone is unknown.
-func (m moment) instant(zones zoneSet, local time.Time) time.Time {
+func (m moment) toUTC(zones zoneSet, local time.Time) time.Time {
 	at := local
 	if m.zone != "" {
-		at = zones.instant(m.zone, local)
+		at = zones.toUTC(m.zone, local)
 	}
 	if at.Year() > maxYear {
 		return time.Time{}
@@ -81,14 +81,15 @@ func (m moment) instant(zones zoneSet, local time.Time) time.Time {
 	return at
 }
 
-// plusDays returns the time, in UTC, that has the same local time days later.
+// plusDays returns the time, in UTC, at which the clock shows the same local time a number of days
+// later.
 func (m moment) plusDays(zones zoneSet, days int) time.Time {
-	return m.instant(zones, m.local.AddDate(0, 0, days))
+	return m.toUTC(zones, m.local.AddDate(0, 0, days))
 }
 
-// is reports whether two moments are the same time, even if they are written in different time
-// zones.
-func (m moment) is(other moment) bool {
+// isSameTime reports whether two moments are the same time, even if they are written in different
+// time zones.
+func (m moment) isSameTime(other moment) bool {
 	if !m.at.IsZero() && !other.at.IsZero() {
 		return m.whole == other.whole && m.at.Equal(other.at)
 	}

@@ -54,20 +54,20 @@ var windowsZones = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// instant converts a local time in the time zone id to UTC. It returns the zero time if the zone is
+// toUTC converts a local time in the time zone id to UTC. It returns the zero time if the zone is
 // unknown. An IANA or Windows name takes precedence over the calendar's own definition of the zone,
 // which often has the rules of one year only. That definition takes precedence over an abbreviation
 // such as EST.
-func (zones zoneSet) instant(id string, local time.Time) time.Time {
+func (zones zoneSet) toUTC(id string, local time.Time) time.Time {
 	id = unescaped(id)
 	place := locationOf(id)
 	if z := zones[id]; z != nil && (place == nil || !strings.Contains(place.String(), "/")) {
-		if offset, ok := z.offset(local); ok {
+		if offset, ok := z.offsetAt(local); ok {
 			return local.Add(-offset)
 		}
 	}
 	if place == nil {
-		place = locationLike(id)
+		place = locationForInexactName(id)
 	}
 	if place == nil {
 		return time.Time{}
@@ -105,10 +105,10 @@ var (
 	citySeparators = regexp.MustCompile(` *[,/] *`)
 )
 
-// locationLike returns the time zone for an inexact name: an offset, the label that Windows
-// displays, such as "(UTC+01:00) Amsterdam, Berlin", the name of a summer time, or an IANA name in
-// other letter case. It returns nil if there is none.
-func locationLike(id string) *time.Location {
+// locationForInexactName returns the time zone for an inexact name: an offset, the label that
+// Windows displays, such as "(UTC+01:00) Amsterdam, Berlin", the name of a summer time, or an IANA
+// name in other letter case. It returns nil if there is none.
+func locationForInexactName(id string) *time.Location {
 	id = strings.TrimSpace(strings.ReplaceAll(id, `\`, ""))
 	if len(id) > 255 {
 		return nil
@@ -131,7 +131,7 @@ func locationLike(id string) *time.Location {
 	if m := shownName.FindStringSubmatch(id); m != nil {
 		by := time.UTC
 		if m[2] != "" {
-			by = locationLike(m[2])
+			by = locationForInexactName(m[2])
 		}
 		if place := windowsLocation(m[3]); place != nil || by == nil {
 			return place

@@ -27,7 +27,7 @@ type zone struct {
 // times, and a recurrence rule.
 type observance struct {
 	kind                     string      // STANDARD or DAYLIGHT
-	onsets                   []time.Time // in the local time before each onset; the first is DTSTART
+	onsets                   []time.Time // in the local time that applies before each onset; the first is DTSTART
 	from, to                 time.Duration
 	hasStart, hasFrom, hasTo bool
 	yearly                   *yearlyRule // the recurrence rule, nil if there is none
@@ -77,12 +77,12 @@ func (o *observance) readProperty(l line) (ok bool) {
 	switch l.name {
 	case "DTSTART":
 		var at time.Time
-		at, ok = readLocal(l.value)
+		at, ok = readLocalTime(l.value)
 		o.onsets = slices.Insert(o.onsets, 0, at)
 		o.hasStart = ok
 	case "RDATE":
 		for value := range strings.SplitSeq(l.value, ",") {
-			at, ok := readLocal(value)
+			at, ok := readLocalTime(value)
 			if !ok {
 				return false
 			}
@@ -96,7 +96,7 @@ func (o *observance) readProperty(l line) (ok bool) {
 		o.to, o.hasTo = readOffset(l.value)
 		ok = o.hasTo
 	case "RRULE":
-		o.yearly, ok = readYearly(l.value)
+		o.yearly, ok = readYearlyRule(l.value)
 	default:
 		return true
 	}
@@ -120,8 +120,8 @@ func (zones zoneSet) definitionLines(id string) (out []string) {
 	return append(out, "END:VTIMEZONE")
 }
 
-// readLocal parses a local time or date.
-func readLocal(value string) (at time.Time, ok bool) {
+// readLocalTime parses a local time or date.
+func readLocalTime(value string) (at time.Time, ok bool) {
 	value = strings.TrimSuffix(strings.TrimSpace(value), "Z")
 	at, err := time.Parse(timeForm, value)
 	if err != nil {
@@ -153,10 +153,10 @@ func readOffset(text string) (d time.Duration, ok bool) {
 	return d, true
 }
 
-// offset returns the UTC offset for a local time. If the clock skips the time when it goes forward,
-// the offset before the change applies. If the time occurs twice, the first applies (RFC 5545
-// section 3.3.5). ok is false if the zone is unclear.
-func (z *zone) offset(local time.Time) (time.Duration, bool) {
+// offsetAt returns the UTC offset for a local time. If the clock skips the time when it goes
+// forward, the offset before the change applies. If the time occurs twice, the first applies (RFC
+// 5545 section 3.3.5). ok is false if the zone is unclear.
+func (z *zone) offsetAt(local time.Time) (_ time.Duration, ok bool) {
 	if z.unclear || len(z.observances) == 0 {
 		return 0, false
 	}
@@ -183,8 +183,9 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	return offset, tries > 0
 }
 
-// lastOnset returns the last onset of an observance that is not after at. Both times are in the
-// local time before the onset. It subtracts from *tries the number of days that it examines.
+// lastOnset returns the last onset of an observance that is not after at. at and last are in the
+// local time that applies before the onset. It subtracts from *tries the number of days that it
+// examines.
 func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok bool) {
 	for _, begins := range o.onsets {
 		if !begins.After(at) && !begins.Before(last) {
@@ -220,7 +221,7 @@ type yearlyRule struct {
 	interval  int // years
 	count     int // maximum number of onsets; 0 means no limit
 	until     time.Time
-	untilUTC  bool // until is in UTC; otherwise it is in the local time before the onset
+	untilUTC  bool // until is in UTC; otherwise it is in the local time that applies before the onset
 	months    []int
 	monthDays []int     // 1 to 31; -1 is the last
 	weekdays  []weekday // as ordered in the rule
@@ -232,9 +233,9 @@ type weekday struct {
 	nth int // 1 means the first, -1 the last, 0 every such day
 }
 
-// readYearly parses a recurrence rule. It returns false if the rule is not yearly or has a part
+// readYearlyRule parses a recurrence rule. It returns false if the rule is not yearly or has a part
 // that is not supported.
-func readYearly(rule string) (*yearlyRule, bool) {
+func readYearlyRule(rule string) (_ *yearlyRule, ok bool) {
 	r := &yearlyRule{interval: 1}
 	frequency := ""
 	for part := range strings.SplitSeq(strings.ToUpper(rule), ";") {
@@ -249,7 +250,7 @@ func readYearly(rule string) (*yearlyRule, bool) {
 			r.count, ok = readNumber(value, 1, 100_000)
 		case "UNTIL":
 			r.untilUTC = strings.HasSuffix(value, "Z")
-			r.until, ok = readLocal(value)
+			r.until, ok = readLocalTime(value)
 			if ok && len(value) == len(dateForm) {
 				r.until = r.until.AddDate(0, 0, 1).Add(-time.Second)
 			}
@@ -270,7 +271,7 @@ func readYearly(rule string) (*yearlyRule, bool) {
 	return r, frequency == "YEARLY"
 }
 
-func readNumber(text string, least, most int) (int, bool) {
+func readNumber(text string, least, most int) (n int, ok bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n >= least && n <= most && n != 0
 }
@@ -286,7 +287,7 @@ func readNumbers(text string, least, most int) (out []int, ok bool) {
 	return out, true
 }
 
-func (r *yearlyRule) readWeekdays(text string) bool {
+func (r *yearlyRule) readWeekdays(text string) (ok bool) {
 	names := []string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
 	for value := range strings.SplitSeq(text, ",") {
 		if len(value) < 2 || len(r.weekdays) == 100 {
@@ -306,7 +307,7 @@ func (r *yearlyRule) readWeekdays(text string) bool {
 }
 
 // isAfterEnd reports whether an onset is after the end of the rule. begins is the onset in the
-// local time before it; from is the UTC offset before the onset.
+// local time that applies before it; from is the UTC offset of that local time.
 func (r *yearlyRule) isAfterEnd(begins time.Time, from time.Duration) bool {
 	if r.untilUTC {
 		begins = begins.Add(-from)
@@ -314,8 +315,9 @@ func (r *yearlyRule) isAfterEnd(begins time.Time, from time.Duration) bool {
 	return !r.until.IsZero() && begins.After(r.until)
 }
 
-// selectedDays returns the days of a year that the rule selects, in order. A rule without month or
-// day has those of start. It subtracts from *tries the number of days that it examines.
+// selectedDays returns the days of a year that the rule selects, in order. If the rule names no
+// month or no day, those of start apply. It subtracts from *tries the number of days that it
+// examines.
 func (r *yearlyRule) selectedDays(year int, start time.Time, tries *int) (out []time.Time) {
 	date := func(month, day int) time.Time { return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC) }
 	months := r.months

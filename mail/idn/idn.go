@@ -44,7 +44,7 @@ func Address(domain string) (string, error) {
 
 // Host normalizes a name that came from another host or from DNS. It returns false unless all
 // labels of the name consist of 1 to 63 letters, digits, hyphens and underscores.
-func Host(name string) (string, bool) {
+func Host(name string) (_ string, ok bool) {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) > 4*MaxName || !utf8.ValidString(name) {
 		return "", false

@@ -38,8 +38,7 @@ func Registrable(s string) (ascii, unicode string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}
-	// A Punycode label that is not what its decoded form encodes to would give the domain two
-	// names.
+	// If encoding the Unicode form gave another ASCII form, the domain would have two names.
 	if again, err := idna.Lookup.ToASCII(unicode); err != nil || again != ascii {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}

@@ -141,8 +141,8 @@ func DirName(levels []string) string {
 	return name.String()
 }
 
-// FileName returns a file name for a message in cur. The names of messages of the same second are
-// in the order of their UIDs.
+// FileName returns a file name for a message in cur. Names of messages of the same second sort by
+// UID.
 func FileName(date time.Time, uid uint32, flags string) string {
 	return fmt.Sprintf("%d.U%010d.mailstead:2,%s", date.Unix(), uid, flags)
 }

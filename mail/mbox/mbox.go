@@ -128,7 +128,7 @@ func isFromLine(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")
 
 // addStatus adds the flags in a Status or X-Status field. It returns false if the line is another
 // field.
-func (m *Message) addStatus(line []byte) bool {
+func (m *Message) addStatus(line []byte) (isStatus bool) {
 	name, value, ok := strings.Cut(string(line), ":")
 	if !ok || len(line) > 100 {
 		return false
@@ -150,8 +150,8 @@ func (m *Message) addStatus(line []byte) bool {
 	return true
 }
 
-// dateForms are the date formats in "From " lines: that of RFC 4155, and those of some programs.
-var dateForms = []string{
+// dateFormats are the date formats in "From " lines: that of RFC 4155, and those of some programs.
+var dateFormats = []string{
 	time.ANSIC, "Mon Jan _2 15:04:05 -0700 2006", "Mon Jan _2 15:04:05 2006 -0700", "Mon Jan _2 15:04:05 MST 2006", "Mon Jan _2 15:04 2006", time.RFC1123Z,
 }
 
@@ -162,7 +162,7 @@ func fromDate(line []byte) time.Time {
 	}
 	words := strings.Fields(string(line))
 	for from := min(2, len(words)); from < len(words); from++ {
-		for _, form := range dateForms {
+		for _, form := range dateFormats {
 			if at, err := time.Parse(form, strings.Join(words[from:], " ")); err == nil {
 				return at.UTC()
 			}
@@ -211,8 +211,7 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 			if quoted := bytes.TrimLeft(piece, ">"); begins && bytes.HasPrefix(quoted, []byte("From ")) {
 				w.WriteByte('>')
 			}
-			// CR CR LF stays, since after a change to CR LF, the CR would be read as part of the
-			// line end.
+			// CR CR LF stays: of CR LF, a reader would take the CR for a part of the line end.
 			begins = piece[len(piece)-1] == '\n'
 			if begins && bytes.HasSuffix(piece, []byte("\r\n")) && !bytes.HasSuffix(piece, []byte("\r\r\n")) {
 				piece = append(piece[:len(piece)-2], '\n')

@@ -215,7 +215,7 @@ func (c *conversation) sendStep(kind byte, body []byte, without, silent uint32) 
 }
 
 // handleResponse handles the response to a step. If the filter refuses a single recipient,
-// handleResponse ignores that, since the client has already received the reply to its RCPT.
+// handleResponse ignores that, since the sending host has already received the reply to its RCPT.
 func (c *conversation) handleResponse(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
 		c.addIgnored("a recipient refused")

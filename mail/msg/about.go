@@ -7,18 +7,18 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// About says what a server's refusal is about: the sender, the recipient's address, the recipient's
-// mailbox, or the message.
-type About int
+// RefusalSubject says what a server's refusal is about: the sender, the recipient's address, the
+// recipient's mailbox, or the message.
+type RefusalSubject int
 
 // The possible subjects of a refusal. AboutUnknown means that the text does not say; callers then
 // go by the reply codes.
 const (
-	AboutUnknown About = iota
-	AboutSender        // the sender, how much the sender sends, or the sending host
-	AboutAddress       // the recipient's address: it does not exist or is not in use
-	AboutRoom          // the recipient's mailbox: it is full
-	AboutMessage       // the message's size or format, or a problem on the way
+	AboutUnknown RefusalSubject = iota
+	AboutSender                 // the sender, how much the sender sends, or the sending host
+	AboutAddress                // the recipient's address: it does not exist or is not in use
+	AboutRoom                   // the recipient's mailbox: it is full
+	AboutMessage                // the message's size or format, or a problem on the way
 )
 
 // Phrases that say that an address does not exist, that a lookup failed for now, that a domain does
@@ -51,7 +51,7 @@ const (
 // before those about the address, since many servers send them with the reply code for a bad
 // address.
 var aboutPhrases = []struct {
-	about   About
+	about   RefusalSubject
 	words   string
 	pattern func() *regexp.Regexp // tried if none of words matches; nil for most
 }{
@@ -73,9 +73,9 @@ var aboutPhrases = []struct {
 }
 
 // Regular expressions for words that mean an address or a domain, and for words that say that an
-// address does not exist (unknownPattern) or is no longer in use (disabledPattern). absentAddress
-// does not combine disabledPattern with domainPattern, since a host can be closed or unavailable
-// and still exist.
+// address does not exist (unknownPattern) or is no longer in use (disabledPattern). They are the
+// parts of absentAddress, which does not combine disabledPattern with domainPattern: a host can be
+// closed or unavailable and still exist.
 const (
 	mailboxPattern  = `(?:mail ?box|inbox|user(?: ?name| ?id)?|recipient|addressee|(?:e-?mail )?(?:address|account)|alias|person|maildrop|local[- ]part|destination|employee)(?:e?s)?`
 	domainPattern   = `(?:(?:mail )?(?:domain|host)(?: ?name)?)`
@@ -88,16 +88,16 @@ var absentAddress = lazyregexp.New(`\b` + mailboxPattern + `\b(?:[^.;!:]|\.[^ ])
 	`\b(?:no|no such|no valid|not an?|not a valid|not a known|not an active|unknown|invalid|bad|illegal|malformed|undeliverable|deactivated|suspended|non-?existent)(?: (?:local|virtual|remote|mail|e-?mail|destination|valid|such|known|active))* (?:` + mailboxPattern + `|` + domainPattern + `)\b|` +
 	`\bno one at this address|do(?:es)? not know *$|\bbad(?:rcptto|recipientto)|\bvalidrcptto`)
 
-// AboutOf classifies the text of a server's reply. It ignores addresses and links in the text. If a
-// relay quotes another host's reply, as in "550-'5.2.2 … Mailbox Full'", only the quoted reply
-// counts.
-func AboutOf(answer string) About {
+// RefusalSubjectOf returns what a refusal is about, judged by answer, the text of the server's
+// reply. It ignores addresses and links in the text. If a relay quotes another host's reply, as in
+// "550-'5.2.2 … Mailbox Full'", only the quoted reply counts.
+func RefusalSubjectOf(answer string) RefusalSubject {
 	text := withoutAddresses(answer)
 	if quoted := quotedReply(text); quoted != "" {
 		text = quoted
 	}
 	for _, one := range aboutPhrases {
-		if containsAny(text, one.words) || one.pattern != nil && one.pattern().MatchString(text) {
+		if containsAnyPhrase(text, one.words) || one.pattern != nil && one.pattern().MatchString(text) {
 			return one.about
 		}
 	}
@@ -133,9 +133,9 @@ func quotedReply(text string) string {
 	return ""
 }
 
-// containsAny reports whether the text contains one of the phrases, which are separated by |.
-func containsAny(text, words string) bool {
-	for w := range strings.SplitSeq(words, "|") {
+// containsAnyPhrase reports whether the text contains one of the phrases, which are separated by |.
+func containsAnyPhrase(text, phrases string) bool {
+	for w := range strings.SplitSeq(phrases, "|") {
 		if strings.Contains(text, w) {
 			return true
 		}

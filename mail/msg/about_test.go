@@ -7,7 +7,7 @@ import (
 
 // TestAboutOf: what an answer is about follows from what it says before it follows from its code.
 func TestAboutOf(t *testing.T) {
-	for answer, want := range map[string]About{
+	for answer, want := range map[string]RefusalSubject{
 		"550 5.2.1 The user you write to receives mail at a rate that stops more of it": AboutSender,
 		"550 Sender verify failed":                                                    AboutSender,
 		"550 5.1.0 sender rejected":                                                   AboutSender,
@@ -39,7 +39,7 @@ func TestAboutOf(t *testing.T) {
 		"550 no":                                                                                       AboutUnknown,
 		"":                                                                                             AboutUnknown,
 	} {
-		if got := AboutOf(answer); got != want {
+		if got := RefusalSubjectOf(answer); got != want {
 			t.Errorf("%q is about %d, want %d", answer, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAboutOf(t *testing.T) {
 
 // TestAboutOfOtherHosts has answers of many kinds of hosts, one a line.
 func TestAboutOfOtherHosts(t *testing.T) {
-	for want, answers := range map[About]string{
+	for want, answers := range map[RefusalSubject]string{
 		AboutSender: `550-5.2.1 The user you write to is receiving mail too quickly
 			550 5.1.90 You have reached your daily limit for message recipients
 			521 5.2.1 : We will not accept delivery of this message
@@ -129,7 +129,7 @@ func TestAboutOfOtherHosts(t *testing.T) {
 			550 the host closed the connection`,
 	} {
 		for answer := range strings.SplitSeq(answers, "\n") {
-			if got := AboutOf(strings.TrimSpace(answer)); got != want {
+			if got := RefusalSubjectOf(strings.TrimSpace(answer)); got != want {
 				t.Errorf("%q is about %d, want %d", strings.TrimSpace(answer), got, want)
 			}
 		}

@@ -131,9 +131,9 @@ type addressReader struct {
 	group   bool
 	faulty  bool
 
-	// Facts about the text after pos, kept so that it is not searched again and the time stays
-	// linear. noQuote, noComment and noAngle say that it has no closing quote, parenthesis or angle
-	// bracket, oddQuote that the quotes within angle brackets do not pair.
+	// What searches of the text after pos have found, so that none is made twice and the time stays
+	// linear. noQuote, noComment and noAngle say that the text has no closing quote, parenthesis or
+	// angle bracket. oddQuote says that the quotes within angle brackets do not pair.
 	noQuote, noComment, noAngle, oddQuote bool
 }
 
@@ -232,8 +232,8 @@ func (r *addressReader) readComment() {
 	r.pos++
 }
 
-// indexAfterClosing returns the index after the character that closes the quote or parenthesis at
-// pos, which is mark. If there is none, it returns 0 and sets *none. nested is the opening
+// indexAfterClosing returns the index after mark, the character that closes the quote or
+// parenthesis at pos. If there is none, it returns 0 and sets *none. nested is the opening
 // parenthesis, since comments nest; it is 0 for a quote.
 func (r *addressReader) indexAfterClosing(mark, nested byte, none *bool) int {
 	if *none {
@@ -321,8 +321,8 @@ func (r *addressReader) readColon() {
 func (r *addressReader) endAddress() {
 	name, spec := r.phrase.String(), r.angle
 	if !r.inAngle {
-		name, spec = splitBare(r.raw.String(), name)
-		if name == "" && spec != "" { // a comment is a name only for an address
+		name, spec = splitBareAddress(r.raw.String(), name)
+		if name == "" && spec != "" { // without another name, a comment after an address is the name
 			name = r.comment
 		}
 	}
@@ -363,9 +363,9 @@ func (r *addressReader) reset() {
 	r.inAngle, r.hasText, r.hasAt = false, false, false
 }
 
-// splitBare splits text without angle brackets, such as "a@b", "Name a@b" or "a @ b", into a
+// splitBareAddress splits text without angle brackets, such as "a@b", "Name a@b" or "a @ b", into a
 // display name and an address.
-func splitBare(raw, phrase string) (name, spec string) {
+func splitBareAddress(raw, phrase string) (name, spec string) {
 	raw = strings.TrimSpace(raw)
 	at := strings.LastIndexByte(raw, '@')
 	if at < 0 {

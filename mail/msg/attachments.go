@@ -68,9 +68,9 @@ type branch struct {
 	withFilename *Part
 }
 
-// bodyWithFilename returns the text part that belongs to the body although it has a file name (RFC
-// 8621 section 4.1.4). It is the first such part of the branch, provided that the branch begins
-// with it or has no text without a file name. Otherwise bodyWithFilename returns nil.
+// bodyWithFilename returns the first text part of the branch that has a file name, if it belongs to
+// the body (RFC 8621 section 4.1.4). It does if the branch begins with it, or if all texts of the
+// branch have file names. Otherwise the result is nil.
 func (b *branch) bodyWithFilename() *Part {
 	switch {
 	case b == nil:
@@ -97,7 +97,7 @@ type filenameSearch[P any] struct {
 	begun      bool // a part was examined
 }
 
-// examinePart records in s what part, the next part of a branch, means for the search.
+// examinePart updates the search s with the next part of the branch.
 func examinePart[P any, S string | []byte](s *filenameSearch[P], part P, kind partKind[S], parent *partKind[S]) {
 	switch {
 	case isBodyText(kind, parent):
@@ -124,7 +124,7 @@ func (p *Part) kind() partKind[string] {
 	return partKind[string]{p.Type, p.Subtype, p.Disposition, p.filename()}
 }
 
-func kindsOf(p, parent *Part) (partKind[string], *partKind[string]) {
+func kindsOf(p, parent *Part) (kind partKind[string], parentKind *partKind[string]) {
 	if parent == nil {
 		return p.kind(), nil
 	}
@@ -165,9 +165,9 @@ func isReadable[S string | []byte](p partKind[S]) bool {
 	return string(p.Type) == "text" && (string(p.Subtype) == "plain" || string(p.Subtype) == "html") && string(p.Disposition) != "attachment"
 }
 
-// safeFilename makes a safe file name of the sender's: the last path element, without characters
-// that are unsafe in file names. If nothing is left, it takes the subject of an attached message,
-// or else makes a name with number.
+// safeFilename returns a safe file name for an attachment: the last path element of name, which the
+// sender chose, without unsafe characters. If nothing is left, the result is made of subject, the
+// subject of an attached message, or else of number.
 func safeFilename(name, subject, mediaType string, number int) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
@@ -183,7 +183,7 @@ func safeFilename(name, subject, mediaType string, number int) string {
 			return subject + ".eml"
 		}
 	}
-	return fmt.Sprintf("attachment-%d%s", number, extensions[mediaType])
+	return fmt.Sprintf("attachment-%d%s", number, extensionByType[mediaType])
 }
 
 // shortenFilename shortens a file name but keeps its extension.
@@ -210,7 +210,7 @@ func safeFileRune(r rune) rune {
 	return r
 }
 
-var extensions = map[string]string{
+var extensionByType = map[string]string{
 	"application/pdf": ".pdf", "application/zip": ".zip", "application/json": ".json",
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"text/plain": ".txt", "text/html": ".html", "text/calendar": ".ics", "text/csv": ".csv", "text/vcard": ".vcf",

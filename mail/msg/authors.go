@@ -110,7 +110,7 @@ type authorField struct {
 	name  string // canonical name
 	raw   []byte // value, still folded
 	value string // raw, unfolded; a bare CR stays
-	wrong string // why programs disagree on whether this is such a field; "" if they agree
+	wrong string // why programs disagree on whether this is an author field; "" if they agree
 }
 
 // faultError returns an error about the field. what is the end of a sentence that begins with the
@@ -120,9 +120,9 @@ func (f authorField) faultError(what string) error {
 }
 
 // authorFields finds the author fields up to the first empty line. Some programs end a line at a
-// bare CR, others do not; if the two readings differ, it returns the fields of both. It returns
+// bare CR, others do not; if the two readings differ, it returns the fields of both. complete is
 // false if there are too many fields.
-func authorFields(header []byte) ([]authorField, bool) {
+func authorFields(header []byte) (_ []authorField, complete bool) {
 	out, ok := splitAuthorFields(header)
 	if n := bytes.Count(header, []byte("\r")); n == bytes.Count(header, []byte("\r\n")) || !ok {
 		return out, ok
@@ -142,10 +142,10 @@ func authorFields(header []byte) ([]authorField, bool) {
 // splitAuthorFields finds the author fields in lines that end in LF or CRLF. It includes fields
 // after a line that ends the header for some programs only, and fields with a name that only some
 // programs accept.
-func splitAuthorFields(header []byte) ([]authorField, bool) {
+func splitAuthorFields(header []byte) (_ []authorField, complete bool) {
 	var out []authorField
 	open, inField, ended := -1, false, false // open: index of the field to which the next folded line belongs, or -1
-	start := 0                               // where the value of the field at open begins
+	start := 0                               // index in header at which the value of the field out[open] begins
 	for pos := 0; pos < len(header); {
 		first, begin := pos == 0, pos
 		line, _, _ := bytes.Cut(header[pos:], []byte("\n"))
@@ -202,8 +202,8 @@ var (
 	removeWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // for text that looks like an encoded word but is none
 )
 
-// canonicalAuthorField returns the canonical name of the author field for which some program could
-// take name. It returns "" if there is none.
+// canonicalAuthorField returns From, Sender, Resent-From or Resent-Sender if some program could
+// take name for it, otherwise "".
 func canonicalAuthorField(name []byte) string {
 	if len(name) < len("from") || len(name) > 64 {
 		return ""
@@ -236,7 +236,7 @@ func (f authorField) addresses() ([]Address, error) {
 	if f.wrong != "" {
 		return nil, f.faultError(f.wrong)
 	}
-	if !utf8.ValidString(f.value) || strings.ContainsFunc(f.value, isUnsafe) {
+	if !utf8.ValidString(f.value) || strings.ContainsFunc(f.value, isAmbiguousRune) {
 		return nil, f.faultError("has control characters or broken UTF-8")
 	}
 	r := authorReader{s: f.value}
@@ -260,8 +260,9 @@ func (f authorField) addresses() ([]Address, error) {
 	}
 }
 
-// isUnsafe reports whether some programs end a line or a word at r, or skip r.
-func isUnsafe(r rune) bool {
+// isAmbiguousRune reports whether programs read r differently: some end a line or a word at r, or
+// skip r.
+func isAmbiguousRune(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xfeff
 }
 
@@ -331,7 +332,7 @@ func (r *authorReader) readMailbox() (a Address, ok bool) {
 
 // readPhrase reads a display name: atoms, dots after the first character, and quoted strings (RFC
 // 5322 §3.2.5). Encoded words in it must be valid.
-func (r *authorReader) readPhrase() (string, bool) {
+func (r *authorReader) readPhrase() (_ string, ok bool) {
 	var name strings.Builder
 	start, plain := r.pos, r.pos // plain: start of the text since the last quoted string
 	for r.pos < len(r.s) {
@@ -357,7 +358,7 @@ func (r *authorReader) readPhrase() (string, bool) {
 // areEncodedWords reports whether every "=?" in s begins a valid encoded word (RFC 2047 §2), and
 // the decoded text has no unsafe characters.
 func areEncodedWords(s string) bool {
-	if strings.ContainsFunc(decodeWordsLeniently(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
+	if strings.ContainsFunc(decodeWordsLeniently(s), func(r rune) bool { return r != 0xfeff && isAmbiguousRune(r) }) {
 		return false
 	}
 	for {
@@ -383,7 +384,7 @@ func isBase64(s string) bool {
 }
 
 // readQuoted reads a quoted string and returns its content (RFC 5322 §3.2.4).
-func (r *authorReader) readQuoted() (string, bool) {
+func (r *authorReader) readQuoted() (_ string, ok bool) {
 	for i := r.pos + 1; i < len(r.s); i++ {
 		switch r.s[i] {
 		case '\\':
@@ -399,7 +400,7 @@ func (r *authorReader) readQuoted() (string, bool) {
 
 // readAddrSpec reads "dot-atom@domain" (RFC 5322 §3.4.1). It refuses anything that looks like an
 // encoded word, since some programs decode encoded words here.
-func (r *authorReader) readAddrSpec() (Address, bool) {
+func (r *authorReader) readAddrSpec() (_ Address, ok bool) {
 	end := strings.IndexAny(r.s[r.pos:], "\t ()<>,:;\"[]\\")
 	if end < 0 {
 		end = len(r.s) - r.pos
@@ -407,7 +408,7 @@ func (r *authorReader) readAddrSpec() (Address, bool) {
 	spec := r.s[r.pos : r.pos+end]
 	local, domain, ok := strings.Cut(spec, "@")
 	if !ok || strings.Contains(spec, "=?") || strings.Contains(spec, "?=") || !isDotAtom(local) || !isHostname(domain) ||
-		strings.ContainsFunc(local, isOddRune) || len(local) > 256 || len(domain) > 256 {
+		strings.ContainsFunc(local, isNonASCIISymbol) || len(local) > 256 || len(domain) > 256 {
 		return Address{}, false
 	}
 	r.pos += end
@@ -419,7 +420,7 @@ func (r *authorReader) readAddrSpec() (Address, bool) {
 func isHostname(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || strings.ContainsFunc(label, func(r rune) bool {
-			return r < utf8.RuneSelf && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
+			return r < utf8.RuneSelf && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isNonASCIISymbol(r)
 		}) {
 			return false
 		}
@@ -427,15 +428,15 @@ func isHostname(s string) bool {
 	return true
 }
 
-// isOddRune reports whether r is a non-ASCII character that is not a letter, mark or digit, such as
-// an ideographic space.
-func isOddRune(r rune) bool {
+// isNonASCIISymbol reports whether r is a non-ASCII character that is not a letter, mark or digit,
+// such as an ideographic space.
+func isNonASCIISymbol(r rune) bool {
 	return r >= utf8.RuneSelf && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }
 
 // domainFinder collects every domain, in lower case, that some program could find in unclear
-// fields. It searches the raw text, the text with encoded words decoded, without quotes, and
-// without white space and comments around dots (RFC 5322 §4.4).
+// fields. It searches several forms of a field: the raw text, and forms with encoded words decoded,
+// without quotes, or without comments (RFC 5322 §4.4).
 type domainFinder struct {
 	found              []string
 	atsLeft, bytesLeft int // how many more @ and bytes may be examined
@@ -510,7 +511,7 @@ func domainsAtStart(s string) []string {
 
 // isNoDomainRune reports whether r cannot be part of a domain.
 func isNoDomainRune(r rune) bool {
-	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
+	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isNonASCIISymbol(r)
 }
 
 // decodeAnyWords decodes everything that some program could take for an encoded word, each word by
@@ -554,8 +555,8 @@ func decodeAnyWords(s string) string {
 	}
 }
 
-// withoutBracketed removes text in brackets. It does not handle nested brackets, like some
-// programs.
+// withoutBracketed removes text in brackets. Like some programs, it does not handle nested
+// brackets.
 func withoutBracketed(s, opening, closing string) string {
 	var out strings.Builder
 	for {
@@ -576,7 +577,7 @@ func withoutBracketed(s, opening, closing string) string {
 func skipCFWS(s string) string {
 	for {
 		s = strings.TrimLeftFunc(s, func(r rune) bool {
-			return strings.ContainsRune("\"\\<>", r) || unicode.IsSpace(r) || isUnsafe(r) || unicode.Is(unicode.Cf, r)
+			return strings.ContainsRune("\"\\<>", r) || unicode.IsSpace(r) || isAmbiguousRune(r) || unicode.Is(unicode.Cf, r)
 		})
 		if s == "" || s[0] != '(' {
 			return s

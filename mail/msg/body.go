@@ -19,7 +19,7 @@ type Body struct {
 	Text string
 	HTML string // not sanitized, so not safe to display: see SanitizeHTML
 
-	HasText, HasHTML bool // the message has a part of this type, even if the part is empty
+	HasText, HasHTML bool // the message has plain text, or HTML, even if it is empty
 	Truncated        bool // the message has more text than the limit
 }
 
@@ -43,9 +43,9 @@ func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	return b.Body, nil
 }
 
-// bodyPiece is one section of the displayed message, as plain text, as HTML, or as both. Each list
-// has the parts of one rendering in order. The rendering may include parts of the other type that
-// exist in that type only.
+// bodyPiece is one section of the displayed message, as plain text, as HTML, or as both. text has
+// the parts to show in the plain text form of the section, in order, and html those to show in its
+// HTML form. A list may have parts of the other type, for content that exists in that type only.
 type bodyPiece struct {
 	text, html []*Part
 }
@@ -53,8 +53,8 @@ type bodyPiece struct {
 func isPlain(p *Part) bool { return p.Subtype != "html" }
 func isHTML(p *Part) bool  { return p.Subtype == "html" }
 
-// plain returns the first part with plain text, nil if there is none.
-func (p bodyPiece) plain() *Part {
+// plainPart returns the first part with plain text, nil if there is none.
+func (p bodyPiece) plainPart() *Part {
 	if i := slices.IndexFunc(p.text, isPlain); i >= 0 {
 		return p.text[i]
 	}
@@ -99,7 +99,7 @@ func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 func chooseBranches(branches [][]bodyPiece) []bodyPiece {
 	text, html := -1, -1
 	for i, branch := range branches {
-		if text < 0 && slices.ContainsFunc(branch, func(p bodyPiece) bool { return p.plain() != nil }) {
+		if text < 0 && slices.ContainsFunc(branch, func(p bodyPiece) bool { return p.plainPart() != nil }) {
 			text = i
 		}
 		if slices.ContainsFunc(branch, func(p bodyPiece) bool { return slices.ContainsFunc(p.html, isHTML) }) {

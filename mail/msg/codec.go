@@ -16,7 +16,8 @@ var ErrTree = errors.New("the stored structure of the message cannot be decoded"
 const treeVersion = 1
 
 // Bits that say which optional fields of a part follow. Type, subtype, offsets and number of lines
-// are always stored. The first six bits are for the strings that Part.texts returns, in that order.
+// are always stored. The first six bits are for the strings that Part.optionalTexts returns, in
+// that order.
 const (
 	hasID = 1 << iota
 	hasDescription
@@ -32,8 +33,9 @@ const (
 	hasDecodedSize
 )
 
-// texts returns the strings of a part that may be empty, in the order in which they are stored.
-func (p *Part) texts() [6]*string {
+// optionalTexts returns the strings of a part that may be empty, in the order in which they are
+// stored.
+func (p *Part) optionalTexts() [6]*string {
 	return [6]*string{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5}
 }
 
@@ -43,9 +45,9 @@ func (p *Part) AppendBinary(b []byte) []byte {
 	return p.appendTo(append(b, treeVersion), 0, true)
 }
 
-// appendTo appends a part. Its offsets are relative to base, the start of its parent. The envelope
-// is written only if the part is a message (isMessage), not again for a message/rfc822 part that
-// shares the envelope of its child.
+// appendTo appends a part, with offsets relative to base, the start of its parent. The envelope is
+// written only if isMessage is set. It is not set for a message/rfc822 part that shares the
+// envelope of its child, so that the envelope is written once.
 func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
 	has := p.fieldBits(isMessage)
 	b = binary.AppendUvarint(b, has)
@@ -53,7 +55,7 @@ func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
 	for _, n := range [...]int64{p.HeaderOffset - base, p.BodyOffset - p.HeaderOffset, p.Size(), p.Lines} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	for i, s := range p.texts() {
+	for i, s := range p.optionalTexts() {
 		if has&(1<<i) != 0 {
 			b = appendString(b, *s)
 		}
@@ -84,7 +86,7 @@ func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
 
 func (p *Part) fieldBits(isMessage bool) uint64 {
 	var has uint64
-	for i, s := range p.texts() {
+	for i, s := range p.optionalTexts() {
 		if *s != "" {
 			has |= 1 << i
 		}
@@ -130,7 +132,7 @@ func (e *Envelope) appendTo(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(offset))
 	}
 	b = appendString(b, e.Subject)
-	for _, list := range e.lists() {
+	for _, list := range e.addressLists() {
 		b = binary.AppendUvarint(b, uint64(len(*list)))
 		for _, a := range *list {
 			b = appendString(appendString(appendString(b, a.Name), a.Mailbox), a.Host)
@@ -141,8 +143,8 @@ func (e *Envelope) appendTo(b []byte) []byte {
 	return appendStrings(b, e.References)
 }
 
-// lists returns the address lists of an envelope, in the order in which they are stored.
-func (e *Envelope) lists() [6]*[]Address {
+// addressLists returns the address lists of an envelope, in the order in which they are stored.
+func (e *Envelope) addressLists() [6]*[]Address {
 	return [6]*[]Address{&e.From, &e.Sender, &e.ReplyTo, &e.To, &e.Cc, &e.Bcc}
 }
 
@@ -179,7 +181,7 @@ func DecodePart(b []byte) (*Part, error) {
 	// All strings of the tree are slices of this one copy.
 	d := treeReader{fieldReader: fieldReader[string]{s: string(b[1:])}}
 	root := &Part{}
-	d.part(root, 0, 1, true)
+	d.readPart(root, 0, 1, true)
 	if d.bad || d.s != "" {
 		return nil, ErrTree
 	}
@@ -195,7 +197,7 @@ type fieldReader[S string | []byte] struct {
 
 func (d *fieldReader[S]) fail() { d.s, d.bad = d.s[:0], true }
 
-func (d *fieldReader[S]) uvarint() uint64 {
+func (d *fieldReader[S]) readUvarint() uint64 {
 	var n uint64
 	for i := 0; i < len(d.s) && i < binary.MaxVarintLen64; i++ {
 		c := d.s[i]
@@ -209,14 +211,14 @@ func (d *fieldReader[S]) uvarint() uint64 {
 	return 0
 }
 
-func (d *fieldReader[S]) varint() int64 {
-	n := d.uvarint()
+func (d *fieldReader[S]) readVarint() int64 {
+	n := d.readUvarint()
 	return int64(n>>1) ^ -int64(n&1)
 }
 
 // readLength reads a length in bytes or an offset within the message.
 func (d *fieldReader[S]) readLength() int64 {
-	n := d.uvarint()
+	n := d.readUvarint()
 	if n > 1<<50 {
 		d.fail()
 		return 0
@@ -227,7 +229,7 @@ func (d *fieldReader[S]) readLength() int64 {
 // readCount reads the number of items that follow. It fails if the rest is too short for that many
 // items of at least itemSize bytes.
 func (d *fieldReader[S]) readCount(itemSize int) int {
-	n := d.uvarint()
+	n := d.readUvarint()
 	if n > uint64(len(d.s)/itemSize) {
 		d.fail()
 		return 0
@@ -235,16 +237,16 @@ func (d *fieldReader[S]) readCount(itemSize int) int {
 	return int(n)
 }
 
-func (d *fieldReader[S]) text() S {
+func (d *fieldReader[S]) readText() S {
 	n := d.readCount(1)
 	s := d.s[:n]
 	d.s = d.s[n:]
 	return s
 }
 
-// date reads a time in seconds since 1970, and the offset of its zone in seconds east of UTC.
-func (d *fieldReader[S]) date() (sec int64, offset int) {
-	sec, east := d.varint(), d.varint()
+// readDate reads a time in seconds since 1970, and the offset of its zone in seconds east of UTC.
+func (d *fieldReader[S]) readDate() (sec int64, offset int) {
+	sec, east := d.readVarint(), d.readVarint()
 	if east < -24*3600 || east > 24*3600 || sec < -1<<40 || sec > 1<<40 {
 		d.fail()
 		return 0, 0
@@ -258,74 +260,74 @@ type treeReader struct {
 	parts int
 }
 
-func (d *treeReader) texts() []string {
+func (d *treeReader) readTexts() []string {
 	n := d.readCount(1)
 	if n == 0 {
 		return nil
 	}
 	out := make([]string, n)
 	for i := range out {
-		out[i] = d.text()
+		out[i] = d.readText()
 	}
 	return out
 }
 
-func (d *treeReader) params() map[string]string {
+func (d *treeReader) readParams() map[string]string {
 	n := d.readCount(2)
 	if n == 0 {
 		return nil
 	}
 	out := make(map[string]string, n)
 	for range n {
-		name := d.text()
-		out[name] = d.text()
+		name := d.readText()
+		out[name] = d.readText()
 	}
 	return out
 }
 
-func (d *treeReader) part(p *Part, base int64, depth int, isMessage bool) {
+func (d *treeReader) readPart(p *Part, base int64, depth int, isMessage bool) {
 	if d.parts++; d.parts > MaxParts || depth > MaxDepth {
 		d.fail()
 	}
-	has := d.uvarint()
-	p.Type, p.Subtype = d.text(), d.text()
+	has := d.readUvarint()
+	p.Type, p.Subtype = d.readText(), d.readText()
 	p.HeaderOffset = base + d.readLength()
 	p.BodyOffset = p.HeaderOffset + d.readLength()
 	p.End = p.BodyOffset + d.readLength()
 	p.Lines = d.readLength()
-	for i, s := range p.texts() {
+	for i, s := range p.optionalTexts() {
 		if has&(1<<i) != 0 {
-			*s = d.text()
+			*s = d.readText()
 		}
 	}
 	if p.Encoding == "" {
 		p.Encoding = defaultEncoding
 	}
 	if has&hasParams != 0 {
-		p.Params = d.params()
+		p.Params = d.readParams()
 	}
 	if has&hasDispositionParams != 0 {
-		p.DispositionParams = d.params()
+		p.DispositionParams = d.readParams()
 	}
 	if has&hasLanguage != 0 {
-		p.Language = d.texts()
+		p.Language = d.readTexts()
 	}
 	p.DecodedSize = p.Size()
 	if has&hasDecodedSize != 0 {
 		p.DecodedSize = d.readLength()
 	}
 	if has&hasEnvelope != 0 {
-		p.Envelope = d.envelope()
+		p.Envelope = d.readEnvelope()
 	}
 	if has&hasChildren != 0 {
-		d.children(p, depth)
+		d.readChildren(p, depth)
 	}
 	if (p.Envelope != nil) != isMessage && !p.IsMessage() || !p.hasValidShape() {
 		d.fail()
 	}
 }
 
-func (d *treeReader) children(p *Part, depth int) {
+func (d *treeReader) readChildren(p *Part, depth int) {
 	n := d.readCount(7)
 	if n > MaxParts {
 		d.fail()
@@ -338,7 +340,7 @@ func (d *treeReader) children(p *Part, depth int) {
 	for i := range nodes {
 		p.Children[i] = &nodes[i]
 		if !d.bad {
-			d.part(&nodes[i], p.HeaderOffset, depth+1, p.IsMessage())
+			d.readPart(&nodes[i], p.HeaderOffset, depth+1, p.IsMessage())
 		}
 		if nodes[i].End > p.End {
 			d.fail()
@@ -360,28 +362,28 @@ func (p *Part) hasValidShape() bool {
 	return len(p.Children) == 0
 }
 
-func (d *treeReader) envelope() *Envelope {
-	e := &Envelope{DateText: d.text()}
-	has := d.uvarint()
+func (d *treeReader) readEnvelope() *Envelope {
+	e := &Envelope{DateText: d.readText()}
+	has := d.readUvarint()
 	e.EmptySubject = has&hasEmptySubject != 0
 	if has&hasDate != 0 {
-		if sec, offset := d.date(); !d.bad {
+		if sec, offset := d.readDate(); !d.bad {
 			e.Date = time.Unix(sec, 0).In(zoneLocation(offset))
 		}
 	}
-	e.Subject = d.text()
-	for _, list := range e.lists() {
+	e.Subject = d.readText()
+	for _, list := range e.addressLists() {
 		n := d.readCount(3)
 		if n == 0 {
 			continue
 		}
 		*list = make([]Address, n)
 		for i := range *list {
-			(*list)[i] = Address{Name: d.text(), Mailbox: d.text(), Host: d.text()}
+			(*list)[i] = Address{Name: d.readText(), Mailbox: d.readText(), Host: d.readText()}
 		}
 	}
-	e.InReplyTo = d.texts()
-	e.MessageID = d.text()
-	e.References = d.texts()
+	e.InReplyTo = d.readTexts()
+	e.MessageID = d.readText()
+	e.References = d.readTexts()
 	return e
 }

@@ -82,7 +82,7 @@ func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
 // checkHeaders builds the headers of all parts once, so that an invalid header is found before
 // anything is written.
 func (e *entity) checkHeaders() error {
-	if _, err := e.header(nil); err != nil {
+	if _, err := e.appendHeader(nil); err != nil {
 		return err
 	}
 	for _, c := range e.children {
@@ -241,8 +241,8 @@ func (c *Composer) partTree() (*entity, error) {
 	return root, nil
 }
 
-// singleText returns the only part of a message without attachments: its text or its HTML. Its last
-// line must end in a line break.
+// singleText returns the only part of a message without attachments: its text or its HTML. It ends
+// the last line with a line break if that is missing.
 func (c *Composer) singleText() *entity {
 	subtype, text := "plain", c.Text
 	if c.HTML != "" {
@@ -311,8 +311,8 @@ func textEntity(subtype, text string) *entity {
 	return e
 }
 
-// withCRLF returns the text with CRLF line ends. It allocates the whole buffer first, since
-// growing a buffer needs memory for the old and the new one.
+// withCRLF returns the text with CRLF line ends. It allocates the buffer at once, since growing it
+// would need memory for the old and the new one.
 func withCRLF[T string | []byte](text T) []byte {
 	ends := 0
 	for i := range len(text) {
@@ -374,8 +374,8 @@ func (s *countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// header appends the header block of the part to b, without the empty line.
-func (e *entity) header(b []byte) ([]byte, error) {
+// appendHeader appends the header block of the part to b, without the empty line.
+func (e *entity) appendHeader(b []byte) ([]byte, error) {
 	ctype := e.ctype
 	if e.boundary != "" {
 		ctype += encodeParam("boundary", e.boundary)
@@ -396,7 +396,7 @@ func (e *entity) header(b []byte) ([]byte, error) {
 
 // write writes the header fields in head, the part's own header fields, and its body.
 func (e *entity) write(s *countingWriter, head []byte) error {
-	head, err := e.header(head)
+	head, err := e.appendHeader(head)
 	if err != nil {
 		return err
 	}

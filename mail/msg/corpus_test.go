@@ -93,7 +93,7 @@ func describePart(out *strings.Builder, p *Part, indent string) {
 	}
 	if e := p.Envelope; e != nil && !p.sharesEnvelope() {
 		fmt.Fprintf(out, "%s  envelope %s (%q) %q id=%s re=%v refs=%v\n", indent, e.Date.UTC().Format("2006-01-02T15:04:05Z"), e.DateText, e.Subject, e.MessageID, e.InReplyTo, e.References)
-		for i, list := range e.lists() {
+		for i, list := range e.addressLists() {
 			if *list != nil {
 				fmt.Fprintf(out, "%s  %s %q\n", indent, []string{"from", "sender", "reply-to", "to", "cc", "bcc"}[i], *list)
 			}

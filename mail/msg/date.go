@@ -41,8 +41,8 @@ func parseDate(s string) time.Time {
 var timeFixes = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
 
 // readWord reads one word of a date. It returns false if the date is invalid.
-func (d *dateParts) readWord(w string) bool {
-	if i := strings.IndexAny(w, "Tt"); i > 0 && isDigit(w) && isDigit(w[i+1:]) { // ISO 8601
+func (d *dateParts) readWord(w string) (valid bool) {
+	if i := strings.IndexAny(w, "Tt"); i > 0 && beginsWithDigit(w) && beginsWithDigit(w[i+1:]) { // ISO 8601
 		return d.readWord(w[:i]) && d.readClock(w[i+1:])
 	}
 	if len(w) == 14 && strings.Trim(w, "0123456789") == "" {
@@ -52,20 +52,20 @@ func (d *dateParts) readWord(w string) bool {
 	switch sign := strings.IndexAny(w, "+-"); {
 	case !d.hasTime && strings.Contains(w, ":"):
 		return d.readClock(w)
-	case d.hasTime && sign >= 0 && !isDigit(w): // +0100, +01:00, GMT+0100
+	case d.hasTime && sign >= 0 && !beginsWithDigit(w): // +0100, +01:00, GMT+0100
 		d.readName(strings.ToLower(w[:sign]))
 		if !d.hasOffset {
 			d.readZone(w[sign:])
 		}
 		return true
-	case d.hasTime && whole && len(w) == 4 && isDigit(w): // a zone without its sign
+	case d.hasTime && whole && len(w) == 4 && beginsWithDigit(w): // a zone without its sign
 		d.readZone("+" + w)
 		return true
-	case d.hasTime && whole && isDigit(w): // a fraction of a second after a comma; ignored
+	case d.hasTime && whole && beginsWithDigit(w): // a fraction of a second after a comma; ignored
 		return true
-	case isDigit(w) && !d.hasTime && whole && (strings.Contains(w, ".") || len(w) == 4): // 10.30, 1030
+	case beginsWithDigit(w) && !d.hasTime && whole && (strings.Contains(w, ".") || len(w) == 4): // 10.30, 1030
 		return d.readClock(strings.ReplaceAll(w, ".", ":"))
-	case isDigit(w):
+	case beginsWithDigit(w):
 		return d.readNumbers(w)
 	case d.hasTime && d.location == nil && strings.ContainsAny(w, "/5678"): // Europe/Berlin, EST5EDT
 		d.location, _ = time.LoadLocation(w)
@@ -74,7 +74,7 @@ func (d *dateParts) readWord(w string) bool {
 	return true
 }
 
-func isDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
+func beginsWithDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
 
 // readZone reads the offset of a zone: a sign and hours, with or without minutes. It ignores
 // letters after them. An invalid zone counts as UTC (RFC 5256 section 2.2).
@@ -91,7 +91,7 @@ func (d *dateParts) readZone(w string) {
 		digits += "00"
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || len(digits) > 4 || !isDigit(digits) || n%100 > 59 || n >= 2400 {
+	if err != nil || len(digits) > 4 || !beginsWithDigit(digits) || n%100 > 59 || n >= 2400 {
 		return
 	}
 	d.offset, d.hasOffset = (n/100*60+n%100)*60, true
@@ -102,7 +102,7 @@ func (d *dateParts) readZone(w string) {
 
 // readNumbers reads one number, or a whole date of three numbers: 20-Nov-2026, 2026-11-20,
 // 2026/11/20, 11/20/2026, 20.11.2026. It returns false if the date already has all numbers.
-func (d *dateParts) readNumbers(w string) bool {
+func (d *dateParts) readNumbers(w string) (valid bool) {
 	if len(w) == 8 && d.year == 0 && strings.Trim(w, "0123456789") == "" {
 		w = w[:4] + "-" + w[4:6] + "-" + w[6:]
 	}
@@ -137,7 +137,7 @@ func (d *dateParts) readNumbers(w string) bool {
 	return true
 }
 
-func (d *dateParts) readNumber(s string) bool {
+func (d *dateParts) readNumber(s string) (valid bool) {
 	n, err := strconv.Atoi(s)
 	if err != nil && len(s) > 2 && strings.Contains("st nd rd th", strings.ToLower(s[len(s)-2:])) {
 		s = s[:len(s)-2]
@@ -169,7 +169,7 @@ func fullYear(n, digits int) int {
 
 // readClock reads hours, minutes and seconds, and a zone or am/pm that follows without a space. It
 // returns false for an impossible time.
-func (d *dateParts) readClock(s string) bool {
+func (d *dateParts) readClock(s string) (valid bool) {
 	end := len(s)
 	if i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != ':' && r != '.' }); i >= 0 {
 		end = i
@@ -177,7 +177,7 @@ func (d *dateParts) readClock(s string) bool {
 	var n [3]int
 	i := 0
 	digits := s[:end]
-	for at := 2; at < len(digits) && at < 6 && strings.Trim(s[:at], "0123456789") == "" && isDigit(digits[at:]); at += 3 { // put colons into 103000
+	for at := 2; at < len(digits) && at < 6 && strings.Trim(s[:at], "0123456789") == "" && beginsWithDigit(digits[at:]); at += 3 { // put colons into 103000
 		digits = digits[:at] + ":" + digits[at:]
 	}
 	for part := range strings.SplitSeq(digits, ":") {

@@ -94,9 +94,9 @@ func (d *DSN) introduction() (subject, text string) {
 	return "Mail relayed", "Your message was handed on to a system that does not report\ndeliveries. There will be no further notice unless it fails.\n"
 }
 
-func (d *DSN) textForPeople(first string) string {
+func (d *DSN) textForPeople(firstParagraph string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "This is the mail system at %s.\n\n%s", d.ReportingMTA, first)
+	fmt.Fprintf(&out, "This is the mail system at %s.\n\n%s", d.ReportingMTA, firstParagraph)
 	for _, r := range d.Recipients {
 		fmt.Fprintf(&out, "\n<%s>\n", r.Final)
 		if r.Diagnostic != "" {

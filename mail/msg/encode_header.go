@@ -103,7 +103,7 @@ func encodeParams(text string) string {
 	return out
 }
 
-// A valueEncoder converts a structured value to ASCII: its comments and, if phrases is set, also
+// A valueEncoder converts a structured value to ASCII: its comments and, if hasPhrases is set, also
 // its domains and the words before an angle bracket or a colon.
 type valueEncoder struct {
 	name       string

@@ -195,7 +195,7 @@ func FuzzParseReturned(f *testing.F) {
 		if report.ForRecipient("x@far.test") == nil {
 			t.Fatal("it is about nobody")
 		}
-		AboutOf(string(raw))
+		RefusalSubjectOf(string(raw))
 	})
 }
 

@@ -390,7 +390,7 @@ func (t *textBudget) languages(value []byte) []string {
 
 // setContentType sets the part's type. It returns false if the value is invalid, which counts as
 // absent (RFC 2045 §5.2).
-func (t *textBudget) setContentType(p *Part, value []byte) bool {
+func (t *textBudget) setContentType(p *Part, value []byte) (valid bool) {
 	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
 	if head == "" && params["charset"] != "" {
@@ -573,15 +573,15 @@ func lowerByte(c byte) byte {
 
 // BaseSubject removes the prefixes that mail programs and mailing lists add to a subject (RFC 5256
 // section 2.1), in many languages. It returns the rest in lower case, with one space for each run
-// of white space. answer reports whether one of the prefixes was that of a reply, such as "Re:".
-func BaseSubject(subject string) (base string, answer bool) {
+// of white space. isReply reports whether one of the prefixes was that of a reply, such as "Re:".
+func BaseSubject(subject string) (base string, isReply bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {
 		rest, mark := cutSubjectPrefix(base)
 		if mark == "" {
-			return base, answer
+			return base, isReply
 		}
-		answer = answer || replyPrefixes[mark]
+		isReply = isReply || replyPrefixes[mark]
 		base = rest
 	}
 }

@@ -22,7 +22,7 @@ type lineNormalizer struct {
 func (l *lineNormalizer) Write(b []byte) (int, error) {
 	n := len(b)
 	if !l.heldCR {
-		normal := normalPrefix(b)
+		normal := unchangedLength(b)
 		l.put(b[:normal])
 		b = b[normal:]
 	}
@@ -39,7 +39,7 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 			b = b[i+1:]
 		default:
 			l.writeRun(b[:i-1])
-			l.endCR()
+			l.writeHeldCR()
 			l.put([]byte("\r\n"))
 			b = b[i+1:]
 		}
@@ -50,9 +50,9 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// normalPrefix returns how many bytes at the start of b certainly need no change: usually all
+// unchangedLength returns how many bytes at the start of b certainly need no change: usually all
 // except a CR at the end. It is a fast check that returns 0 if b has anything to convert.
-func normalPrefix(b []byte) int {
+func unchangedLength(b []byte) int {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return 0
 	}
@@ -84,22 +84,22 @@ func (l *lineNormalizer) writeRun(b []byte) {
 			i = len(b)
 		}
 		if i > 0 {
-			l.endCR()
+			l.writeHeldCR()
 			l.put(b[:i])
 		}
 		if i == len(b) {
 			return
 		}
 		if b[i] == '\r' {
-			l.endCR()
+			l.writeHeldCR()
 			l.heldCR = true
 		}
 		b = b[i+1:]
 	}
 }
 
-// endCR writes CRLF for a CR that was held back and turned out to be bare.
-func (l *lineNormalizer) endCR() {
+// writeHeldCR writes CRLF for a CR that was held back and turned out to be bare.
+func (l *lineNormalizer) writeHeldCR() {
 	if l.heldCR {
 		l.heldCR = false
 		l.put([]byte("\r\n"))
@@ -116,7 +116,7 @@ func (l *lineNormalizer) Close() error {
 	if l.w == nil {
 		return l.err
 	}
-	l.endCR()
+	l.writeHeldCR()
 	if l.err == nil {
 		l.err = l.w.Flush()
 	}

@@ -93,7 +93,7 @@ func (p *paramReader) readParam() {
 	}
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
-		value = p.readQuoted() // text before the next parameter is skipped by the next call
+		value = p.readQuoted() // the next call of readParam skips any text before the next parameter
 	} else {
 		value = p.readUnquoted(name)
 	}
@@ -112,8 +112,8 @@ func (p *paramReader) skipPast(semicolon int) {
 	p.pos += semicolon + 1
 }
 
-// lastWord returns the last word of s. Before "=", it is the name of a parameter; words before it
-// do not belong there.
+// lastWord returns the last word of s. Of the text before a "=", that is the name of the parameter;
+// the other words are not part of it.
 func lastWord(s string) string {
 	s = strings.Trim(s, " \t,")
 	return s[strings.LastIndexAny(s, " \t,")+1:]

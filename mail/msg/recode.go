@@ -110,8 +110,9 @@ func (c *Recoder) isClean(from, to int64) (bool, error) {
 	return l.clean(), nil
 }
 
-// planPart decides how to recode a part. It reports whether the output for that part is clean.
-func (c *Recoder) planPart(p *Part) (bool, error) {
+// planPart decides how to recode a part. clean reports whether SMTP without 8BITMIME can carry the
+// output for that part.
+func (c *Recoder) planPart(p *Part) (clean bool, err error) {
 	head, err := c.planHeader(p)
 	if err != nil {
 		return false, err
@@ -122,10 +123,10 @@ func (c *Recoder) planPart(p *Part) (bool, error) {
 			return head && body, err
 		}
 		body, err = c.planLeaf(p)
-		if body && err == nil { // withoutEncoding also drops lines that are no fields, so check its result
+		if body && err == nil { // headerWithoutEncoding also drops lines that are no fields, so check its result
 			var fields []byte
 			var l smtpCheck
-			fields, _, err = c.withoutEncoding(p)
+			fields, _, err = c.headerWithoutEncoding(p)
 			_, _ = l.Write(fields)
 			head = l.clean()
 		}
@@ -153,17 +154,17 @@ func (c *Recoder) planPart(p *Part) (bool, error) {
 	rest, err := c.isClean(at, p.End)
 	clean = clean && rest
 	if clean && len(c.encodings) > before && (p.Encoding == "8bit" || p.Encoding == "binary") {
-		if _, ok, err := c.withoutEncoding(p); ok && err == nil {
+		if _, ok, err := c.headerWithoutEncoding(p); ok && err == nil {
 			c.encodings[p] = "7bit"
 		}
 	}
 	return clean, err
 }
 
-// planHeader decides whether to encode the header of a part. It reports whether the output for that
-// header is clean.
-func (c *Recoder) planHeader(p *Part) (bool, error) {
-	clean, err := c.isClean(p.HeaderOffset, p.BodyOffset)
+// planHeader decides whether to encode the header of a part. clean reports whether SMTP without
+// 8BITMIME can carry the output for that header.
+func (c *Recoder) planHeader(p *Part) (clean bool, err error) {
+	clean, err = c.isClean(p.HeaderOffset, p.BodyOffset)
 	if clean || err != nil || !c.encodeHeaders || c.messageDepth > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return clean, err
 	}
@@ -196,13 +197,13 @@ func (c *Recoder) finalHeader(p *Part) ([]byte, error) {
 
 // planLeaf chooses an encoding for a leaf that cannot be sent unchanged. It returns false if the
 // leaf must stay as it is.
-func (c *Recoder) planLeaf(p *Part) (bool, error) {
+func (c *Recoder) planLeaf(p *Part) (changes bool, err error) {
 	switch p.Encoding {
 	case "7bit", "8bit", "binary", "base64", "quoted-printable":
 	default:
 		return false, nil
 	}
-	if _, ok, err := c.withoutEncoding(p); !ok || err != nil {
+	if _, ok, err := c.headerWithoutEncoding(p); !ok || err != nil {
 		return false, err
 	}
 	n, err := io.Copy(io.Discard, Open(c.r, p))
@@ -225,10 +226,10 @@ func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	return true, nil
 }
 
-// withoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It returns
-// false if the encoding of the part must not change: the header is too long to rewrite, or the part
-// is a multipart or message that Scan left as a leaf.
-func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
+// headerWithoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It
+// returns false if the encoding of the part must not change: the header is too long to rewrite, or
+// the part is a multipart or message that Scan left as a leaf.
+func (c *Recoder) headerWithoutEncoding(p *Part) (_ []byte, ok bool, err error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
 	}
@@ -292,7 +293,7 @@ func (c *Recoder) writePart(s *countingWriter, p *Part) error {
 			s.Write([]byte("\r\n")) // otherwise the header of the message inside would continue this part's header
 		}
 	} else {
-		head, _, err := c.withoutEncoding(p)
+		head, _, err := c.headerWithoutEncoding(p)
 		if err != nil {
 			return err
 		}

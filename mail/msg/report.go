@@ -49,7 +49,7 @@ type ReportRecipient struct {
 // ParseReport parses a delivery report: in the format of RFC 3464, or in one of the older plain
 // text formats (see readPlainBounce). It returns false if the message is not a delivery report or
 // if r cannot be read.
-func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
+func ParseReport(r io.ReaderAt, root *Part) (_ *Report, ok bool) {
 	var report *Report
 	switch status := deliveryStatusPart(root); {
 	case status != nil:
@@ -77,7 +77,7 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 // only if no vacation responder could have written them. If the report names no recipient,
 // recipient is used. ParseReturned returns false if the message says nothing about delivery, like a
 // vacation notice or a complaint, and if r cannot be read.
-func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
+func ParseReturned(r io.ReaderAt, root *Part, recipient string) (_ *Report, ok bool) {
 	report, ok := ParseReport(r, root)
 	if isNonDeliveryReport(root) || feedbackPart(root) != nil {
 		return report, ok
@@ -115,7 +115,7 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 }
 
 // attachedReport parses a report that a gateway has attached to its own notice.
-func attachedReport(r io.ReaderAt, root *Part) (*Report, bool) {
+func attachedReport(r io.ReaderAt, root *Part) (_ *Report, ok bool) {
 	for _, p := range root.Children {
 		if !p.IsMessage() || len(p.Children) != 1 {
 			continue
@@ -180,7 +180,7 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 	for i, block := range fieldBlocks(text) {
 		values := statusFields(block)
 		if i == 0 {
-			report.ReportingMTA = typedValue(values["reporting-mta"])
+			report.ReportingMTA = valueWithoutType(values["reporting-mta"])
 			report.OriginalEnvelopeID = values["original-envelope-id"]
 			report.ArrivalDate = parseDate(values["arrival-date"])
 		}
@@ -197,7 +197,8 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 	return report
 }
 
-// readRecipient returns the result for one recipient from its fields.
+// readRecipient returns the result for one recipient. values are the fields about it, by lower-case
+// name.
 func readRecipient(values map[string]string) ReportRecipient {
 	rcpt := ReportRecipient{
 		Final:          addressWithoutType(values["final-recipient"]),
@@ -205,8 +206,8 @@ func readRecipient(values map[string]string) ReportRecipient {
 		Actual:         addressWithoutType(values["x-actual-recipient"]),
 		Action:         strings.ToLower(firstWord(values["action"])),
 		Status:         statusCode(values["status"]),
-		Diagnostic:     typedValue(values["diagnostic-code"]),
-		RemoteMTA:      typedValue(values["remote-mta"]),
+		Diagnostic:     valueWithoutType(values["diagnostic-code"]),
+		RemoteMTA:      valueWithoutType(values["remote-mta"]),
 		WillRetryUntil: parseDate(values["will-retry-until"]),
 	}
 	if rcpt.Final == "" {
@@ -307,8 +308,8 @@ func statusFields(block []byte) map[string]string {
 	return out
 }
 
-// typedValue removes the type from a value such as "dns; host" or "smtp; 550 no".
-func typedValue(s string) string {
+// valueWithoutType removes the type from a value such as "dns; host" or "smtp; 550 no".
+func valueWithoutType(s string) string {
 	kind, value, ok := strings.Cut(s, ";")
 	if !ok || !isToken(strings.TrimSpace(kind)) {
 		return strings.TrimSpace(s)
@@ -317,7 +318,7 @@ func typedValue(s string) string {
 }
 
 func addressWithoutType(s string) string {
-	s = strings.Trim(typedValue(s), "<> ")
+	s = strings.Trim(valueWithoutType(s), "<> ")
 	return decodeUnitext(cut(s, 512))
 }
 
@@ -445,7 +446,7 @@ type Complaint struct {
 
 // ParseComplaint parses a complaint. It returns false if the message is not a complaint or if r
 // cannot be read.
-func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
+func ParseComplaint(r io.ReaderAt, root *Part) (_ *Complaint, ok bool) {
 	part := feedbackPart(root)
 	if part == nil {
 		return nil, false

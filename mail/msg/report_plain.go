@@ -100,7 +100,7 @@ var (
 		"non è stato possibile recapitare", "impossibile recapitare", "não pôde ser entregue", "nie została dostarczona", "nie można dostarczyć", "не может быть доставлено", "не было доставлено", "не доставлено", "не удалось доставить",
 		"无法投递", "無法投遞", "无法送达", "無法送達", "被退回", "投递失败", "投遞失敗", "配信できません", "配信されません", "送信できません", "送達できません", "届けることができません", "전송되지 않았습니다", "전송하지 못했습니다",
 	}
-	// Phrases in the subjects of such reports, in lower case.
+	// Phrases in the subjects of reports of failures, in lower case.
 	subjectFailurePhrases = []string{
 		"undeliver", "returned mail", "returned to sender", "failure notice", "notification (failure)", "delivery failure", "delivery failed", "delivery has failed", "delivery error",
 		"mail delivery failed", "could not be delivered", "unzustellbar", "non remis", "échec de la remise", "退信", "不能投递", "配信エラー", "配信不能", "недоставленн", "не доставлено",
@@ -205,7 +205,7 @@ func cutLineAddress(line string) (email, rest string) {
 // leadingText returns the beginning of the first plain text of a message.
 func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	for _, p := range bodyPieces(root) {
-		if plain := p.plain(); plain != nil {
+		if plain := p.plainPart(); plain != nil {
 			text, _, err := readText(r, plain, maxReturned)
 			return text, err
 		}
@@ -335,7 +335,7 @@ func StatusIn(text string) string {
 	}
 	lower := strings.ToLower(text)
 	for _, s := range statusWords {
-		if containsAny(lower, s.words) {
+		if containsAnyPhrase(lower, s.words) {
 			return cmp.Or(class, s.status[:1]) + s.status[1:]
 		}
 	}

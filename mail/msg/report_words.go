@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// recipientFromText finds the result of a delivery in the text of a message that is known to be
-// about an earlier message to recipient. It looks near the recipient's address, then anywhere
-// outside of the copy. It returns nil if the text gives no result.
+// recipientFromText finds the result of a delivery in the text of a report, which is known to be
+// about a message to recipient. It looks near the recipient's address, then anywhere outside of the
+// copy of that message. It returns nil if the text gives no result.
 func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -66,7 +66,7 @@ func reportText(r io.ReaderAt, root *Part) (text, fields string) {
 	var said []string
 	left := int64(maxReturned)
 	for _, p := range bodyPieces(root) {
-		part := p.plain()
+		part := p.plainPart()
 		if part == nil && len(p.html) > 0 {
 			part = p.html[0]
 		}
@@ -114,8 +114,8 @@ func recipientInFields(text, recipient string) *ReportRecipient {
 }
 
 // failureReason returns the reason that a text gives for the failure to deliver to recipient: the
-// lines after the address, otherwise the first paragraph with a code, otherwise the first with
-// words that mean a status. coded reports whether the reason contains a code.
+// lines after the address, otherwise the first paragraph with a status or reply code, otherwise the
+// first with words that mean a status. coded reports whether the reason contains such a code.
 func failureReason(text, recipient string) (reason string, coded bool) {
 	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
 	var near []string

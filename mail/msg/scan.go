@@ -83,7 +83,7 @@ func (p *Part) filename() string {
 // it cannot parse becomes a leaf. All errors come from r. The time is linear in the size of the
 // message; MaxParts and the other limits bound the memory.
 func Scan(r io.Reader) (*Part, error) {
-	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}, rawLeft: MaxHeader}
+	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}, rawBytesLeft: MaxHeader}
 	defer s.lines.free()
 	root := s.openPart(&Part{Envelope: &Envelope{}}, false)
 	s.run()
@@ -101,16 +101,16 @@ type scanner struct {
 	parts int
 	text  textBudget
 
-	inHeader bool
-	header   []byte // header of the innermost part so far, with LF as line end
-	hasField bool
-	midLine  bool
-	fieldAt  int64 // offset of the next header field, if a look-ahead found one; the lines before it belong to the header
-	raw      []rawHeader
-	rawLeft  int
-	count    int64 // number of line ends before the current line
-	lineEnd  int64 // offset of the end of the previous line, before its line break
-	leafBody leafBody
+	inHeader     bool
+	header       []byte // header of the innermost part so far, with LF as line end
+	hasField     bool
+	midLine      bool
+	fieldAt      int64 // offset of the next header field, if a look-ahead found one; the lines before it belong to the header
+	raw          []rawHeader
+	rawBytesLeft int
+	count        int64 // number of line ends before the current line
+	lineEnd      int64 // offset of the end of the previous line, before its line break
+	leafSize     leafSizer
 }
 
 // frame is an open part: one whose end was not yet found.
@@ -177,13 +177,13 @@ func (s *scanner) scanPiece(piece []byte, eol int, off int64) {
 	if inHeader && dashes && s.handleBoundary(piece, off) {
 		return
 	}
-	s.leafBody.add(piece, eol)
+	s.leafSize.add(piece, eol)
 }
 
 // handleBoundary processes a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of
 // an outer multipart also ends inner parts that are still open. It returns false if the line is not
 // a boundary.
-func (s *scanner) handleBoundary(line []byte, off int64) bool {
+func (s *scanner) handleBoundary(line []byte, off int64) (isBoundary bool) {
 	if len(line) > maxBoundary+64 {
 		return false
 	}
@@ -211,7 +211,7 @@ func (s *scanner) startPart(level int, last bool, off int64) {
 	s.finishHeaders(off, s.count)
 	// The line end before the boundary belongs to the boundary.
 	s.closeParts(level+1, s.lineEnd, s.count-1)
-	s.leafBody = leafBody{}
+	s.leafSize = leafSizer{}
 	multi := &s.stack[level]
 	if last {
 		multi.boundary = ""
@@ -237,9 +237,9 @@ func (s *scanner) openPart(p *Part, digest bool) *Part {
 // addHeaderLine adds a piece of a line to the header. It returns false if the piece belongs to the
 // body. A line that is not a field ends the header, with two exceptions. One is that a known field
 // follows later. The other is that the header declares a base64 body, the line is not base64, and
-// an empty line follows later. The returned piece equals the argument, but stays valid after the
-// look-ahead.
-func (s *scanner) addHeaderLine(piece []byte, eol int, off int64) ([]byte, bool) {
+// an empty line follows later. It also returns the piece, as a copy if it had to look ahead, since
+// that overwrites the bytes of the argument.
+func (s *scanner) addHeaderLine(piece []byte, eol int, off int64) (_ []byte, inHeader bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
 			s.endHeader(off+int64(eol), s.count+1)
@@ -298,8 +298,8 @@ func (s *scanner) endHeader(off, count int64) {
 	p.BodyOffset, f.firstEnd = off, count
 	before := s.text.left
 	s.text.readHeader(s.header, p, f.envelope, f.digest)
-	if len(s.header) <= s.rawLeft && !utf8.Valid(s.header) {
-		s.rawLeft -= len(s.header)
+	if len(s.header) <= s.rawBytesLeft && !utf8.Valid(s.header) {
+		s.rawBytesLeft -= len(s.header)
 		s.raw = append(s.raw, rawHeader{p, s.innermostMessage(), f.envelope, f.digest, bytes.Clone(s.header), before - s.text.left})
 	}
 	atLimit := len(s.stack) >= MaxDepth
@@ -325,7 +325,7 @@ func (s *scanner) endHeader(off, count int64) {
 		s.openPart(inner, false)
 		return
 	}
-	s.leafBody = leafBody{encoding: p.Encoding}
+	s.leafSize = leafSizer{encoding: p.Encoding}
 }
 
 // innermostMessage returns the innermost open part that is a message.
@@ -359,7 +359,7 @@ func (s *scanner) closeParts(height int, end, count int64) {
 		p.Lines = max(count-f.firstEnd, 0)
 		p.DecodedSize = p.Size()
 		if len(p.Children) == 0 && i == len(s.stack)-1 {
-			p.DecodedSize = s.leafBody.size(p.Size(), toEnd)
+			p.DecodedSize = s.leafSize.size(p.Size(), toEnd)
 		}
 		if p.IsMultipart() && len(p.Children) == 0 {
 			// The boundary was not found, so the content is displayed as text.
@@ -380,8 +380,8 @@ func isUnencoded(encoding string) bool {
 	return encoding != "base64" && encoding != "quoted-printable" && encoding != transfer.UUEncode
 }
 
-// leafBody computes the size of a leaf after decoding, from its lines.
-type leafBody struct {
+// leafSizer computes the size of a leaf after decoding, from its lines.
+type leafSizer struct {
 	encoding string
 	n        int64 // base64: number of characters; other encodings: number of bytes
 	uu       transfer.UU
@@ -389,7 +389,7 @@ type leafBody struct {
 	pending  int64 // quoted-printable: length of the last line end, which may belong to a boundary
 }
 
-func (l *leafBody) add(piece []byte, eol int) {
+func (l *leafSizer) add(piece []byte, eol int) {
 	switch l.encoding {
 	case "base64":
 		l.n += int64(len(bytes.TrimRight(piece, "= \t")))
@@ -414,7 +414,7 @@ func (l *leafBody) add(piece []byte, eol int) {
 
 // size returns the decoded size. raw is the size of the encoded body; toEnd says that the body ends
 // with the message.
-func (l *leafBody) size(raw int64, toEnd bool) int64 {
+func (l *leafSizer) size(raw int64, toEnd bool) int64 {
 	switch l.encoding {
 	case "base64":
 		return min(l.n/4*3+l.n%4*3/4, raw)
@@ -484,7 +484,7 @@ func (l *lineReader) next() (piece []byte, eol int, ok bool) {
 // findEnd returns the index of the next line end. If the buffer has none, it returns false and the
 // index up to which the bytes belong to the line. A CR at the end of the buffer is left out, since
 // an LF may follow.
-func (l *lineReader) findEnd() (int, bool) {
+func (l *lineReader) findEnd() (end int, found bool) {
 	if l.lf < l.start {
 		l.lf = l.end
 		if i := bytes.IndexByte(l.buf[l.start:l.end], '\n'); i >= 0 {
@@ -542,7 +542,7 @@ func (l *lineReader) advance(to int) {
 
 // fill moves the unread bytes to the start of the buffer and reads more. It returns false after a
 // read error.
-func (l *lineReader) fill() bool {
+func (l *lineReader) fill() (ok bool) {
 	copy(l.buf, l.buf[l.start:l.end])
 	l.end -= l.start
 	l.start, l.lf = 0, -1

@@ -16,7 +16,7 @@ import (
 const (
 	previewRunes = 200
 	previewText  = 16 << 10  // bytes of plain text that are read for a preview
-	previewHTML  = 256 << 10 // bytes of HTML that are read for a preview; more, since style sheets come first
+	previewHTML  = 256 << 10 // bytes of HTML that are read for a preview; more than of plain text, since style sheets come first
 )
 
 // Summary holds what a message list shows about a message, and what rules test.
@@ -60,7 +60,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 		s.ToCount, s.CcCount = countRecipients(header)
 	}
 	var marks automaticSigns
-	marks.read(header)
+	marks.readHeader(header)
 	s.List = marks.list
 	s.Bounce = marks.isBounce(root, s)
 	isReport := root.IsMultipart() && root.Subtype == "report"
@@ -98,8 +98,8 @@ type automaticSigns struct {
 	nullPath, failed       bool // Return-Path: <>; exim's X-Failed-Recipients
 }
 
-// read sets what the header fields say.
-func (m *automaticSigns) read(header []byte) {
+// readHeader fills m from a raw header.
+func (m *automaticSigns) readHeader(header []byte) {
 	var name []byte
 	for f := range fields(header) {
 		name = appendLower(name[:0], f.name)
@@ -159,7 +159,7 @@ func preview(r io.ReaderAt, root *Part) (string, error) {
 }
 
 func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
-	if plain := p.plain(); plain != nil {
+	if plain := p.plainPart(); plain != nil {
 		text, _, err := readText(r, plain, previewText)
 		text = previewLine(text)
 		if err != nil || text != "" {
@@ -231,8 +231,8 @@ func isAwaySubject(subject string) bool {
 	return ok && awaySubjects[strings.TrimSpace(head)]
 }
 
-// awaySubjects are the subjects of vacation notices, in lower case. A real subject may continue
-// with a colon and more text.
+// awaySubjects are the subjects of vacation notices, in lower case. The subject of a notice may
+// continue with a colon and more text.
 var awaySubjects = wordSet(
 	// Exchange, Outlook and Microsoft 365
 	"automatic reply", "automatische antwort", "réponse automatique", "respuesta automática", "risposta automatica",
@@ -260,14 +260,14 @@ func wordSet(words ...string) map[string]bool {
 
 const (
 	searchText = 64 << 10  // bytes of the displayed text that are indexed for search
-	searchHTML = 512 << 10 // bytes of HTML that are read to get that text
+	searchHTML = 512 << 10 // bytes of HTML that are read to get the displayed text
 	stubText   = 200       // characters; a shorter plain text may only say that the message is in HTML
 )
 
-// SearchTexts returns the texts by which a message can be found: the texts of HeadTexts, and at
-// most 64 KiB of the displayed text without markup.
+// SearchTexts returns the texts by which a message can be found: the texts of TextsOutsideBody, and
+// at most 64 KiB of the displayed text without markup.
 func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
-	out, left := HeadTexts(root), searchText
+	out, left := TextsOutsideBody(root), searchText
 	for _, piece := range bodyPieces(root) {
 		texts, err := pieceTexts(r, piece, left)
 		if err != nil {
@@ -284,9 +284,9 @@ func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	return out, nil
 }
 
-// HeadTexts returns the searchable texts of a message that are not in its body: the subject, the
-// names and addresses of all people, and the file names of attachments.
-func HeadTexts(root *Part) (out []string) {
+// TextsOutsideBody returns the searchable texts of a message that are not in its body: the subject,
+// the names and addresses of all people, and the file names of attachments.
+func TextsOutsideBody(root *Part) (out []string) {
 	if e := root.Envelope; e != nil {
 		out = append(out, e.Subject)
 		for _, list := range [][]Address{e.From, e.Sender, e.ReplyTo, e.To, e.Cc, e.Bcc} {

@@ -270,15 +270,15 @@ func (v *View) readTree(base int64, depth int, isMessage bool) {
 // readPart decodes a part without its children.
 func (v *View) readPart(p *PartView, base int64) {
 	d := &v.in
-	has := d.uvarint()
-	p.Type, p.Subtype = d.text(), d.text()
+	has := d.readUvarint()
+	p.Type, p.Subtype = d.readText(), d.readText()
 	p.HeaderOffset = base + d.readLength()
 	p.BodyOffset = p.HeaderOffset + d.readLength()
 	p.End = p.BodyOffset + d.readLength()
 	p.Lines = d.readLength()
 	for i, s := range [...]*[]byte{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5} {
 		if has&(1<<i) != 0 {
-			*s = d.text()
+			*s = d.readText()
 		}
 	}
 	if len(p.Encoding) == 0 {
@@ -311,7 +311,7 @@ func (v *View) readPart(p *PartView, base int64) {
 func (v *View) readParams() []ParamView {
 	from := len(v.params)
 	for range v.in.readCount(2) {
-		v.params = append(v.params, ParamView{v.in.text(), v.in.text()})
+		v.params = append(v.params, ParamView{v.in.readText(), v.in.readText()})
 	}
 	return v.params[from:]
 }
@@ -319,7 +319,7 @@ func (v *View) readParams() []ParamView {
 func (v *View) readTexts() [][]byte {
 	from := len(v.texts)
 	for range v.in.readCount(1) {
-		v.texts = append(v.texts, v.in.text())
+		v.texts = append(v.texts, v.in.readText())
 	}
 	return v.texts[from:]
 }
@@ -327,7 +327,7 @@ func (v *View) readTexts() [][]byte {
 func (v *View) readAddresses() []AddressView {
 	from := len(v.addresses)
 	for range v.in.readCount(3) {
-		v.addresses = append(v.addresses, AddressView{v.in.text(), v.in.text(), v.in.text()})
+		v.addresses = append(v.addresses, AddressView{v.in.readText(), v.in.readText(), v.in.readText()})
 	}
 	return v.addresses[from:]
 }
@@ -335,19 +335,19 @@ func (v *View) readAddresses() []AddressView {
 func (v *View) readEnvelope() *EnvelopeView {
 	v.envelopes = append(v.envelopes, EnvelopeView{})
 	e := &v.envelopes[len(v.envelopes)-1]
-	e.DateText = v.in.text()
-	has := v.in.uvarint()
+	e.DateText = v.in.readText()
+	has := v.in.readUvarint()
 	e.EmptySubject = has&hasEmptySubject != 0
 	if has&hasDate != 0 {
 		e.Date.Known = true
-		e.Date.Unix, e.Date.Offset = v.in.date()
+		e.Date.Unix, e.Date.Offset = v.in.readDate()
 	}
-	e.Subject = v.in.text()
+	e.Subject = v.in.readText()
 	for _, list := range [...]*[]AddressView{&e.From, &e.Sender, &e.ReplyTo, &e.To, &e.Cc, &e.Bcc} {
 		*list = v.readAddresses()
 	}
 	e.InReplyTo = v.readTexts()
-	e.MessageID = v.in.text()
+	e.MessageID = v.in.readText()
 	e.References = v.readTexts()
 	return e
 }

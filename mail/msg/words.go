@@ -49,7 +49,7 @@ func cut(s string, limit int) string {
 // character that is split over two words of one charset.
 type wordDecoder struct {
 	s       string
-	guess   bool // decode even words of unknown charsets, and base64 with invalid characters
+	lenient bool // also decode words of unknown charsets, and base64 with invalid characters
 	out     strings.Builder
 	bytes   []byte // decoded bytes of the adjacent words so far; they may end in a part of a character
 	charset string
@@ -64,12 +64,12 @@ func decodeWords(s string) string { return decodeAllWords(s, false) }
 // lenient programs.
 func decodeWordsLeniently(s string) string { return decodeAllWords(s, true) }
 
-func decodeAllWords(s string, guess bool) string {
+func decodeAllWords(s string, lenient bool) string {
 	first := strings.Index(s, "=?")
 	if first < 0 {
 		return s
 	}
-	d := wordDecoder{s: s, guess: guess, nextEnd: -1}
+	d := wordDecoder{s: s, lenient: lenient, nextEnd: -1}
 	plain := 0 // start of the text not yet written
 	for i := first; i >= 0; i = indexFrom(s, "=?", i) {
 		next := d.decodeWord(i, plain)
@@ -117,7 +117,7 @@ func (d *wordDecoder) decodeWord(i, plain int) int {
 		return 0
 	}
 	label, _, _ = strings.Cut(strings.ToLower(label), "*") // drop the language (RFC 2231 §5)
-	if !d.guess && (!charset.Known(label) || isBase64 && strings.Trim(text, transfer.Base64Text) != "") {
+	if !d.lenient && (!charset.Known(label) || isBase64 && strings.Trim(text, transfer.Base64Text) != "") {
 		return 0
 	}
 	same := label == d.charset || charset.Same(label, d.charset)

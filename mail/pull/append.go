@@ -82,8 +82,8 @@ func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, er
 	return held, nil
 }
 
-// Append adds a message to a folder (RFC 9051 section 6.3.12). size is its length in bytes, at its
-// INTERNALDATE. seen marks it as read.
+// Append adds a message to a folder (RFC 9051 section 6.3.12). size is the length of the message in
+// bytes, and at is its INTERNALDATE. seen marks it as read.
 func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.Time, size int64, message io.Reader) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // the server could stop reading without a reply
 	defer cancel()
@@ -91,7 +91,7 @@ func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.
 	if seen {
 		o.Flags = []imap.Flag{imap.FlagSeen}
 	}
-	err := s.do(ctx, bounds{bytes: smallResponse, time: s.timeouts.Bulk}, func() error {
+	err := s.runCommand(ctx, bounds{bytes: smallResponse, time: s.timeouts.Bulk}, func() error {
 		cmd := s.client.Append(folder, size, o)
 		_, written := io.Copy(cmd, message)
 		closed := cmd.Close()

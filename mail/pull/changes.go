@@ -30,8 +30,8 @@ func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	return out
 }
 
-// ChangeFlags changes the flags of messages and returns the new rows of those that still exist.
-// Whether the server made the change can be seen by FlagChange.Satisfied.
+// ChangeFlags changes the flags of messages and returns the new rows of those that still exist. By
+// these rows, FlagChange.IsSatisfiedBy tells whether the server made the change.
 func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {

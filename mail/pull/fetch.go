@@ -24,7 +24,7 @@ type Message struct {
 // longer exist. After an error of each, the remaining messages are skipped.
 func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) error) error {
 	var failed error
-	err := s.do(ctx, s.bulkBounds(int64(len(uids))*(pieceSize+rowCost)), func() error {
+	err := s.runCommand(ctx, s.bulkBounds(int64(len(uids))*(pieceSize+rowCost)), func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{
 			UID: true, Flags: true, InternalDate: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{pieceSection(imap.PartSpecifierNone, 0)},
 		})
@@ -107,7 +107,7 @@ func (s *Session) Header(ctx context.Context, uid uint32, w io.Writer) (int64, e
 // fetchPiece writes one section of a message to w and returns its length.
 func (s *Session) fetchPiece(ctx context.Context, uid uint32, section *imap.FetchItemBodySection, w io.Writer) (n int64, err error) {
 	var failed error
-	err = s.do(ctx, s.bulkBounds(pieceSize), func() error {
+	err = s.runCommand(ctx, s.bulkBounds(pieceSize), func() error {
 		cmd := s.client.Fetch(uidSet([]uint32{uid}), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}})
 		for data := cmd.Next(); data != nil; data = cmd.Next() {
 			var m Message

@@ -23,7 +23,7 @@ func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("start IDLE: %w", err)
 	}
-	s.wire.begin(bounds{bytes: idleBytes})
+	s.conn.startCommand(bounds{bytes: idleBytes})
 	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
@@ -32,7 +32,7 @@ func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 	case <-s.client.Closed():
 	case <-ctx.Done():
 	}
-	err = s.do(ctx, bounds{bytes: idleBytes, time: s.timeouts.Command}, func() error {
+	err = s.runCommand(ctx, bounds{bytes: idleBytes, time: s.timeouts.Command}, func() error {
 		if err := cmd.Close(); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type lineScanner struct {
 const capsCode = "[CAPABILITY"
 
 // scan checks the next bytes. It returns false if it has found an error, which is in err.
-func (l *lineScanner) scan(p []byte) bool {
+func (l *lineScanner) scan(p []byte) (ok bool) {
 	for len(p) > 0 && l.err == nil {
 		if l.literal > 0 {
 			n := min(l.literal, int64(len(p)))

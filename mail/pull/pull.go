@@ -123,20 +123,20 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 		return nil, fmt.Errorf("connect to %s: %w", server.addr(), withCause(ctx, err))
 	}
 	s := newSession(w, t)
-	if err := s.do(ctx, bounds{bytes: smallResponse, time: t.Connect}, func() error { return s.login(server) }); err != nil {
+	if err := s.runCommand(ctx, bounds{bytes: smallResponse, time: t.Connect}, func() error { return s.login(server) }); err != nil {
 		s.Close()
 		if s.greeted {
-			err = afterGreeting{err}
+			err = errorAfterGreeting{err}
 		}
 		return nil, fmt.Errorf("log in to %s: %w", server.addr(), err)
 	}
 	return s, nil
 }
 
-// afterGreeting adds ErrGreeted to an error without changing its text.
-type afterGreeting struct{ error }
+// An errorAfterGreeting is an error that also wraps ErrGreeted, with an unchanged text.
+type errorAfterGreeting struct{ error }
 
-func (g afterGreeting) Unwrap() []error { return []error{g.error, ErrGreeted} }
+func (g errorAfterGreeting) Unwrap() []error { return []error{g.error, ErrGreeted} }
 
 // withCause adds the cause of the end of ctx to err. It returns err unchanged if ctx has not ended.
 func withCause(ctx context.Context, err error) error {
@@ -148,12 +148,12 @@ func withCause(ctx context.Context, err error) error {
 
 // secureConn does the TLS handshake if server.Security requires one, and returns the connection for
 // IMAP.
-func (c *Client) secureConn(ctx context.Context, conn net.Conn, server Server) (*wire, error) {
+func (c *Client) secureConn(ctx context.Context, conn net.Conn, server Server) (*boundedConn, error) {
 	config := &tls.Config{ServerName: server.Host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	var greeting string
 	switch server.Security {
 	case "none":
-		return &wire{Conn: conn}, nil
+		return &boundedConn{Conn: conn}, nil
 	case "starttls":
 		if err := startTLS(conn); err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (c *Client) secureConn(ctx context.Context, conn net.Conn, server Server) (
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTLS, err)
 	}
-	return &wire{Conn: secured, greeting: []byte(greeting)}, nil
+	return &boundedConn{Conn: secured, greeting: []byte(greeting)}, nil
 }
 
 // login waits for the greeting and logs in.

@@ -42,7 +42,7 @@ func at(s *pulltest.Server, security string) pull.Server {
 }
 
 // open connects to a server with n messages and selects its INBOX.
-func open(t *testing.T, s *pulltest.Server, n int) (*pull.Session, pull.Box) {
+func open(t *testing.T, s *pulltest.Server, n int) (*pull.Session, pull.FolderState) {
 	t.Helper()
 	s.Change(func() {
 		for range n {
@@ -140,7 +140,7 @@ func TestWindowsAndPieces(t *testing.T) {
 		s.Add(smallMessage, `\Flagged`, `\Answered`)
 	})
 	session, box := open(t, s, 0)
-	if box != (pull.Box{UIDValidity: 7, UIDNext: 101, Messages: 3, ModSeq: box.ModSeq}) || box.ModSeq == 0 {
+	if box != (pull.FolderState{UIDValidity: 7, UIDNext: 101, Messages: 3, ModSeq: box.ModSeq}) || box.ModSeq == 0 {
 		t.Errorf("%+v", box)
 	}
 	rows, whole, err := session.FetchWindow(t.Context(), 1, 3)
@@ -170,9 +170,9 @@ func TestWindowsAndPieces(t *testing.T) {
 	if n, err := session.Content(t.Context(), 77, io.Discard); n != 0 || err != nil {
 		t.Errorf("what is gone: %d, %v", n, err)
 	}
-	s.Change(func() { s.Touch(s.Messages[0]) })
+	s.Change(func() { s.SetFlags(s.Messages[0]) })
 	var changed []uint32
-	err = session.Changed(t.Context(), box.ModSeq, 100, 3, func(rows []pull.Row) error {
+	err = session.FetchChanged(t.Context(), box.ModSeq, 100, 3, func(rows []pull.Row) error {
 		for _, r := range rows {
 			changed = append(changed, r.UID)
 		}
@@ -190,7 +190,7 @@ func TestDeleteTakesNothingElse(t *testing.T) {
 		s := pulltest.Serve(t, nil)
 		s.Change(func() { s.Caps = caps })
 		session, _ := open(t, s, 4)
-		s.Change(func() { s.Touch(s.Messages[2], `\Deleted`) })
+		s.Change(func() { s.SetFlags(s.Messages[2], `\Deleted`) })
 		left, err := session.Delete(t.Context(), []uint32{2, 9})
 		if err != nil || len(left) != 0 {
 			t.Errorf("%s: left %v, %v", caps, left, err)

@@ -35,7 +35,7 @@ type Row struct {
 // ending where the previous one began.
 func (s *Session) FetchWindow(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
 	count := int64(hi) - int64(lo) + 1
-	err = s.do(ctx, s.bulkBounds(count*rowCost), func() error {
+	err = s.runCommand(ctx, s.bulkBounds(count*rowCost), func() error {
 		cmd := s.client.Fetch(imap.SeqSet{{Start: lo, Stop: hi}}, &imap.FetchOptions{UID: true, Flags: true})
 		rows = make([]Row, 0, count)
 		for m := cmd.Next(); m != nil; m = cmd.Next() {
@@ -54,14 +54,15 @@ func (s *Session) FetchWindow(ctx context.Context, lo, hi uint32) (rows []Row, w
 	return rows, int64(len(rows)) == count, nil
 }
 
-// Changed calls each for batches of the rows that have changed since a HIGHESTMODSEQ (RFC 7162) and
-// have a UID of at most last. most is the maximum number of rows that the server may return.
-func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, each func([]Row) error) error {
+// FetchChanged fetches the rows that have changed since a HIGHESTMODSEQ (RFC 7162) and have a UID
+// of at most last, and calls each for batches of them. most is the maximum number of rows that the
+// server may return.
+func (s *Session) FetchChanged(ctx context.Context, since uint64, last, most uint32, each func([]Row) error) error {
 	if last == 0 {
 		return nil
 	}
 	var failed error
-	err := s.do(ctx, s.bulkBounds(int64(most)*rowCost), func() error {
+	err := s.runCommand(ctx, s.bulkBounds(int64(most)*rowCost), func() error {
 		set := imap.UIDSet{{Start: 1, Stop: imap.UID(last)}}
 		cmd := s.client.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, ChangedSince: since})
 		var batch []Row

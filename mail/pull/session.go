@@ -16,7 +16,7 @@ import (
 // A Session is a connection that is logged in. Only one goroutine may use it at a time. After an
 // error that does not wrap ErrRefused, only Close may be called.
 type Session struct {
-	wire     *wire
+	conn     *boundedConn
 	client   *imapclient.Client
 	timeouts Timeouts
 	caps     imap.CapSet
@@ -24,9 +24,9 @@ type Session struct {
 	changed  chan struct{} // holds a value if the server has reported a change
 }
 
-func newSession(w *wire, t Timeouts) *Session {
-	s := &Session{wire: w, timeouts: t, changed: make(chan struct{}, 1)}
-	w.begin(bounds{bytes: smallResponse, time: t.Connect})
+func newSession(w *boundedConn, t Timeouts) *Session {
+	s := &Session{conn: w, timeouts: t, changed: make(chan struct{}, 1)}
+	w.startCommand(bounds{bytes: smallResponse, time: t.Connect})
 	s.client = imapclient.New(w, s.clientOptions())
 	return s
 }
@@ -41,7 +41,7 @@ func (s *Session) notify() {
 
 // RemoteAddr returns the IP address of the server.
 func (s *Session) RemoteAddr() netip.Addr {
-	if at, ok := s.wire.RemoteAddr().(*net.TCPAddr); ok {
+	if at, ok := s.conn.RemoteAddr().(*net.TCPAddr); ok {
 		return at.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
@@ -50,20 +50,20 @@ func (s *Session) RemoteAddr() netip.Addr {
 // Close closes the connection at once, without LOGOUT. No change is lost, since the server has
 // confirmed every command.
 func (s *Session) Close() {
-	s.wire.abort(ErrClosed)
+	s.conn.abort(ErrClosed)
 	_ = s.client.Close() // its error can only repeat why the connection ended
 }
 
-// do runs one command within the limits b. Its error says why the command failed.
-func (s *Session) do(ctx context.Context, b bounds, command func() error) error {
+// runCommand runs one command within the limits b. Its error says why the command failed.
+func (s *Session) runCommand(ctx context.Context, b bounds, command func() error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	s.wire.begin(b)
-	stop := context.AfterFunc(ctx, func() { s.wire.abort(context.Cause(ctx)) })
+	s.conn.startCommand(b)
+	stop := context.AfterFunc(ctx, func() { s.conn.abort(context.Cause(ctx)) })
 	err := command()
 	stop()
-	s.wire.end()
+	s.conn.endCommand()
 	if err == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Session) do(ctx context.Context, b bounds, command func() error) error 
 	if errors.Is(err, ErrLogin) || errors.Is(err, ErrProtocol) || errors.Is(err, ErrRefused) {
 		return err
 	}
-	if cause := s.wire.closeCause(); cause != nil {
+	if cause := s.conn.closeCause(); cause != nil {
 		return cause
 	}
 	return fmt.Errorf("%w: %s", ErrProtocol, printable(err.Error()))
@@ -81,11 +81,11 @@ func (s *Session) do(ctx context.Context, b bounds, command func() error) error 
 
 // runShort runs a command with a short response.
 func (s *Session) runShort(ctx context.Context, command func() error) error {
-	return s.do(ctx, bounds{bytes: smallResponse, time: s.timeouts.Command}, command)
+	return s.runCommand(ctx, bounds{bytes: smallResponse, time: s.timeouts.Command}, command)
 }
 
-// A Box is the state that a folder had when it was selected.
-type Box struct {
+// A FolderState is the state that a folder had when it was selected.
+type FolderState struct {
 	UIDValidity uint32
 	UIDNext     uint32 // 0 if the server does not report it
 	Messages    uint32
@@ -100,7 +100,7 @@ type Folder struct {
 
 // Folders lists the folders that can be opened.
 func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
-	err = s.do(ctx, s.bulkBounds(4<<20), func() error {
+	err = s.runCommand(ctx, s.bulkBounds(4<<20), func() error {
 		list, err := s.client.List("", "*", nil).Collect()
 		for _, f := range list {
 			if slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) || slices.Contains(f.Attrs, imap.MailboxAttrNonExistent) {
@@ -121,13 +121,13 @@ func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
 }
 
 // Select opens INBOX, see Open.
-func (s *Session) Select(ctx context.Context) (Box, error) { return s.Open(ctx, "INBOX") }
+func (s *Session) Select(ctx context.Context) (FolderState, error) { return s.Open(ctx, "INBOX") }
 
 // Open selects a folder. It must be called before the methods that read or change messages by UID
 // or sequence number. If it is called again for the same folder, it returns the current state of
 // the folder.
-func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
-	var box Box
+func (s *Session) Open(ctx context.Context, folder string) (FolderState, error) {
+	var box FolderState
 	select { // the reply to SELECT has all changes that were reported before
 	case <-s.changed:
 	default:
@@ -141,14 +141,14 @@ func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 		if data.UIDValidity == 0 {
 			return fmt.Errorf("%w: the server gave no UIDVALIDITY for folder %s", ErrProtocol, printable(folder))
 		}
-		box = Box{UIDValidity: data.UIDValidity, UIDNext: uint32(data.UIDNext), Messages: data.NumMessages}
+		box = FolderState{UIDValidity: data.UIDValidity, UIDNext: uint32(data.UIDNext), Messages: data.NumMessages}
 		if o.CondStore {
 			box.ModSeq = data.HighestModSeq
 		}
 		return nil
 	})
 	if err != nil {
-		return Box{}, fmt.Errorf("select %s: %w", printable(folder), err)
+		return FolderState{}, fmt.Errorf("select %s: %w", printable(folder), err)
 	}
 	return box, nil
 }

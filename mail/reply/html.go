@@ -12,7 +12,7 @@ import (
 // HTML. It must not be sanitized, since mail programs mark quotes by classes and ids. HTML returns
 // "" if the author wrote nothing.
 func HTML(s string) string {
-	z := html.NewTokenizer(strings.NewReader(cut(s)))
+	z := html.NewTokenizer(strings.NewReader(cutToMaxText(s)))
 	w := &lineWriter{count: map[atom.Atom]int{}}
 	for len(w.lines) < maxLines {
 		switch z.Next() {
@@ -27,7 +27,7 @@ func HTML(s string) string {
 			w.startElement(z)
 		case html.EndTagToken:
 			name, _ := z.TagName()
-			w.end(atom.Lookup(name))
+			w.endElement(atom.Lookup(name))
 		}
 	}
 	return authorText(w.lines)
@@ -36,8 +36,8 @@ func HTML(s string) string {
 // An element is an open element that may contain a quote.
 type element struct {
 	tag   atom.Atom
-	kind  kind // what the lines in it are
-	gmail bool // Gmail's element for a quote or for the line that introduces it
+	kind  lineKind // the kind of the lines in the element
+	gmail bool     // Gmail's element for a quote or for the line that introduces it
 }
 
 // A lineWriter converts HTML to the lines of text that a browser displays.
@@ -49,15 +49,15 @@ type lineWriter struct {
 	restQuoted bool              // everything from here on is quoted
 
 	text    strings.Builder
-	kind    kind // what the current line is
-	space   bool // a space precedes the next word
-	visible bool // the line is displayed even if it is blank
-	margin  bool // a blank line precedes the next word
-	spaced  bool // the current paragraph has a blank line before and after it
+	kind    lineKind // the kind of the current line
+	space   bool     // a space precedes the next word
+	visible bool     // the line is displayed even if it is blank
+	margin  bool     // a blank line precedes the next word
+	spaced  bool     // the current paragraph has a blank line before and after it
 }
 
 // currentKind returns the kind of text that is written next.
-func (w *lineWriter) currentKind() kind {
+func (w *lineWriter) currentKind() lineKind {
 	switch {
 	case w.restQuoted:
 		return quoted
@@ -68,7 +68,7 @@ func (w *lineWriter) currentKind() kind {
 }
 
 func (w *lineWriter) startElement(z *html.Tokenizer) {
-	name, more := z.TagName()
+	name, hasAttributes := z.TagName()
 	tag := atom.Lookup(name)
 	switch tag {
 	case atom.Script, atom.Style, atom.Title, atom.Template:
@@ -77,13 +77,13 @@ func (w *lineWriter) startElement(z *html.Tokenizer) {
 		}
 	case atom.Br:
 		w.visible = true
-		id, _, _, _ := attributes(z, more)
+		id, _, _, _ := attributes(z, hasAttributes)
 		w.endLine()
 		w.markSignature(id)
 	case atom.Td, atom.Th:
 		w.space = true
 	case atom.P:
-		_, class, style, _ := attributes(z, more)
+		_, class, style, _ := attributes(z, hasAttributes)
 		w.endLine()
 		w.spaced = !strings.Contains(class, "msonormal") && !strings.Contains(style, "margin:0") && !strings.Contains(style, "margin-top:0")
 		w.margin = w.margin || w.spaced
@@ -93,7 +93,7 @@ func (w *lineWriter) startElement(z *html.Tokenizer) {
 	case atom.Tr, atom.Li, atom.Ul, atom.Ol, atom.Hr, atom.Header, atom.Footer:
 		w.endLine()
 	case atom.Div, atom.Blockquote, atom.Section, atom.Article, atom.Pre, atom.Table, atom.Span:
-		id, class, style, other := attributes(z, more)
+		id, class, style, other := attributes(z, hasAttributes)
 		if tag != atom.Span {
 			w.endLine()
 		}
@@ -126,7 +126,7 @@ func (w *lineWriter) markSignature(id string) {
 	}
 }
 
-func (w *lineWriter) end(tag atom.Atom) {
+func (w *lineWriter) endElement(tag atom.Atom) {
 	switch tag {
 	case w.hidden, atom.Head:
 		w.hidden = 0
@@ -142,7 +142,7 @@ func (w *lineWriter) end(tag atom.Atom) {
 	if w.count[tag] == 0 {
 		return
 	}
-	for closed := false; !closed; { // also closes the elements inside it
+	for closed := false; !closed; { // also closes the open elements inside the element
 		e := w.open[len(w.open)-1]
 		w.open = w.open[:len(w.open)-1]
 		w.count[e.tag]--
@@ -155,11 +155,11 @@ func (w *lineWriter) end(tag atom.Atom) {
 
 // attributes returns the attributes that may say what an element is for, in lower case. other has
 // the values of name, type and data-marker.
-func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
+func attributes(z *html.Tokenizer, hasAttributes bool) (id, class, style, other string) {
 	const maxRead = 1000
-	for more {
+	for hasAttributes {
 		var name, value []byte
-		name, value, more = z.TagAttr()
+		name, value, hasAttributes = z.TagAttr()
 		if len(value) > maxRead {
 			continue
 		}
@@ -177,8 +177,8 @@ func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
 	return id, class, style, other
 }
 
-// kindOf returns the kind of text in an element, which its attributes tell.
-func kindOf(tag atom.Atom, id, class, style, other string) kind {
+// kindOf returns the kind of text in an element, judged by its attributes.
+func kindOf(tag atom.Atom, id, class, style, other string) lineKind {
 	if id == "" && class == "" && style == "" && other == "" {
 		if tag == atom.Blockquote {
 			return maybeQuoted
@@ -199,11 +199,11 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 		}
 	}
 	for o := range strings.FieldsSeq(other) {
-		if k := otherMarks[o]; k != own {
+		if k := otherKinds[o]; k != own {
 			return k
 		}
 	}
-	if k := ids[id]; k != own {
+	if k := idKinds[id]; k != own {
 		return k
 	}
 	if strings.HasPrefix(id, "yahoo_quoted") {
@@ -222,7 +222,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	return own
 }
 
-var classKinds = map[string]kind{
+var classKinds = map[string]lineKind{
 	"gmail_attr": quoted, "moz-cite-prefix": quoted, "moz-forward-container": quoted, "moz-email-headers-table": quoted,
 	"yahoo_quoted": quoted, "protonmail_quote": quoted, "tutanota_quote": quoted, "outlookmessageheader": quoted,
 	"ms-outlook-mobile-reference-message": quoted, "zmail_extra": quoted, "front-blockquote": quoted,
@@ -230,15 +230,15 @@ var classKinds = map[string]kind{
 	"protonmail_signature_block": signature, "tutanotasignature": signature, "sh-signature": signature, "zmail_signature": signature,
 }
 
-var ids = map[string]kind{
+var idKinds = map[string]lineKind{
 	"divrplyfwdmsg": quoted, "mail-editor-reference-message-container": quoted, "olk_src_body_section": quoted, "isforwardcontent": quoted,
 	"reply-intro": quoted, "ymail_android_signature": signature, "signature": signature, "_rc_sig": signature, "applemailsignature": signature,
 	"ms-outlook-mobile-signature": signature, "composer_signature": signature, "outlooksignature": signature,
 }
 
-// otherMarks has values of the attributes name, type and data-marker, with the kind of text in the
+// otherKinds has values of the attributes name, type and data-marker, with the kind of text in the
 // element.
-var otherMarks = map[string]kind{
+var otherKinds = map[string]lineKind{
 	"quote": quoted, "messagereplysection": quoted, "messagesignaturesection": signature,
 	"__quoted_text__": quoted, "__sig_post__": signature, "__sig_pre__": signature,
 }
@@ -283,7 +283,7 @@ func (w *lineWriter) markGmailForward(s string) {
 }
 
 // writeWord adds a word to the current line, or begins a line with it.
-func (w *lineWriter) writeWord(text string, kind kind) {
+func (w *lineWriter) writeWord(text string, kind lineKind) {
 	if w.text.Len() == 0 {
 		if w.margin && len(w.lines) > 0 {
 			w.addBlankLine(kind)
@@ -298,7 +298,7 @@ func (w *lineWriter) writeWord(text string, kind kind) {
 }
 
 // addBlankLine adds a blank line, unless the last line is a blank line of the same kind.
-func (w *lineWriter) addBlankLine(k kind) {
+func (w *lineWriter) addBlankLine(k lineKind) {
 	if n := len(w.lines); n == 0 || w.lines[n-1].text != "" || w.lines[n-1].kind != k {
 		w.lines = append(w.lines, line{kind: k})
 	}

@@ -83,8 +83,8 @@ var phoneStarts = byFirstWord(
 	"baixar o outlook para ", "baixe o outlook para ", "ottieni outlook per ", "scarica outlook per ", "outlook voor ios", "outlook voor android", "download outlook voor ",
 	"pobierz program outlook ", "pobierz aplikację outlook ", "pobierz outlook ", "yahoo mail: search")
 
-// sentWords are the first words of further such lines. One of sentByWords must follow, and the line
-// must name a device or program.
+// sentWords are the first words of lines such as "Sent from my iPhone". One of sentByWords must
+// follow, and the line must name a device or program.
 var sentWords = setOf("sent", "gesendet", "verschickt", "envoyé", "enviado", "enviada", "inviato", "inviata", "verstuurd", "verzonden",
 	"wysłane", "wysłano", "skickat", "sendt", "von")
 

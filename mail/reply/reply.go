@@ -20,21 +20,21 @@ const (
 // maxPhrase is the maximum length in bytes of a line that introduces a quote or is a signature.
 const maxPhrase = 300
 
-// A kind says what kind of text a line is.
-type kind uint8
+// A lineKind says what kind of text a line is.
+type lineKind uint8
 
 const (
-	own         kind = iota // the author's own text
-	quoted                  // another message, or its introduction
-	maybeQuoted             // possibly a quote: markup that programs use for quotes and people for other purposes
-	header                  // markup that Outlook uses around the header of a quoted message
-	signature               // a signature by its markup
-	signMark                // marks the start of a signature, which ends at a quote or the end
+	own         lineKind = iota // the author's own text
+	quoted                      // another message, or its introduction
+	maybeQuoted                 // possibly a quote: markup that programs use for quotes and people for other purposes
+	header                      // markup that Outlook uses around the header of a quoted message
+	signature                   // a signature by its markup
+	signMark                    // marks the start of a signature, which ends at a quote or the end
 )
 
 type line struct {
 	text  string // without trailing white space
-	kind  kind
+	kind  lineKind
 	label label // the header field on the line, 0 if none
 }
 
@@ -50,7 +50,7 @@ func Of(b msg.Body) string {
 // Text returns what the author wrote in a plain text with LF line ends. It returns "" if the author
 // wrote nothing. Where it leaves out a quote, it writes one blank line.
 func Text(s string) string {
-	s = cut(s)
+	s = cutToMaxText(s)
 	lines := make([]line, 0, min(strings.Count(s, "\n")+1, maxLines))
 	for text := range strings.SplitSeq(s, "\n") {
 		l := line{text: strings.TrimRightFunc(text, unicode.IsSpace)}
@@ -65,7 +65,7 @@ func Text(s string) string {
 	return authorText(lines)
 }
 
-func cut(s string) string {
+func cutToMaxText(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
@@ -141,7 +141,7 @@ type bodyLines struct {
 // is none.
 func (t *bodyLines) nextText(i int) int { return int(t.next[min(i, len(t.lines))]) }
 
-func (t *bodyLines) setKind(from, to int, k kind) {
+func (t *bodyLines) setKind(from, to int, k lineKind) {
 	for i := from; i < to; i++ {
 		t.lines[i].kind = k
 	}
@@ -229,7 +229,7 @@ func (t *bodyLines) findQuotes() {
 				return
 			}
 		}
-		if all-i <= maxFooter && t.isFooter(i) {
+		if all-i <= maxFooter && t.startsFooter(i) {
 			t.setKind(i, all, quoted)
 			return
 		}
@@ -459,9 +459,9 @@ func hasWroteVerb(text string) bool {
 // maxFooter is the maximum length of the footer that a mailing list adds at the end of a message.
 const maxFooter = 40 // lines
 
-// isFooter reports whether the footer of a mailing list begins at line i: a line of dashes, with a
-// phrase about the list in the lines after it.
-func (t *bodyLines) isFooter(i int) bool {
+// startsFooter reports whether the footer of a mailing list begins at line i: a line of dashes,
+// with a phrase about the list in the lines after it.
+func (t *bodyLines) startsFooter(i int) bool {
 	text := t.lines[i].text
 	if len(text) < 2 || !isSeparator(text) && strings.Trim(text, "-=") != "" && strings.Trim(text, "_") != "" {
 		return false
@@ -498,7 +498,8 @@ func (t *bodyLines) findSignatures() {
 	}
 }
 
-// markSignaturesIn marks the signatures in the lines from start up to, but not including, end.
+// markSignaturesIn finds the signatures in the lines [start, end) and gives their lines the kind
+// signature.
 func (t *bodyLines) markSignaturesIn(start, end int) {
 	const maxAfter = 12 // maximum lines of a signature after "--" without a space
 	for i := start; i < end; i++ {

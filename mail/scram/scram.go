@@ -53,8 +53,8 @@ func KeysOf(password string, salt []byte) (k Keys) {
 	return k
 }
 
-// preparedPassword brings a password into the form that clients hash (SASLprep, RFC 4013). It does
-// so only as far as the same password can be typed in different ways.
+// preparedPassword brings a password into the form that clients hash (SASLprep, RFC 4013). It
+// refuses no password: it only removes differences between ways to type the same one.
 func preparedPassword(password string) string {
 	if strings.IndexFunc(password, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 || !utf8.ValidString(password) {
 		return password
@@ -105,7 +105,7 @@ type Server struct {
 	// was used, -1 if the password was wrong. If Done returns an error, the exchange fails.
 	Done func(name string, key int) error
 
-	step     int
+	received int // number of messages received
 	name     string
 	user     User
 	header   string // gs2-header
@@ -119,19 +119,19 @@ type Server struct {
 // Next processes a message of the client and returns the next challenge. A nil challenge asks the
 // client to begin.
 func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) {
-	if response == nil && s.step == 0 {
+	if response == nil && s.received == 0 {
 		return nil, false, nil
 	}
 	if len(response) > maxMessage {
 		return nil, false, ErrMessage
 	}
-	s.step++
-	switch s.step {
+	s.received++
+	switch s.received {
 	case 1:
-		challenge, err = s.begin(string(response))
+		challenge, err = s.answerFirst(string(response))
 		return challenge, false, err
 	case 2:
-		challenge, err = s.finish(string(response))
+		challenge, err = s.answerFinal(string(response))
 		return challenge, false, err
 	case 3:
 		if s.finished && len(response) == 0 {
@@ -141,8 +141,9 @@ func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) 
 	return nil, false, ErrMessage
 }
 
-// begin processes the client-first-message (RFC 5802 section 7).
-func (s *Server) begin(text string) ([]byte, error) {
+// answerFirst processes the client-first-message and returns the server-first-message (RFC 5802
+// section 7).
+func (s *Server) answerFirst(text string) ([]byte, error) {
 	flag, rest, _ := strings.Cut(text, ",")
 	identity, bare, ok := strings.Cut(rest, ",")
 	if !ok {
@@ -193,14 +194,15 @@ func (s *Server) begin(text string) ([]byte, error) {
 }
 
 // unescape decodes a saslname (RFC 5802 section 7). It returns false if text is not valid.
-func unescape(text string) (string, bool) {
+func unescape(text string) (_ string, ok bool) {
 	out := strings.NewReplacer("=2C", ",", "=3D", "=").Replace(text)
 	left := strings.NewReplacer("=2C", "", "=3D", "").Replace(text)
 	return out, out != "" && utf8.ValidString(out) && !strings.Contains(left, "=") && !strings.ContainsRune(out, 0)
 }
 
-// finish processes the client-final-message (RFC 5802 section 7).
-func (s *Server) finish(text string) ([]byte, error) {
+// answerFinal processes the client-final-message and returns the server-final-message (RFC 5802
+// section 7).
+func (s *Server) answerFinal(text string) ([]byte, error) {
 	i := strings.LastIndex(text, ",p=")
 	if i < 0 {
 		return nil, ErrMessage

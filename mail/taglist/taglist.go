@@ -27,7 +27,7 @@ func Parse(list string) (tags map[string]string, wellFormed bool) {
 // ParseStrict is like Parse, but also returns false if the list violates the grammar of RFC 6376
 // section 3.2. By that grammar each tag occurs once, its name begins with a letter and consists of
 // letters, digits and underscores, and only the last tag may be empty.
-func ParseStrict(list string) (map[string]string, bool) {
+func ParseStrict(list string) (tags map[string]string, wellFormed bool) {
 	tags, ok := Parse(list)
 	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {
 		ok = ok && strings.TrimSpace(part) != ""

@@ -52,7 +52,7 @@ func Read(packed []byte) (*Report, error) {
 	return out, nil
 }
 
-func readTime(t text) time.Time {
+func readTime(t lenientText) time.Time {
 	at, err := time.Parse(time.RFC3339, string(t))
 	if err != nil || at.Year() < 2000 || at.Year() > 2099 {
 		return time.Time{}
@@ -76,7 +76,7 @@ func readPolicy(in wirePolicy) Policy {
 	return p
 }
 
-func readTexts(in list[text]) (out []string) {
+func readTexts(in lenientList[lenientText]) (out []string) {
 	for _, t := range in[:min(len(in), maxTexts)] {
 		if t != "" {
 			out = append(out, string(t))

@@ -11,50 +11,50 @@ import (
 // The JSON objects of a report (RFC 8460 section 4.4), for writing and reading.
 type (
 	wireReport struct {
-		Org      text             `json:"organization-name"`
-		Range    wireRange        `json:"date-range"`
-		Contact  text             `json:"contact-info"`
-		ID       text             `json:"report-id"`
-		Policies list[wirePolicy] `json:"policies"`
+		Org      lenientText             `json:"organization-name"`
+		Range    wireRange               `json:"date-range"`
+		Contact  lenientText             `json:"contact-info"`
+		ID       lenientText             `json:"report-id"`
+		Policies lenientList[wirePolicy] `json:"policies"`
 	}
 	wireRange struct {
-		Start text `json:"start-datetime"`
-		End   text `json:"end-datetime"`
+		Start lenientText `json:"start-datetime"`
+		End   lenientText `json:"end-datetime"`
 	}
 	wirePolicy struct {
-		Policy   wirePolicyText    `json:"policy"`
-		Summary  wireSummary       `json:"summary"`
-		Failures list[wireFailure] `json:"failure-details,omitempty"`
+		Policy   wirePolicyText           `json:"policy"`
+		Summary  wireSummary              `json:"summary"`
+		Failures lenientList[wireFailure] `json:"failure-details,omitempty"`
 	}
 	wirePolicyText struct {
-		Type    text       `json:"policy-type"`
-		Strings list[text] `json:"policy-string,omitempty"`
-		Domain  text       `json:"policy-domain"`
-		MXHosts list[text] `json:"mx-host,omitempty"`
+		Type    lenientText              `json:"policy-type"`
+		Strings lenientList[lenientText] `json:"policy-string,omitempty"`
+		Domain  lenientText              `json:"policy-domain"`
+		MXHosts lenientList[lenientText] `json:"mx-host,omitempty"`
 	}
 	wireSummary struct {
-		Successful number `json:"total-successful-session-count"`
-		Failed     number `json:"total-failure-session-count"`
+		Successful lenientNumber `json:"total-successful-session-count"`
+		Failed     lenientNumber `json:"total-failure-session-count"`
 	}
 	wireFailure struct {
-		Result      text   `json:"result-type"`
-		SendingIP   text   `json:"sending-mta-ip,omitempty"`
-		MXHost      text   `json:"receiving-mx-hostname,omitempty"`
-		MXHelo      text   `json:"receiving-mx-helo,omitempty"`
-		ReceivingIP text   `json:"receiving-ip,omitempty"`
-		Sessions    number `json:"failed-session-count"`
-		Reason      text   `json:"failure-reason-code,omitempty"`
-		Information text   `json:"additional-information,omitempty"`
+		Result      lenientText   `json:"result-type"`
+		SendingIP   lenientText   `json:"sending-mta-ip,omitempty"`
+		MXHost      lenientText   `json:"receiving-mx-hostname,omitempty"`
+		MXHelo      lenientText   `json:"receiving-mx-helo,omitempty"`
+		ReceivingIP lenientText   `json:"receiving-ip,omitempty"`
+		Sessions    lenientNumber `json:"failed-session-count"`
+		Reason      lenientText   `json:"failure-reason-code,omitempty"`
+		Information lenientText   `json:"additional-information,omitempty"`
 	}
 )
 
-// A list is a JSON array. At most maxList elements are read. An element of the wrong type is read
-// as a zero value.
-type list[T any] []T
+// A lenientList is a JSON array. At most maxList elements are read. An element of the wrong type is
+// read as a zero value.
+type lenientList[T any] []T
 
 // UnmarshalJSON accepts any JSON value. A string is read as an array with that string; other values
 // that are not an array are ignored.
-func (l *list[T]) UnmarshalJSON(raw []byte) error {
+func (l *lenientList[T]) UnmarshalJSON(raw []byte) error {
 	var all []json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
 		if raw[0] != '"' {
@@ -63,7 +63,7 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 		all = []json.RawMessage{raw}
 	}
 	all = all[:min(len(all), maxList)]
-	*l = make(list[T], len(all))
+	*l = make(lenientList[T], len(all))
 	for i, element := range all {
 		var value T
 		if json.Unmarshal(element, &value) == nil {
@@ -73,26 +73,26 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// A number is a count. Some programs write it as a string.
-type number int64
+// A lenientNumber is a count. Some programs write it as a string.
+type lenientNumber int64
 
 // UnmarshalJSON accepts any JSON value. A value that is not a number is read as 0.
-func (n *number) UnmarshalJSON(raw []byte) error {
+func (n *lenientNumber) UnmarshalJSON(raw []byte) error {
 	s := strings.Trim(string(raw), `"`)
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f > 0 {
-		*n = number(min(f, reportfile.MaxCount))
+		*n = lenientNumber(min(f, reportfile.MaxCount))
 	}
 	return nil
 }
 
-// A text is a string. Any other JSON value is read as "".
-type text string
+// A lenientText is a string. Any other JSON value is read as "".
+type lenientText string
 
 // UnmarshalJSON accepts any JSON value.
-func (t *text) UnmarshalJSON(raw []byte) error {
+func (t *lenientText) UnmarshalJSON(raw []byte) error {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
-		*t = text(reportfile.Text(s))
+		*t = lenientText(reportfile.Text(s))
 	}
 	return nil
 }

@@ -11,18 +11,18 @@ import (
 // Gzip returns the report as gzip-compressed JSON, as it is sent.
 func (r *Report) Gzip() ([]byte, error) {
 	out := wireReport{
-		Org: text(r.Org), Contact: text(r.Contact), ID: text(r.ID),
-		Range: wireRange{Start: text(r.Begin.Format(time.RFC3339)), End: text(r.End.Format(time.RFC3339))},
+		Org: lenientText(r.Org), Contact: lenientText(r.Contact), ID: lenientText(r.ID),
+		Range: wireRange{Start: lenientText(r.Begin.Format(time.RFC3339)), End: lenientText(r.End.Format(time.RFC3339))},
 	}
 	for _, p := range r.Policies {
 		w := wirePolicy{
-			Policy:  wirePolicyText{Type: text(p.Type), Strings: writeTexts(p.Strings), Domain: text(p.Domain), MXHosts: writeTexts(p.MXHosts)},
-			Summary: wireSummary{Successful: number(p.Successful), Failed: number(p.Failed)},
+			Policy:  wirePolicyText{Type: lenientText(p.Type), Strings: writeTexts(p.Strings), Domain: lenientText(p.Domain), MXHosts: writeTexts(p.MXHosts)},
+			Summary: wireSummary{Successful: lenientNumber(p.Successful), Failed: lenientNumber(p.Failed)},
 		}
 		for _, f := range p.Failures {
 			w.Failures = append(w.Failures, wireFailure{
-				Result: text(f.Result), SendingIP: text(f.SendingIP), MXHost: text(f.MXHost), MXHelo: text(f.MXHelo),
-				ReceivingIP: text(f.ReceivingIP), Sessions: number(f.Sessions), Reason: text(f.Reason), Information: text(f.Information),
+				Result: lenientText(f.Result), SendingIP: lenientText(f.SendingIP), MXHost: lenientText(f.MXHost), MXHelo: lenientText(f.MXHelo),
+				ReceivingIP: lenientText(f.ReceivingIP), Sessions: lenientNumber(f.Sessions), Reason: lenientText(f.Reason), Information: lenientText(f.Information),
 			})
 		}
 		out.Policies = append(out.Policies, w)
@@ -38,9 +38,9 @@ func (r *Report) Gzip() ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-func writeTexts(in []string) (out list[text]) {
+func writeTexts(in []string) (out lenientList[lenientText]) {
 	for _, s := range in {
-		out = append(out, text(s))
+		out = append(out, lenientText(s))
 	}
 	return out
 }

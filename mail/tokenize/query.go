@@ -75,7 +75,7 @@ func (q *Query) makePrefix(t *Term) {
 
 // addAddress adds an email address, the beginning of one, or "@" and a domain. It returns false if
 // field is none of these.
-func (q *Query) addAddress(field string, last bool) bool {
+func (q *Query) addAddress(field string, last bool) (isAddress bool) {
 	field = strings.Trim(field, "<>(),;:")
 	local, domain, _ := strings.Cut(field, "@")
 	if strings.Contains(domain, "@") || local == "" && domain == "" || len(field) > MaxAddress {
@@ -110,7 +110,7 @@ func (q *Query) add(t Term) {
 	if isLoneCharacter(t.Text) {
 		t.Prefix = true
 		if n := len(q.Terms); n > 0 && strings.HasSuffix(q.Terms[n-1].Text, t.Text) {
-			return // the previous term, a pair that ends in it, is more specific
+			return // the previous term is a pair that ends in this character, so it is more specific
 		}
 	}
 	q.Terms = append(q.Terms, t)

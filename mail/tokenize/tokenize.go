@@ -136,7 +136,7 @@ func (s *Splitter) splitUnicode(run string, each func([]byte, bool)) {
 
 // foldLatin folds a run of Latin letters and accents by a table. It returns false if the run has
 // other letters.
-func (s *Splitter) foldLatin(run string) bool {
+func (s *Splitter) foldLatin(run string) (ok bool) {
 	s.word = s.word[:0]
 	folds := latinFolds()
 	for _, r := range run {

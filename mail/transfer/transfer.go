@@ -92,8 +92,9 @@ func newDecodeReader(r *io.SectionReader) decodeReader {
 }
 
 // read implements Read for a decoder. It copies decoded bytes from d.out. If there are none, it
-// calls more with the next input and whether that is the last; more must decode it into d.out.
-func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, error) {
+// calls decode with the next input, which decode must decode into d.out. last says that no more
+// input follows.
+func (d *decodeReader) read(b []byte, decode func(in []byte, last bool)) (int, error) {
 	for d.taken == len(d.out) {
 		if d.err != nil {
 			return 0, d.err
@@ -101,7 +102,7 @@ func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, err
 		d.out, d.taken = d.out[:0], 0
 		var n int
 		n, d.err = d.r.Read(d.in)
-		more(d.in[:n], d.err != nil)
+		decode(d.in[:n], d.err != nil)
 	}
 	n := copy(b, d.out[d.taken:])
 	d.taken += n

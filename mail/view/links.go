@@ -44,7 +44,7 @@ func (r *renderer) startLink(t html.Token) {
 	r.open = append(r.open, "a")
 }
 
-// endLink writes the link that ends.
+// endLink ends the open link and writes it.
 func (r *renderer) endLink() {
 	l := r.link
 	r.link = nil
@@ -107,8 +107,8 @@ func linkTarget(href string) (target, host string) {
 	return "", ""
 }
 
-// hostForm matches text that people read as a host name: after http:// or www., or by itself.
-var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
+// hostPattern matches text that people read as a host name: after http:// or www., or by itself.
+var hostPattern = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
 
 // idnDots replaces the full stops of other scripts by ".", as browsers do in a host (IDNA, UTS 46).
 var idnDots = strings.NewReplacer("\u3002", ".", "\uff61", ".")
@@ -119,7 +119,7 @@ func isDeceptive(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
-	for _, m := range hostForm().FindAllStringSubmatch(idnDots.Replace(norm.NFKC.String(withoutDirection.Replace(text))), 8) {
+	for _, m := range hostPattern().FindAllStringSubmatch(idnDots.Replace(norm.NFKC.String(withoutDirection.Replace(text))), 8) {
 		shown, err := idna.ToASCII(strings.ToLower(m[2]))
 		if err != nil {
 			return true

@@ -38,8 +38,8 @@ func styleElements(raw string) []string {
 		case html.ErrorToken:
 			return out
 		case html.StartTagToken:
-			name, more := z.TagName()
-			if string(name) != "style" || !forScreens(z, more) || z.Next() != html.TextToken {
+			name, hasAttributes := z.TagName()
+			if string(name) != "style" || !forScreens(z, hasAttributes) || z.Next() != html.TextToken {
 				continue
 			}
 			text := z.Raw()
@@ -51,10 +51,10 @@ func styleElements(raw string) []string {
 }
 
 // forScreens reports whether a style element applies to screens, by its media attribute.
-func forScreens(z *html.Tokenizer, more bool) bool {
-	for more {
+func forScreens(z *html.Tokenizer, hasAttributes bool) bool {
+	for hasAttributes {
 		var key, value []byte
-		key, value, more = z.TagAttr()
+		key, value, hasAttributes = z.TagAttr()
 		if string(key) == "media" {
 			m := strings.TrimSpace(strings.ToLower(string(value)))
 			return m == "" || m == "all" || m == "screen"
@@ -183,8 +183,9 @@ var (
 	}
 )
 
-// attributes returns the allowed attributes of a tag. Its class attribute has a class for the style
-// attribute, those classes and ids that the message's style sheets use, and the classes in more.
+// attributes returns the allowed attributes of a tag. The class attribute among them has a class
+// for the style attribute, those classes and ids that the message's style sheets use, and the
+// classes in more.
 func (r *renderer) attributes(t html.Token, more []string) string {
 	var out strings.Builder
 	classes := more
@@ -272,24 +273,25 @@ var elements = setOf("a", "p", "br", "hr", "div", "span", "center", "font", "b",
 // voidElements are the elements that have no content and no end tag.
 var voidElements = setOf("br", "hr", "img", "col")
 
-// An ending says which open elements a start tag closes without an end tag. It closes the outermost
-// open element that is in ends and is inside the nearest element that is in within.
-type ending struct {
+// An impliedEnding says which open elements a start tag closes without an end tag. The start tag
+// closes the outermost open element that is in ends, but only inside of the nearest element that is
+// in within.
+type impliedEnding struct {
 	ends   map[string]bool
 	within map[string]bool
 }
 
 var (
 	cellElements    = setOf("td", "th", "caption", "table")
-	rowEnding       = ending{setOf("tr", "td", "th", "caption", "colgroup"), setOf("table", "tbody", "thead", "tfoot")}
-	rowGroupEnding  = ending{setOf("thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup"), setOf("table")}
-	itemEnding      = ending{setOf("li"), setOf("ul", "ol", "td", "th", "caption", "table")}
-	termEnding      = ending{setOf("dt", "dd"), setOf("dl", "td", "th", "caption", "table")}
-	paragraphEnding = ending{setOf("p"), cellElements}
+	rowEnding       = impliedEnding{setOf("tr", "td", "th", "caption", "colgroup"), setOf("table", "tbody", "thead", "tfoot")}
+	rowGroupEnding  = impliedEnding{setOf("thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup"), setOf("table")}
+	itemEnding      = impliedEnding{setOf("li"), setOf("ul", "ol", "td", "th", "caption", "table")}
+	termEnding      = impliedEnding{setOf("dt", "dd"), setOf("dl", "td", "th", "caption", "table")}
+	paragraphEnding = impliedEnding{setOf("p"), cellElements}
 
 	// impliedEndings has, for a start tag, the end tags that it implies and that HTML lets authors
 	// omit (HTML Living Standard, 13.1.2.4).
-	impliedEndings = map[string]ending{
+	impliedEndings = map[string]impliedEnding{
 		"li": itemEnding, "dt": termEnding, "dd": termEnding, "tr": rowEnding,
 		"td":    {setOf("td", "th"), setOf("tr", "table")},
 		"th":    {setOf("td", "th"), setOf("tr", "table")},

@@ -117,11 +117,11 @@ func skipBlock(lexer *css.Lexer) {
 	}
 }
 
-var mediaForm = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
+var mediaQueryPattern = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
 
 // parseMediaQuery returns a media query in normalized form, false if the query is about anything
 // else than the screen width.
-func parseMediaQuery(tokens []token) (string, bool) {
+func parseMediaQuery(tokens []token) (_ string, ok bool) {
 	var out strings.Builder
 	for _, t := range tokens {
 		switch t.kind {
@@ -138,7 +138,7 @@ func parseMediaQuery(tokens []token) (string, bool) {
 		}
 	}
 	text := strings.NewReplacer("( ", "(", " )", ")", " :", ":").Replace(strings.ToLower(strings.Join(strings.Fields(out.String()), " ")))
-	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm().MatchString(text)
+	return text, text != "" && !strings.HasSuffix(text, " and") && mediaQueryPattern().MatchString(text)
 }
 
 // readRule reads one rule. It writes the selectors and declarations in it that are allowed.
@@ -179,7 +179,7 @@ func parseSelectorList(tokens []token) (selectors, names []string) {
 			end++
 		}
 		r := selectorReader{}
-		if text, ok := r.read(tokens[:end]); ok {
+		if text, ok := r.readSelector(tokens[:end]); ok {
 			selectors = append(selectors, text)
 			names = append(names, r.names...)
 		}
@@ -188,7 +188,7 @@ func parseSelectorList(tokens []token) (selectors, names []string) {
 	return selectors, names
 }
 
-var nameForm = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
+var namePattern = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 
 // classOf and idOf return the class names that stand in the document for a class and an id of the
 // message. Their prefixes keep them apart from the classes of this package.
@@ -205,16 +205,16 @@ type selectorReader struct {
 	started    bool   // the current compound has a part already
 }
 
-// read returns the checked selector, false if it is not allowed.
-func (r *selectorReader) read(tokens []token) (string, bool) {
+// readSelector returns the checked selector, false if it is not allowed.
+func (r *selectorReader) readSelector(tokens []token) (_ string, allowed bool) {
 	for i := 0; i < len(tokens); i++ {
 		t := tokens[i]
 		switch {
 		case t.kind == css.CommentToken:
 		case t.kind == css.WhitespaceToken:
-			r.end(" ")
+			r.endCompound(" ")
 		case t.is(">"):
-			r.end(">")
+			r.endCompound(">")
 		case t.is("."), t.kind == css.ColonToken:
 			if i++; i == len(tokens) || tokens[i].kind != css.IdentToken || !r.writeQualifier(string(t.text), string(tokens[i].text)) {
 				return "", false
@@ -235,8 +235,9 @@ func (r *selectorReader) read(tokens []token) (string, bool) {
 	return r.out.String(), ok
 }
 
-// end ends a compound. combinator is the combinator after it; a space beside > does not count.
-func (r *selectorReader) end(combinator string) {
+// endCompound ends a compound. combinator is the combinator after it; a space beside > does not
+// count.
+func (r *selectorReader) endCompound(combinator string) {
 	if r.compounds == 0 && combinator == ">" {
 		r.compounds = maxCompounds + 1 // invalid, since > has no parent before it
 	}
@@ -246,8 +247,8 @@ func (r *selectorReader) end(combinator string) {
 	r.started = false
 }
 
-// start begins a compound, if none has begun.
-func (r *selectorReader) start() {
+// startCompound begins a compound, if none has begun.
+func (r *selectorReader) startCompound() {
 	if r.started {
 		return
 	}
@@ -257,29 +258,29 @@ func (r *selectorReader) start() {
 }
 
 // writeElement writes an element name. It returns false if the name is not allowed there.
-func (r *selectorReader) writeElement(name string) bool {
+func (r *selectorReader) writeElement(name string) (allowed bool) {
 	if r.started || name != "*" && name != "body" && !elements[name] {
 		return false
 	}
-	r.start()
+	r.startCompound()
 	r.out.WriteString(name)
 	return true
 }
 
 // writeQualifier writes a class, an id, or one of the pseudo-classes :link and :hover. mark is ".",
 // "#" or ":". It returns false if the name is not allowed.
-func (r *selectorReader) writeQualifier(mark, name string) bool {
-	if !nameForm().MatchString(name) {
+func (r *selectorReader) writeQualifier(mark, name string) (allowed bool) {
+	if !namePattern().MatchString(name) {
 		return false
 	}
 	if mark == ":" {
 		name = strings.ToLower(name)
-		r.start()
+		r.startCompound()
 		r.out.WriteString(":" + name)
 		return name == "link" || name == "hover"
 	}
 	name = map[string]string{".": classOf(name), "#": idOf(name)}[mark]
-	r.start()
+	r.startCompound()
 	r.out.WriteString("." + name)
 	r.names = append(r.names, name)
 	return true

@@ -83,12 +83,12 @@ func cutQuoteMarks(line string) (depth int, rest string) {
 	return depth, rest
 }
 
-var textLink = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
+var textLinkPattern = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
 
 // writeLinked writes a line. It makes links of the URLs and email addresses in it.
 func (w *textWriter) writeLinked(line string) {
 	at := 0
-	for _, m := range textLink().FindAllStringIndex(line, -1) {
+	for _, m := range textLinkPattern().FindAllStringIndex(line, -1) {
 		if m[1]-m[0] > maxTextLink {
 			continue
 		}

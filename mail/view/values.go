@@ -20,18 +20,18 @@ const (
 	maxEms         = 100  // maximum length in longer units, such as em or inch
 )
 
-// A kind says which values a property may have beside words and lengths.
-type kind uint8
+// valueKinds says which values a property may have beside words and lengths.
+type valueKinds uint8
 
 const (
-	colours    kind = 1 << iota // #fff, rgb()
-	fontNames                   // "Open Sans"
-	background                  // like colours, but of the value only the colour is used
+	colours    valueKinds = 1 << iota // #fff, rgb()
+	fontNames                         // "Open Sans"
+	background                        // like colours, but only the colour in the value is used
 )
 
 // properties are the allowed properties. They can neither load anything nor move content out of its
 // place. Their values may not contain negative lengths, nor functions other than colours.
-var properties = map[string]kind{
+var properties = map[string]valueKinds{
 	"color": colours, "background-color": colours, "background": colours | background,
 	"font": fontNames, "font-family": fontNames, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
 	"line-height": 0, "letter-spacing": 0, "word-spacing": 0, "text-indent": 0, "text-align": 0, "text-transform": 0,
@@ -129,7 +129,7 @@ func nestingChange(typ css.TokenType) int {
 }
 
 // readDeclaration parses `property: value`. It returns false if the declaration is not allowed.
-func readDeclaration(tokens []token) (declaration, bool) {
+func readDeclaration(tokens []token) (_ declaration, ok bool) {
 	tokens = withoutSpace(tokens)
 	if len(tokens) < 3 || len(tokens) > maxValueTokens || tokens[0].kind != css.IdentToken || tokens[1].kind != css.ColonToken {
 		return declaration{}, false
@@ -187,7 +187,7 @@ func backgroundColour(value []token) []token {
 // A valueWriter checks a value and writes it again. It writes "" if the value has anything that is
 // not known to be harmless.
 type valueWriter struct {
-	allowed kind
+	allowed valueKinds
 	tokens  []token
 	out     strings.Builder
 	inside  bool // inside a function
@@ -211,7 +211,7 @@ func (w *valueWriter) write() string {
 }
 
 // checkedToken returns a token as it is written, false if it is not allowed.
-func (w *valueWriter) checkedToken(t token) (string, bool) {
+func (w *valueWriter) checkedToken(t token) (_ string, ok bool) {
 	text := string(t.text)
 	switch t.kind {
 	case css.IdentToken:
@@ -238,7 +238,7 @@ func (w *valueWriter) checkedToken(t token) (string, bool) {
 }
 
 // quotedFontName returns the name of a font in quotes, false if it is not allowed.
-func quotedFontName(text string, allowed kind) (string, bool) {
+func quotedFontName(text string, allowed valueKinds) (_ string, ok bool) {
 	if allowed&fontNames == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
 		return "", false
 	}
@@ -248,7 +248,7 @@ func quotedFontName(text string, allowed kind) (string, bool) {
 
 // parseLength returns a number with its unit, false if the number is negative or too large, or the
 // unit unknown.
-func parseLength(text string) (string, bool) {
+func parseLength(text string) (_ string, ok bool) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
 	unit := strings.ToLower(text[len(digits):])
 	most, known := units[unit]

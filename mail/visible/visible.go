@@ -182,8 +182,8 @@ var (
 )
 
 // visibleMarkup removes comments, invisible elements with their content, and invisible characters.
-// For it an invisible element never ends later than for browsers, since then visible text would be
-// removed.
+// It must not take an invisible element to end later than browsers do, since it would then remove
+// visible text.
 func visibleMarkup(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out strings.Builder
@@ -252,7 +252,7 @@ func visibleMarkup(s string) string {
 	}
 }
 
-// limitEmptyLines shortens runs of empty lines, all of which preformatted text would show.
+// limitEmptyLines shortens runs of empty lines, since preformatted text would show all of them.
 func limitEmptyLines(s string) string {
 	if !strings.Contains(s, "\n\n\n\n") {
 		return s

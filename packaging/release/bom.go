@@ -63,12 +63,12 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 			return nil, fmt.Errorf("read the modules of %s: %w", path, err)
 		}
 		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // names of experiments may follow after a space
-		parts["std"] = library("golang", "std", version)
+		parts["std"] = libraryComponent("golang", "std", version)
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			parts[m.Path] = library("golang", m.Path, m.Version)
+			parts[m.Path] = libraryComponent("golang", m.Path, m.Version)
 		}
 	}
 	packages, err := npmlock.Read(lockFile)
@@ -76,15 +76,15 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 		return nil, err
 	}
 	for _, p := range packages {
-		c := library("npm", p.Name, p.Version)
+		c := libraryComponent("npm", p.Name, p.Version)
 		parts["npm "+c.PURL] = c
 	}
-	self := library("golang", "github.com/mailstead/mailstead", "v"+r.version)
+	self := libraryComponent("golang", "github.com/mailstead/mailstead", "v"+r.version)
 	self.Type, self.Name, self.Version = "application", "mailstead", r.version
 	self.Licenses = make([]license, 1)
 	self.Licenses[0].License.ID = "MIT"
 	b := &bom{
-		Schema: "http://cyclonedx.org/schema/bom-1.5.schema.json", Format: "CycloneDX", SpecVersion: "1.5", Version: 1, SerialNumber: r.serial(),
+		Schema: "http://cyclonedx.org/schema/bom-1.5.schema.json", Format: "CycloneDX", SpecVersion: "1.5", Version: 1, SerialNumber: r.serialNumber(),
 		Metadata: bomMetadata{Timestamp: r.at.Format(time.RFC3339), Component: self},
 	}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -98,17 +98,17 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 	return b, nil
 }
 
-// library returns the component of a library. kind is the type of its package URL, such as
+// libraryComponent returns the component of a library. kind is the type of its package URL, such as
 // "golang".
-func library(kind, name, version string) component {
+func libraryComponent(kind, name, version string) component {
 	path := strings.ReplaceAll(strings.ToLower(name), "@", "%40")
 	purl := fmt.Sprintf("pkg:%s/%s@%s", kind, path, url.PathEscape(version))
 	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
 }
 
-// serial returns the serial number of the bill of materials: a UUID (version 8) that is derived
-// from the version and time of the release.
-func (r *release) serial() string {
+// serialNumber returns the serial number of the bill of materials: a UUID (version 8) that is
+// derived from the version and time of the release.
+func (r *release) serialNumber() string {
 	u := sha256.Sum256(fmt.Appendf(nil, "mailstead %s %d", r.version, r.at.Unix()))
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])

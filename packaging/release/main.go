@@ -59,7 +59,7 @@ func main() {
 
 // run writes the files of the release. If program is not "", it is used instead of building.
 func (r *release) run(targets []string, program string) error {
-	if err := r.identify(); err != nil {
+	if err := r.setVersionAndTime(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(r.to, 0o755); err != nil {
@@ -88,7 +88,7 @@ func (r *release) run(targets []string, program string) error {
 			}
 		}
 		programs = append(programs, built)
-		if err := r.archive(fmt.Sprintf("mailstead_%s_%s_%s.tar.gz", r.version, goos, arch), built); err != nil {
+		if err := r.writeArchive(fmt.Sprintf("mailstead_%s_%s_%s.tar.gz", r.version, goos, arch), built); err != nil {
 			return err
 		}
 		if goos != "linux" {
@@ -109,9 +109,9 @@ func (r *release) run(targets []string, program string) error {
 // validVersion matches versions that sort in the same way in Debian, RPM and semantic versioning.
 var validVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
-// identify sets the time and the version of the release from the git repository. Without a
+// setVersionAndTime sets the version and the time of the release from the git repository. Without a
 // repository, SOURCE_DATE_EPOCH and the version must be given.
-func (r *release) identify() error {
+func (r *release) setVersionAndTime() error {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
 	head, err := git("log", "-1", "--format=%H %ct")
 	commit, at, inRepository := strings.Cut(head, " ")
@@ -163,8 +163,8 @@ func (r *release) build(goos, arch, path string) error {
 	return run(env, "go", append(args, "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")...)
 }
 
-// archive writes a .tar.gz with the program, README, LICENSE and systemd units.
-func (r *release) archive(name, program string) (err error) {
+// writeArchive writes a .tar.gz with the program, README, LICENSE and systemd units.
+func (r *release) writeArchive(name, program string) (err error) {
 	out, err := os.Create(filepath.Join(r.to, name))
 	if err != nil {
 		return err

@@ -53,15 +53,15 @@ func readChanges(folder string) (changes []string, err error) {
 	return changes, errors.Join(wrong...)
 }
 
-// changeName matches valid file names of changes.
-var changeName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
+// changeFileName matches valid file names of changes.
+var changeFileName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
 
 // formProblem says what is wrong with the file name or text of a change. It returns "" if both are
 // right.
 func formProblem(name, text string) string {
 	problem, _, found := strings.Cut(strings.Join(strings.Fields(text), " "), "Mailstead now ")
 	switch {
-	case !changeName.MatchString(name):
+	case !changeFileName.MatchString(name):
 		return "the name must be lower-case words or a number with hyphens between them, such as 41-slow-relays.md"
 	case strings.HasPrefix(text, "#") || strings.HasPrefix(text, "- "):
 		return "the text must be plain sentences, without a heading or a list item"

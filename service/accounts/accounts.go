@@ -450,11 +450,12 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 	if in.Status == store.AccountSuspended {
 		s.StopAttempts(out.AccountID)
 	}
-	return out, s.wakeMailboxes(out.AccountID)
+	return out, s.recheckSessions(out.AccountID)
 }
 
-// wakeMailboxes makes the open sessions of an account's mailboxes check whether they may go on.
-func (s *Service) wakeMailboxes(accountID string) error {
+// recheckSessions makes the open sessions of mail clients in an account check whether they may go
+// on.
+func (s *Service) recheckSessions(accountID string) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		for _, mb := range store.MailboxesByAccount.Asc(tx, accountID, "") {
 			s.Hub.Changed(mb.Num)
@@ -463,8 +464,9 @@ func (s *Service) wakeMailboxes(accountID string) error {
 	})
 }
 
-// MailboxOpen returns an error if a mailbox that somebody has logged in to may no longer be used.
-func (s *Service) MailboxOpen(_ context.Context, u core.MailboxUser) error {
+// CheckMailboxOpen returns an error if a mailbox that somebody has logged in to may no longer be
+// used.
+func (s *Service) CheckMailboxOpen(_ context.Context, u core.MailboxUser) error {
 	return s.Store.View(func(tx *store.Tx) (err error) {
 		if u.MailboxID == "" {
 			_, err = core.OpenDomain(tx, u)
@@ -518,7 +520,7 @@ func (s *Service) wakeKind() jobs.Kind {
 }
 
 // wakeJobs makes the waiting jobs of an account due now. It walks all jobs by due time, since no
-// index has them by account. It does no harm to wake a job twice.
+// index has them by account. A job may be made due twice without harm.
 func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[wakeArgs](j)
 	if err != nil {

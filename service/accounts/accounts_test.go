@@ -78,10 +78,10 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	if _, err := i.Svc.Accounts.Authenticate(ctx, other.Token, "127.0.0.1"); err != nil {
 		t.Errorf("another account's token: %v", err)
 	}
-	if err := i.Svc.Accounts.MailboxOpen(ctx, core.MailboxUser{MailboxID: ann.ID}); code(err) != core.CodeMailboxClosed {
+	if err := i.Svc.Accounts.CheckMailboxOpen(ctx, core.MailboxUser{MailboxID: ann.ID}); code(err) != core.CodeMailboxClosed {
 		t.Errorf("a session of its mailbox: %v", err)
 	}
-	if err := i.Svc.Accounts.MailboxOpen(ctx, core.MailboxUser{MailboxID: bob.ID}); err != nil {
+	if err := i.Svc.Accounts.CheckMailboxOpen(ctx, core.MailboxUser{MailboxID: bob.ID}); err != nil {
 		t.Errorf("a session of another's mailbox: %v", err)
 	}
 	smtp := new(core.SMTPError)

@@ -24,7 +24,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 	return s.authenticate(token, ip, false)
 }
 
-// AuthenticateAssistant is Authenticate for /mcp, which also accepts the access tokens of OAuth
+// AuthenticateAssistant is like Authenticate, for /mcp: it also accepts the access tokens of OAuth
 // grants.
 func (s *Service) AuthenticateAssistant(_ context.Context, token, ip string) (core.Actor, error) {
 	return s.authenticate(token, ip, true)
@@ -35,7 +35,7 @@ func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, er
 		return core.Actor{}, core.Errorf("unauthorized", "Send an API token: Authorization: Bearer mst_…")
 	}
 	invalid := core.Errorf("unauthorized", "This is not a valid API token. Copy it again, or create a new one.")
-	if !core.WellFormedToken(token) {
+	if !core.IsWellFormedToken(token) {
 		return core.Actor{}, invalid
 	}
 	var who core.Actor
@@ -55,7 +55,7 @@ func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, er
 			if err != nil {
 				return err
 			}
-			if c == nil || !mailboxes.UsableFrom(c, ip) {
+			if c == nil || !mailboxes.IsUsableFrom(c, ip) {
 				return invalid
 			}
 		}
@@ -71,7 +71,7 @@ func errTokenRevoked() *core.Error {
 
 // ActorOf returns the actor of a token if the token is valid, and records its use from ip.
 func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
-	who, err := s.StandingActor(tx, t)
+	who, err := s.ActorWithoutUse(tx, t)
 	if err != nil {
 		return core.Actor{}, err
 	}
@@ -82,8 +82,9 @@ func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, 
 	return who, nil
 }
 
-// StandingActor returns the actor of a token if the token is valid.
-func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
+// ActorWithoutUse returns the actor of a token if the token is valid. It does not record a use of
+// the token.
+func (s *Service) ActorWithoutUse(tx *store.Tx, t *store.Token) (core.Actor, error) {
 	if !t.RevokedAt.IsZero() {
 		return core.Actor{}, errTokenRevoked()
 	}
@@ -114,7 +115,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	}
 	who := core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Given: t.PasswordGiven, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, PasswordGiven: t.PasswordGiven, Permissions: permissions, Bound: t.IsRestricted(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
 	if len(t.Mailboxes) > 0 {
 		// A limited token sees only those of its mailboxes that its user can see now.
@@ -129,7 +130,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	return who, nil
 }
 
-// SessionPermissions returns the scopes of a session, by the current role of its user.
+// SessionPermissions returns the scopes that a session of a user with this role has.
 func SessionPermissions(role string) []string {
 	if role == store.UserRoleMember || role == store.UserRoleMailbox {
 		return []string{"read", "write"}
@@ -189,7 +190,7 @@ func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 		if t == nil {
 			return errTokenRevoked()
 		}
-		now, err := s.StandingActor(tx, t)
+		now, err := s.ActorWithoutUse(tx, t)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
 			return errTokenRevoked()
 		}
@@ -236,7 +237,7 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 	return who, err
 }
 
-// flushTokenUses writes the recorded uses of tokens and credentials.
+// flushTokenUses stores when tokens and credentials were last used.
 func (s *Service) flushTokenUses() error {
 	err := s.tokenUses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
 		t, err := store.Tokens.Find(tx, id)

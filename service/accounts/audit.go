@@ -106,8 +106,8 @@ type failedLogins struct {
 
 	writing sync.Mutex // held while rows are written
 	most    int        // see failedRowsADay
-	day     string     // the day that rows counts
-	rows    int        // rows in the store on that day
+	day     string     // the day to which rows belongs
+	rows    int        // rows of failed log-ins in the store on that day
 }
 
 // A failedLogin counts the attempts of one minute, from one IP address, at one account.
@@ -150,15 +150,16 @@ func (s *Service) RecordFailedLogin(at store.AuditActor, accountID, ip, requestI
 	}
 }
 
-// mergeAttackedUser records which user was attacked. A row about several users names none.
+// mergeAttackedUser records in a row which user was attacked. A row about attempts at several users
+// names none of them.
 func mergeAttackedUser(row *store.Audit, userID string) {
 	if row.Actor.ID != userID {
 		row.Actor, row.Target = store.AuditActor{Type: store.AuditActorUser, Name: "several users"}, store.AuditTarget{}
 	}
 }
 
-// flushFailedLogins writes the waiting failed log-ins. Once a day has failedRowsADay rows, existing
-// rows are still counted up, but no new ones are added.
+// flushFailedLogins writes the waiting failed log-ins. Once a day has failedRowsADay rows, it adds
+// no new ones, but still raises the counts in existing rows.
 func (s *Service) flushFailedLogins() {
 	f := s.failedLogins
 	f.writing.Lock()
@@ -212,7 +213,7 @@ func (s *Service) flushFailedLogins() {
 	}
 }
 
-// countFailedRows counts the day's rows of failed log-ins, up to maxRows.
+// countFailedRows counts the rows of failed log-ins on the day of minute, up to maxRows.
 func countFailedRows(tx *store.Tx, minute time.Time, maxRows int) (n int) {
 	begin := minute.Truncate(24 * time.Hour)
 	end := store.TimeKey(begin.Add(24 * time.Hour))

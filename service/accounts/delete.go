@@ -74,7 +74,7 @@ func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDele
 	}
 	s.LogOf(ctx).Info("account is being deleted", "account", out.AccountID, "job_id", out.JobID)
 	s.StopAttempts(out.AccountID)
-	return out, s.wakeMailboxes(out.AccountID)
+	return out, s.recheckSessions(out.AccountID)
 }
 
 func (s *Service) deleteKind() jobs.Kind {
@@ -140,8 +140,8 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}, nil
 }
 
-// dropWebhooks deletes the webhook endpoints, so that no more deliveries are planned. An account
-// has few endpoints.
+// dropWebhooks deletes an account's webhook endpoints in one transaction, since there are only a
+// few. After that, no deliveries are planned.
 func (s *Service) dropWebhooks(accountID string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		var ids []string
@@ -217,7 +217,7 @@ func (s *Service) logKeptPurchases(a *store.Account) error {
 }
 
 // deleteRows deletes the account's rows in all tables except those of domains and mailboxes. It
-// skips running jobs, which delete the rest.
+// keeps jobs that are running.
 func (s *Service) deleteRows(ctx context.Context, accountID string) error {
 	for from, more := []byte(nil), true; more; more = from != nil {
 		var rows []store.AccountRow

@@ -48,7 +48,7 @@ func (m *MailboxScope) UnmarshalJSON(data []byte) error {
 // Forms lists the JSON forms of the type: the word "all", or a list of ids.
 func (MailboxScope) Forms() []any { return []any{"all", []string{}} }
 
-// applyTo makes m the scope of a user.
+// applyTo sets the scope in a user's record.
 func (m MailboxScope) applyTo(u *store.User) error {
 	u.Limited, u.Mailboxes = m != nil, nil
 	if m == nil {
@@ -119,9 +119,9 @@ func readableMailText(tx *store.Tx, u *store.User) (string, error) {
 	case len(u.Mailboxes) == 0:
 		return "They can read no mail.", nil
 	}
-	const named = 3
+	const maxNamed = 3
 	var emails []string
-	for _, id := range u.Mailboxes[:min(len(u.Mailboxes), named)] {
+	for _, id := range u.Mailboxes[:min(len(u.Mailboxes), maxNamed)] {
 		mb, err := store.Mailboxes.Read(tx, id)
 		if err != nil {
 			return "", err

@@ -98,11 +98,11 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 }
 
 // SetTeamPassword sets a password that the user chose. If somebody else chose it, the caller sets
-// PasswordGiven. SetTeamPassword ends what could set or replace the old password: the reset links,
-// and every session except the asking one.
+// PasswordGiven. SetTeamPassword invalidates the user's reset links, and ends every session of the
+// user except askingToken, which has asked for the change.
 func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
-	DropLinks(u)
+	DropResetLinks(u)
 	if t, err := store.Tokens.Find(tx, askingToken); err != nil {
 		return err
 	} else if t != nil && t.PasswordGiven && t.UserID == u.ID {
@@ -119,8 +119,8 @@ func SessionsExcept(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-// RevokeMost revokes matching tokens of a user as RevokeTokens does, some in each transaction,
-// until few are left. Call it before the transaction that revokes the rest together with the change
+// RevokeMost revokes matching tokens of a user as RevokeTokens does, in several transactions, until
+// few are left. It is called before the transaction that revokes these few together with the change
 // that requires it.
 func (s *Service) RevokeMost(userID string, match func(*store.Token) bool) error {
 	var ids []string
@@ -182,9 +182,9 @@ func RevokeToken(tx *store.Tx, t *store.Token) error {
 // ResetLinkLife is the lifetime of a link that sets a password.
 const ResetLinkLife = 72 * time.Hour
 
-// NewReset gives the user a new link that sets a password, and invalidates any earlier one. Only
-// the hash of its token is stored. The caller stores the user.
-func (s *Service) NewReset(u *store.User) (link string) {
+// NewResetLink gives the user a new link that sets a password, and invalidates any earlier one.
+// Only the hash of its token is stored. The caller stores the user.
+func (s *Service) NewResetLink(u *store.User) (link string) {
 	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
 }
 
@@ -194,5 +194,5 @@ func (s *Service) newResetToken(u *store.User) string {
 	return token
 }
 
-// DropLinks invalidates every link that could set the user's password.
-func DropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
+// DropResetLinks invalidates every link that could set the user's password.
+func DropResetLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }

@@ -122,7 +122,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	if in.Password != nil {
 		password, u.Status, u.PasswordGiven = *in.Password, store.UserActive, true
 	} else {
-		link = s.NewReset(u)
+		link = s.NewResetLink(u)
 	}
 	u.PasswordHash = s.Logins.Hash(password)
 	reads := ""

@@ -136,8 +136,9 @@ func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	return nil
 }
 
-// CheckMailboxIDs returns the ids of the mailboxes that a token is limited to, without duplicates.
-func CheckMailboxIDs(ids []string) (out []string, err error) {
+// CleanMailboxIDs validates the ids of the mailboxes that a token is to be limited to, and returns
+// them without duplicates.
+func CleanMailboxIDs(ids []string) (out []string, err error) {
 	for _, id := range ids {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
@@ -169,7 +170,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	}
 	t.OwnWords = in.OwnWords
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		t.Mailboxes, err = CheckMailboxIDs(in.Mailboxes.Value)
+		t.Mailboxes, err = CleanMailboxIDs(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -204,9 +205,9 @@ func CheckPermissions(who core.Actor, permissions []string) error {
 	return nil
 }
 
-// CheckRoomForToken returns too_many_items if the mailbox has its limit of tokens that are limited
-// to it alone, or the account its limit of all other tokens. Sessions, revoked tokens, and tokens
-// that belong to an app password do not count.
+// CheckRoomForToken returns too_many_items if there are maxTokens already: for a token that is
+// limited to one mailbox, such tokens of this mailbox; for another token, other tokens of the
+// account. Sessions, revoked tokens, and tokens that belong to an app password do not count.
 func CheckRoomForToken(tx *store.Tx, t *store.Token) error {
 	if len(t.Mailboxes) == 1 {
 		if store.TokensLimited.Count(tx, t.Mailboxes[0], maxTokens) >= maxTokens {
@@ -230,9 +231,9 @@ func CheckRoomForToken(tx *store.Tx, t *store.Token) error {
 }
 
 // putToken gives the token its value and stores it, with a row of the audit log. The error is
-// too_many_items if there is no room for it.
+// too_many_items if CheckRoomForToken refuses it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
-	// Check this in a view, since an account may have many tokens that do not count.
+	// Check this in a read transaction, since an account may have many tokens that do not count.
 	if err := s.Store.View(func(tx *store.Tx) error { return CheckRoomForToken(tx, t) }); err != nil {
 		return nil, err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TokenFor describes a token that the operator makes for a team user.
-type TokenFor struct {
-	User          string
+// CreateTokenForIn describes a token that the operator makes for a team user.
+type CreateTokenForIn struct {
+	User          string // email address of the team user
 	Permissions   []string
 	Name          string
 	ExpiresInDays int
@@ -19,7 +19,7 @@ type TokenFor struct {
 
 // CreateTokenFor makes a token that acts as a team user. It is for the operator on the server
 // itself.
-func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreated, error) {
+func (s *Service) CreateTokenFor(ctx context.Context, in CreateTokenForIn) (*TokenCreated, error) {
 	u, err := s.userByEmail(in.User)
 	if err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func (s *Service) userByEmail(email string) (u *store.User, err error) {
 	return u, err
 }
 
-// NewPassword describes how the operator resets a team user's password.
-type NewPassword struct {
-	User     string
+// ResetPasswordIn describes how the operator resets a team user's password.
+type ResetPasswordIn struct {
+	User     string // email address of the team user
 	Password string // "": generated
 	NoFactor bool   // also removes the second factor and the passkeys
 }
@@ -72,7 +72,7 @@ type PasswordReset struct {
 
 // ResetPassword gives a team user a new password, and ends all their sessions and links. It is for
 // the operator on the server itself.
-func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordReset, error) {
+func (s *Service) ResetPassword(_ context.Context, in ResetPasswordIn) (*PasswordReset, error) {
 	if in.Password == "" {
 		in.Password = core.NewPassword()
 	}
@@ -108,7 +108,8 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	return &PasswordReset{u.ID, u.Email, in.Password, passkeys}, nil
 }
 
-// SetName splits a full name into first and last name, so that joined they are the full name again.
+// SetName sets the first and last name of a user from a full name. Joined with a space, they are
+// the full name again.
 func SetName(u *store.User, name string) error {
 	words := strings.Fields(name)
 	if len(words) == 0 || strings.EqualFold(strings.Join(words, " "), u.Email) {
@@ -127,8 +128,9 @@ func SetName(u *store.User, name string) error {
 	return nil
 }
 
-// MoveUser gives a user another address. The account's address is that of its owner.
-func MoveUser(tx *store.Tx, u *store.User, email string) error {
+// ChangeEmail gives a user another address. If the user is the owner, the account gets this address
+// too.
+func ChangeEmail(tx *store.Tx, u *store.User, email string) error {
 	before := u.Email
 	if before == email {
 		return nil

@@ -96,7 +96,8 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, sources ...S
 // is not limited, and each reading can have many people.
 const readingsPerWrite = 50
 
-// changedReadings returns the readings that change if a holder reads messages.
+// changedReadings returns the readings, of this and other holders, that change if a holder reads
+// messages.
 func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, sources []Source) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
@@ -137,7 +138,7 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, sour
 		}
 	}
 	for _, r := range all {
-		if r.differs() {
+		if r.hasChanged() {
 			changed = append(changed, r)
 		}
 	}
@@ -158,7 +159,7 @@ func writeReadings(tx *store.Tx, list []*reading) error {
 		for _, g := range r.messages {
 			now.add(g, tx.Now())
 		}
-		if !now.differs() {
+		if !now.hasChanged() {
 			continue
 		}
 		if err := of.putReading(tx, now.Reading); err != nil {
@@ -168,9 +169,9 @@ func writeReadings(tx *store.Tx, list []*reading) error {
 	return nil
 }
 
-// readingsOf returns the readings of all holders with a tainting policy that may act for a mailbox,
-// because one holder can make another one act. all has the readings that are known already, by ID
-// of the holder. readingsOf adds the others to it.
+// readingsOf returns the readings of all holders with a tainting policy that may act for a mailbox.
+// They count as readers because one holder can make another one act. all has the readings that are
+// known already, by ID of the holder. readingsOf adds the others to it.
 func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*reading) (list []*reading, err error) {
 	mb, err := store.Mailboxes.Find(tx, mailboxID)
 	if mb == nil || err != nil {
@@ -207,8 +208,8 @@ func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*readi
 	return list, nil
 }
 
-// withMembers returns the people of a message together with the members of those who are local
-// groups.
+// withMembers returns the people of a message and, if some of these are groups on this server, the
+// members of the groups.
 func withMembers(tx *store.Tx, accountID string, people []string) ([]string, error) {
 	var open []string // IDs of groups and mailboxes that are still to be looked up
 	for _, email := range people {
@@ -285,8 +286,8 @@ type reading struct {
 // A readMessage is a message that a reader gets.
 type readMessage struct {
 	source *Source
-	people []string
-	taints bool
+	people []string // its people, and the members of groups among them
+	taints bool     // the message taints the reader
 }
 
 // add adds a message to the reading.
@@ -314,7 +315,7 @@ func newReading(of *holderRecord, now time.Time) *reading {
 }
 
 // intersectPeople removes those people from the reading who are not among the people of a message.
-// If it is the first message, these become the people of the reading.
+// The people of the first message become the people of the reading.
 func (r *reading) intersectPeople(people []string, now time.Time) {
 	if r.of.policy.TaintDuration() > 0 {
 		r.Last = now
@@ -355,11 +356,11 @@ func (r *reading) taint(w *Source, now time.Time) {
 	}
 }
 
-// lastReadPrecision is how exactly the time of the last reading is stored.
+// lastReadPrecision is by how much the stored time of the last reading may be wrong.
 const lastReadPrecision = time.Second
 
-// differs reports whether the reading differs from the stored one, so that it must be written.
-func (r *reading) differs() bool {
+// hasChanged reports whether the reading differs from the stored one, so that it must be written.
+func (r *reading) hasChanged() bool {
 	switch {
 	case r.fresh:
 		return false

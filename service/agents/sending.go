@@ -56,7 +56,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	}
 	m.reached, m.via = []string{}, map[string]string{}
 	seen := map[string]bool{}
-	from := map[string]string{} // the address in To through which a place is reached
+	from := map[string]string{} // by address or ID: the address in To that leads there
 	add := func(email, place string) {
 		if !own.Allows(email) && !slices.Contains(m.reached, email) {
 			m.reached = append(m.reached, email)
@@ -101,9 +101,9 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 }
 
 // applyPolicy checks a message against a policy. reading is what the sender has read; nil if
-// nothing. elsewhere means that another mailbox sends m than the one whose message has tainted the
-// sender. held says why a person must approve m; "" if nobody must. The error is an SMTPError 550
-// 5.7.1, which wraps the API's error 403 sending_not_allowed, recipient_not_allowed or tainted.
+// nothing. elsewhere says that the sender was tainted by a message in another mailbox than the one
+// that sends m. held says why a person must approve m; "" if nobody must. The error is an SMTPError
+// 550 5.7.1, which wraps the API's error 403 sending_not_allowed, recipient_not_allowed or tainted.
 func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Message) (held string, err error) {
 	outside := func(people []string) (out []string) { // reached addresses that are not among the people and that the policy does not allow
 		for _, email := range m.reached {
@@ -144,7 +144,7 @@ func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Mes
 	return "", nil
 }
 
-// namedAddresses replaces reached addresses by those addresses in To that lead there, because the
+// namedAddresses replaces each reached address by the address in To that leads there, because the
 // sender must not learn where other people forward their mail.
 func (m *Message) namedAddresses(reached []string) (out []string) {
 	for _, email := range reached {
@@ -227,9 +227,9 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	return held, tainted, nil
 }
 
-// sentFromElsewhere reports whether a message is sent from another mailbox than the given one. If
-// it is sent with the credential of a domain, it reports whether a sender address is not among
-// those of the given mailbox.
+// sentFromElsewhere reports whether a message is sent from another mailbox than the given one. A
+// message that is sent with the credential of a domain counts as such if the given mailbox may not
+// use one of its sender addresses.
 func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error) {
 	if m.Mailbox != nil {
 		return m.Mailbox.ID != mailboxID, nil
@@ -259,15 +259,16 @@ var replyFields = []string{
 }
 
 // IsReplyField reports whether programs send answers to the addresses in a header field. If so,
-// these addresses count as recipients. Answering need not be called for To and Cc.
+// these addresses count as recipients. It need not be called for To and Cc, whose addresses always
+// count.
 func IsReplyField(field string) bool {
 	field = strings.ToLower(field)
 	return slices.Contains(replyFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
 }
 
-// DroppedWhileTainted reports whether a header field is removed from messages that a tainted holder
-// sends.
-func DroppedWhileTainted(field string) bool {
+// IsDroppedWhileTainted reports whether a header field is removed from messages that a tainted
+// holder sends.
+func IsDroppedWhileTainted(field string) bool {
 	field = strings.ToLower(field)
 	return IsReplyField(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")
 }

@@ -51,7 +51,8 @@ func (s *Service) authorityClient(ctx context.Context) (*ca.Client, error) {
 	return client, nil
 }
 
-// forgetAuthority drops the ACME account, so that the next call of authority registers a new one.
+// forgetAuthority drops the ACME account, so that the next call of authorityClient registers a new
+// one.
 func (s *Service) forgetAuthority() error {
 	<-s.certs.clientLock
 	defer func() { s.certs.clientLock <- struct{}{} }()
@@ -88,7 +89,7 @@ func (s *Service) acmeConfig() ca.Config {
 // that is not registered yet.
 func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
 	directory := s.Config.ACME.Directory
-	fresh, sealed, err := s.newKey(store.AccountBinding(directory))
+	fresh, sealed, err := s.newKey(store.CertificateAccountBinding(directory))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +108,7 @@ func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, e
 	if string(row.Key) == string(sealed) {
 		return row, fresh, nil
 	}
-	key, err := s.openKey(store.AccountBinding(directory), row.Key)
+	key, err := s.openKey(store.CertificateAccountBinding(directory), row.Key)
 	return row, key, err
 }
 

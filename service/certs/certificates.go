@@ -83,13 +83,13 @@ func (s *Service) FirstExpiry() (first time.Time) {
 	return first
 }
 
-// ChallengeAnswer returns the answer to the http-01 challenge with the given token; false if there
-// is none (RFC 8555 section 8.3).
-func (s *Service) ChallengeAnswer(token string) (string, bool) {
+// ChallengeAnswer returns the answer to the http-01 challenge with the given token (RFC 8555
+// section 8.3).
+func (s *Service) ChallengeAnswer(token string) (answer string, found bool) {
 	s.certs.mu.Lock()
 	defer s.certs.mu.Unlock()
-	answer, ok := s.certs.answers[token]
-	return answer, ok
+	answer, found = s.certs.answers[token]
+	return answer, found
 }
 
 // LoadCertificates reads all certificates from the store. It must be called before the first
@@ -120,7 +120,8 @@ func (s *Service) LoadCertificates() error {
 	})
 }
 
-// openCertificate converts a stored certificate for use in TLS. The caller must hold changing.
+// openCertificate converts a stored certificate for use in TLS. The caller must hold the mutex
+// certificates.changing.
 func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error) {
 	text, err := s.Keys.Open(store.CertificateBinding(c.ID), c.Key)
 	if err != nil {
@@ -160,8 +161,8 @@ func (s *Service) serveCertificate(c *store.Certificate) {
 	s.certs.Index.Store(&index)
 }
 
-// indexWithout returns a copy of Index without the names of a nameSet. The caller must hold
-// changing.
+// indexWithout returns a copy of Index without the names of a nameSet. The caller must hold the
+// mutex c.changing.
 func (c *certificates) indexWithout(set string) map[string]servedCertificate {
 	index := maps.Clone(*c.Index.Load())
 	maps.DeleteFunc(index, func(_ string, i servedCertificate) bool { return i.Set == set })

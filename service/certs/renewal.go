@@ -142,7 +142,7 @@ func (c *certRun) resultWithoutNames(j *store.Job, now time.Time) (jobs.Writes, 
 }
 
 // waitResult returns the job's result if there is nothing to do now. If the host's certificate has
-// no next key, because an older release got it, wait generates one.
+// no next key, because an older release ordered it, waitResult generates one.
 func (c *certRun) waitResult() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (c *certRun) waitResult() (jobs.Writes, error) {
 	if !c.hasNewKey {
 		return nil, jobs.Snooze(c.nextAttempt())
 	}
-	return c.write, jobs.Snooze(c.nextAttempt())
+	return c.writeAndServe, jobs.Snooze(c.nextAttempt())
 }
 
 // nextAttempt returns the time of the next attempt: when the certificate must be renewed, or when a
@@ -295,12 +295,12 @@ func (c *certRun) setChain(chain [][]byte) error {
 // attempt.
 func (c *certRun) successResult() (jobs.Writes, error) {
 	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
-	return c.write, jobs.Snooze(c.nextAttempt())
+	return c.writeAndServe, jobs.Snooze(c.nextAttempt())
 }
 
-// write writes the row in the transaction that ends the attempt, and serves a new certificate after
-// it.
-func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
+// writeAndServe writes the row in the transaction that ends the attempt. After the commit, a new
+// certificate is served.
+func (c *certRun) writeAndServe(tx *store.Tx, _ *store.Job) error {
 	err := c.putRow(tx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -341,7 +341,7 @@ func (c *certRun) failureResult(cause error) (jobs.Writes, error) {
 		c.row.Order = store.CertificateOrder{}
 	}
 	c.row.Error, c.row.TriedAt, c.row.NextTry = cause.Error(), now, now.Add(wait).Truncate(time.Second)
-	return c.write, jobs.RetryAt(c.row.NextTry, cause)
+	return c.writeAndServe, jobs.RetryAt(c.row.NextTry, cause)
 }
 
 const (
@@ -456,7 +456,8 @@ func (s *Service) planHostCertificate() error {
 	})
 }
 
-// RetryCertificate is like planHostCertificate, but the job does not wait after a failure.
+// RetryCertificate queues the job for the certificate of the host's own name to run now, even if it
+// waits after a failure.
 func (s *Service) RetryCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil

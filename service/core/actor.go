@@ -17,27 +17,27 @@ func (a Actor) RateKey() string {
 
 // An Actor is who makes a request: the user of a token or session, or the server itself.
 type Actor struct {
-	AccountID    string
-	AccountNum   uint32
-	UserID       string
-	Email        string
-	Role         string   // one of owner, admin, member, mailbox
-	MailboxID    string   // the actor is the user of this mailbox and sees no other; "": a team user
-	Limited      bool     // a member or token that sees only Mailboxes
-	Mailboxes    []string // ids; shared, not to be changed
-	MailboxToken bool     // the token is limited to mailboxes: it may do what a mailbox's user may
-	Bound        bool     // the token may neither change access of others nor set up automatic actions
-	OwnWords     bool     // what the token sends counts as written by the account itself
-	Policy       store.Policy
-	TokenID      string
-	TokenName    string
-	TokenKind    string // one of api, mcp, session
-	Given        bool   // the session began with a password that somebody other than its user had set
-	Permissions  []string
-	Plan         string
-	IP           string
-	Rate         RateUsage // the state of the account's rate limit at this request
-	Request      *Request  // for the audit log; nil: the server itself acts
+	AccountID     string
+	AccountNum    uint32
+	UserID        string
+	Email         string
+	Role          string   // one of owner, admin, member, mailbox
+	MailboxID     string   // the actor is the user of this mailbox and sees no other; "": a team user
+	Limited       bool     // a member or token that sees only Mailboxes
+	Mailboxes     []string // ids; shared, not to be changed
+	MailboxToken  bool     // the token is limited to some mailboxes, and may do what the users of these mailboxes may
+	Bound         bool     // the token may neither change access of others nor set up automatic actions
+	OwnWords      bool     // what the token sends counts as written by the account itself
+	Policy        store.Policy
+	TokenID       string
+	TokenName     string
+	TokenKind     string // one of api, mcp, session
+	PasswordGiven bool   // the session began with a password that somebody other than its user had set
+	Permissions   []string
+	Plan          string
+	IP            string
+	Rate          RateUsage // the state of the account's rate limit at this request
+	Request       *Request  // for the audit log; nil: the server itself acts
 }
 
 const (
@@ -57,14 +57,14 @@ type RateUsage struct {
 // IsPerson reports whether the actor is a person who is signed in to the dashboard with a password
 // that nobody else has set. It is false for programs and for the operator.
 func (a Actor) IsPerson() bool {
-	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.Given
+	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.PasswordGiven
 }
 
 // Manages reports whether the actor is an owner or admin of the account, or uses a token of one.
-func (a Actor) Manages() bool { return RoleManages(a.Role) }
+func (a Actor) Manages() bool { return IsOwnerOrAdmin(a.Role) }
 
-// RoleManages reports whether a role is owner or admin.
-func RoleManages(role string) bool {
+// IsOwnerOrAdmin reports whether a role is owner or admin.
+func IsOwnerOrAdmin(role string) bool {
 	return role == store.UserRoleOwner || role == store.UserRoleAdmin
 }
 

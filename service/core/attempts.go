@@ -17,22 +17,22 @@ const SuspendedRecheck = time.Hour
 // stopWait is how long StopAttempts waits for messages that are being handed over.
 const stopWait = 10 * time.Second
 
-// errAccountStopped is the cause of cancellation of an attempt whose account was suspended or
+// errAccountStopped is the cause with which an attempt is cancelled if its account was suspended or
 // deleted.
 var errAccountStopped = errors.New("the account was suspended or deleted")
 
 // An attempt is one run of a job that sends or fetches something for an account.
 type attempt struct {
-	registry    *attempts
+	attempts    *attempts // the attempts that this one is among
 	cancel      context.CancelCauseFunc
 	stopped     bool          // the account was suspended or deleted since the start
 	handingOver bool          // a message is being handed over to a host, so the attempt must not be cancelled
 	ended       chan struct{} // closed once the result is written
 }
 
-// attempts holds the running attempts by account. An attempt is added here before it reads the
-// state of its account, and a new state is written before the account's attempts are stopped. So
-// each attempt either sees the new state or is stopped.
+// attempts holds the running attempts by account. An attempt is added here before it reads whether
+// its account is active. Whoever suspends or deletes an account writes that before stopping the
+// attempts. So each attempt either reads the new state or is stopped.
 type attempts struct {
 	mu      sync.Mutex
 	running map[string]map[*attempt]struct{}
@@ -45,7 +45,7 @@ type attemptKey struct{}
 // add adds an attempt. Its context is cancelled when the account is stopped.
 func (r *attempts) add(ctx context.Context, accountID string) (context.Context, *attempt) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{registry: r, cancel: cancel, ended: make(chan struct{})}
+	a := &attempt{attempts: r, cancel: cancel, ended: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running[accountID] == nil {
@@ -82,28 +82,28 @@ func (r *attempts) stop(accountID string) (all []*attempt) {
 }
 
 func (a *attempt) isStopped() bool {
-	a.registry.mu.Lock()
-	defer a.registry.mu.Unlock()
+	a.attempts.mu.Lock()
+	defer a.attempts.mu.Unlock()
 	return a.stopped
 }
 
 // HandOver is called before a message is handed over to a host. It returns an error if the account
-// of the attempt in ctx was suspended or deleted. Until done is called the attempt is not
-// cancelled, since the host may accept the message and would then get it again.
+// of the attempt in ctx was suspended or deleted. The attempt is not cancelled until done is
+// called: if the host has accepted the message, it would get it twice.
 func HandOver(ctx context.Context) (done func(), err error) {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	if a == nil {
 		return func() {}, nil
 	}
-	a.registry.mu.Lock()
-	defer a.registry.mu.Unlock()
+	a.attempts.mu.Lock()
+	defer a.attempts.mu.Unlock()
 	if a.stopped {
 		return nil, errAccountStopped
 	}
 	a.handingOver = true
 	return func() {
-		a.registry.mu.Lock()
-		defer a.registry.mu.Unlock()
+		a.attempts.mu.Lock()
+		defer a.attempts.mu.Unlock()
 		a.handingOver = false
 		if a.stopped {
 			a.cancel(errAccountStopped) // no other host is tried
@@ -111,9 +111,10 @@ func HandOver(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
-// StopAttempts cancels everything that is being sent or fetched for an account. The caller has
-// written that the account is suspended or deleted. After StopAttempts returns, nothing new begins;
-// it waits at most stopWait for messages that are being handed over, which may end later.
+// StopAttempts cancels everything that is being sent or fetched for an account. Before the call,
+// the store must say that the account is suspended or deleted; then nothing new begins.
+// StopAttempts waits at most stopWait for messages that are being handed over to a host. They may
+// be delivered after it has returned.
 func (s *Core) StopAttempts(accountID string) {
 	limit := time.NewTimer(stopWait)
 	defer limit.Stop()
@@ -128,8 +129,8 @@ func (s *Core) StopAttempts(accountID string) {
 }
 
 // WhileActive wraps a job kind so that its jobs run only for active accounts. Jobs of a suspended
-// account wait, and the attempt is not counted, even if the suspension has cancelled it. Jobs of a
-// deleted account end.
+// account wait. Their attempts are not counted, even those that began and were cancelled by the
+// suspension. Jobs of a deleted account end.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedRecheck)) })
 }
@@ -141,8 +142,9 @@ func (s *Core) EndIfInactive(k jobs.Kind) jobs.Kind {
 }
 
 // onlyActive wraps a job kind so that its jobs run only for active accounts. If the account is
-// suspended, stopped gives the job's result; if the account is gone, the job ends.
-func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
+// suspended, the job ends with the result of ifSuspended; if the account was deleted, it ends
+// without an error.
+func (s *Core) onlyActive(k jobs.Kind, ifSuspended func() error) jobs.Kind {
 	work := k.Work
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		ctx, a := s.attempts.add(ctx, j.AccountID)
@@ -161,11 +163,11 @@ func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
 		case account == nil && j.AccountID != "": // "": a job of the installation itself
 			return nil, nil
 		case account != nil && !account.MayAct():
-			return nil, stopped()
+			return nil, ifSuspended()
 		}
 		writes, err := work(ctx, j)
 		if err != nil && a.isStopped() {
-			return nil, stopped()
+			return nil, ifSuspended()
 		}
 		return writes, err
 	}

@@ -24,13 +24,13 @@ const (
 const maxAuditName = 300
 
 // Audit adds the actor's request to the audit log, in the transaction that carries it out. The
-// target may be empty. What the server does by itself has no request and is not audited. The
+// target may be empty. An actor without a request is the server itself, which is not audited. The
 // operator's requests are added to the first account's log too.
 func Audit(tx *store.Tx, who Actor, target store.AuditTarget) error {
 	return AuditMany(tx, who, target, 1)
 }
 
-// AuditMany is Audit for a request that has changed several objects.
+// AuditMany is like Audit, for a request that has changed several objects.
 func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) error {
 	if who.Request == nil {
 		return nil
@@ -41,7 +41,7 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 	}
 	switch {
 	case who.TokenID == LocalToken:
-		return auditOperator(tx, row)
+		return putOperatorAudit(tx, row)
 	case who.TokenKind == SessionKind && who.MailboxID != "":
 		row.Actor = store.AuditActor{Type: store.AuditActorMailbox, ID: who.MailboxID, Name: who.Email}
 	case who.TokenKind == SessionKind:
@@ -55,10 +55,12 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 // AuditCommand adds a command of the operator to the audit log of the account that it concerns, and
 // to the first account's log. accountID is "" if it concerns no account.
 func AuditCommand(tx *store.Tx, command, accountID string, target store.AuditTarget) error {
-	return auditOperator(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
+	return putOperatorAudit(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
 }
 
-func auditOperator(tx *store.Tx, row store.Audit) error {
+// putOperatorAudit writes an action of the operator to the audit log of the row's account, and to
+// the first account's log.
+func putOperatorAudit(tx *store.Tx, row store.Audit) error {
 	row.Actor, row.IP = store.AuditActor{Type: store.AuditActorOperator, Name: "operator"}, ""
 	for first := range store.Accounts.All(tx) {
 		if row.AccountID != "" && row.AccountID != first.ID {

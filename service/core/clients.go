@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Clients finds out whether all connections of other mail servers come from one private address. If
-// so, a proxy hides the real addresses, and every limit, SPF check and block list sees one client.
+// Clients finds out whether all connections from other mail servers have the same private address.
+// Then a proxy hides the real addresses, and all limits, SPF checks and block lists see only one
+// client.
 type Clients struct {
 	mu   sync.Mutex
 	only netip.Addr // the one private address so far; invalid: none yet, or many
@@ -43,8 +44,8 @@ type MailServer struct {
 	Security string // tls, starttls, none
 }
 
-// MailServers returns the servers at port, with the given security, and at starttlsPort. A port of
-// 0 means that there is none.
+// MailServers returns two servers on a host: at port, with the given security, and at starttlsPort,
+// with STARTTLS. It leaves out a server whose port is 0.
 func MailServers(host string, port, starttlsPort int, security string) []MailServer {
 	var out []MailServer
 	if port != 0 {

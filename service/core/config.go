@@ -24,7 +24,7 @@ import (
 func (c *Config) ClientName() string { return cmp.Or(c.ClientHost, c.Hostname) }
 
 // RDAP looks up domains in their registries; *rdap.Client implements it. An error of package rdap
-// is the registry's answer; any other means that there was no answer.
+// means that the registry has answered, any other error that it has not.
 type RDAP interface {
 	Domain(ctx context.Context, name string) (*rdap.Domain, error)
 }
@@ -77,7 +77,7 @@ type Config struct {
 	Sandbox      bool
 	BaseURL      string // how clients reach the API, without a trailing slash
 	Outbound     string // one of capture, direct, relay; "": relay if one is configured, else direct
-	MXPort       int
+	MXPort       int    // port of other mail servers to which mail is sent directly
 	Relays       []Relay
 	Destinations []Destination // in addition to the built-in table of large mail operators
 	Limits       Limits

@@ -18,8 +18,8 @@ const (
 )
 
 // confirmations remembers the used confirmation tokens until they expire. Nothing else about tokens
-// is stored: they are authenticated with a key of this process, so that no token is valid longer
-// than this memory.
+// is stored. They are authenticated with a key that is lost with this memory when the process ends,
+// so that no used token becomes valid again.
 type confirmations struct {
 	key       [32]byte
 	mu        sync.Mutex
@@ -34,7 +34,7 @@ func newConfirmations() *confirmations {
 }
 
 // use reports whether this is the token's first use. Expired tokens are removed once a minute.
-func (c *confirmations) use(nonce [confirmNonceSize]byte, ends, now time.Time) bool {
+func (c *confirmations) use(nonce [confirmNonceSize]byte, ends, now time.Time) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.cleanedAt) >= time.Minute {
@@ -54,7 +54,7 @@ func (c *confirmations) use(nonce [confirmNonceSize]byte, ends, now time.Time) b
 
 // Confirmation returns a token that confirms one operation with these arguments, and the time at
 // which the token expires. The token is valid once, for this actor's API token only.
-func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, Time) {
+func (s *Core) Confirmation(who Actor, operation string, args []byte) (token string, expires Time) {
 	until := s.Now().Add(ConfirmationTTL).Truncate(time.Second)
 	text := make([]byte, confirmNonceSize, confirmHeaderSize)
 	rand.Read(text)
@@ -63,20 +63,20 @@ func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, T
 	return base64.RawURLEncoding.EncodeToString(text), Time{until}
 }
 
-// Confirmed checks that the text is a confirmation token of the operation, and marks it as used.
-// The error is a 400 that says what is wrong with the token.
-func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) error {
-	const again = ". Call without it to get a new one"
+// UseConfirmation checks that the text is a confirmation token for this operation with these
+// arguments, and marks it as used. The error is a 400 that says what is wrong with the token.
+func (s *Core) UseConfirmation(who Actor, operation string, args []byte, text string) error {
+	const newTokenHint = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < confirmHeaderSize || !hmac.Equal(raw[confirmHeaderSize:], s.confirmationMAC(who, operation, args, raw[:confirmHeaderSize])) {
-		return Invalid("confirmation_token", "invalid", "does not match these arguments and this API token"+again)
+		return Invalid("confirmation_token", "invalid", "does not match these arguments and this API token"+newTokenHint)
 	}
 	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonceSize:confirmHeaderSize])), 0)
 	if !s.Now().Before(ends) {
-		return Invalid("confirmation_token", "expired", "is older than ten minutes"+again)
+		return Invalid("confirmation_token", "expired", "is older than ten minutes"+newTokenHint)
 	}
 	if !s.confirmations.use([confirmNonceSize]byte(raw), ends, s.Now()) {
-		return Invalid("confirmation_token", "used", "was used already"+again)
+		return Invalid("confirmation_token", "used", "was used already"+newTokenHint)
 	}
 	return nil
 }

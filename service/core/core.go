@@ -64,7 +64,7 @@ type Core struct {
 	Keys          *Keys
 	Logins        *logins
 	LoginAttempts *loginAttempts
-	Hub           jobs.Watchers[uint32] // by mailbox number; notified when something in the mailbox has changed
+	Hub           jobs.Watchers[uint32] // by mailbox number, or AllLogins; notified when something in the mailbox, or a login, has changed
 	Metrics       *Metrics
 	Tracer        *otlp.Tracer // nil: no traces
 	Clients       Clients      // connections from other servers to the SMTP listener
@@ -73,7 +73,7 @@ type Core struct {
 	IPv6Named atomic.Bool
 
 	dnsHealth            *auth.ResolverHealth
-	heldBytes, workBytes *limit.Bytes // reserved by HoldLarge and WorkOnLarge
+	heldBytes, workBytes *limit.ByteLimit // reserved by HoldLarge and WorkOnLarge
 	confirmations        *confirmations
 	attempts             *attempts
 	keyChange            sync.Mutex // held while the master key is being changed
@@ -90,7 +90,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
-		attempts: newAttempts(), heldBytes: limit.NewBytes(maxHeldBytes, smallSize), workBytes: limit.NewBytes(maxWorkBytes, smallSize), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
+		attempts: newAttempts(), heldBytes: limit.NewByteLimit(maxHeldBytes, smallSize), workBytes: limit.NewByteLimit(maxWorkBytes, smallSize), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
 	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probeResolver(ctx, c.Resolver) }}
 	s.traceJobs()
@@ -111,19 +111,19 @@ func (s *Core) Verifier() *auth.Verifier {
 func probeResolver(ctx context.Context, r Resolver) error {
 	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // a cached answer says nothing about the resolver
 	var dns *net.DNSError
-	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
+	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.MisbehavesText)) && ctx.Err() == nil {
 		return nil
 	}
 	return err
 }
 
-// AllLogins stands for all mailboxes and domains. Hub is notified with this number when a password
-// or credential of any of them was changed or revoked: sessions then check their logins.
+// AllLogins is the number with which Hub is notified if a password or credential of any mailbox or
+// domain was changed or revoked. Sessions that watch it then check their logins.
 const AllLogins uint32 = 0
 
-// LoginsEnded makes the sessions of a mailbox check whether their login is still valid; with
-// AllLogins, those of domains.
-func (s *Core) LoginsEnded(mailbox uint32) {
+// RecheckLogins makes sessions check whether their login is still valid: those of the mailbox, and
+// those that watch AllLogins. For a domain, mailbox is AllLogins.
+func (s *Core) RecheckLogins(mailbox uint32) {
 	s.Hub.Changed(mailbox)
 	s.Hub.Changed(AllLogins)
 }
@@ -137,8 +137,8 @@ func (s *Core) StoreFailure() error { return s.Store.Failed() }
 // NewRequestID returns a new request id.
 func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
 
-// SendersIPs returns the addresses from which mail is sent, as other hosts see them.
-func (s *Core) SendersIPs() (out []netip.Addr) {
+// SendingIPs returns the addresses from which mail is sent, as other hosts see them.
+func (s *Core) SendingIPs() (out []netip.Addr) {
 	from := s.Config.Sending
 	for _, ip := range s.Config.PublicIPs {
 		ip = ip.Unmap()
@@ -157,7 +157,7 @@ func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	if to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
 		return false
 	}
-	return slices.ContainsFunc(s.SendersIPs(), netip.Addr.Is4)
+	return slices.ContainsFunc(s.SendingIPs(), netip.Addr.Is4)
 }
 
 // Hostname returns this host's name for greetings and header fields.
@@ -171,8 +171,8 @@ func (s *Core) Hostname() string {
 // SimulatorDomain returns the domain whose addresses simulate recipients while the simulator is on.
 func (s *Core) SimulatorDomain() string { return "simulator." + strings.ToLower(s.Hostname()) }
 
-// IsSimulator reports whether a name is the simulator's domain or below it. No such domain can be
-// connected, even if the simulator is off.
+// IsSimulator reports whether a name is the simulator's domain or below it. No account can connect
+// such a domain, even if the simulator is off.
 func (s *Core) IsSimulator(name string) bool {
 	return strings.HasSuffix("."+strings.ToLower(name), "."+s.SimulatorDomain())
 }
@@ -213,7 +213,7 @@ func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spo
 }
 
 // Limits on the memory for large requests, drafts and batches, and for the messages made from them,
-// in bytes. While one of them is processed, it takes several times its size.
+// in bytes. Processing a message takes several times its size.
 const (
 	smallSize     = 1 << 20     // anything smaller never waits
 	maxMemoryWait = time.Minute // longest time that a request waits
@@ -222,28 +222,29 @@ const (
 )
 
 // HoldLarge waits until there is memory to hold a request, draft or batch of this size, as received
-// and decoded. The memory is reserved until leave is called. The error is rate_limited.
+// and decoded, and reserves the memory until leave is called. A second call with the context within
+// reserves nothing. The error is rate_limited if the wait was too long.
 func (s *Core) HoldLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
 	return waitForMemory(ctx, s.heldBytes, size)
 }
 
-// WorkOnLarge waits until there is memory to decode this many bytes or to make a message from them.
-// The memory is reserved until leave is called. Before that, the caller must not call HoldLarge,
-// which could deadlock. The error is rate_limited.
+// WorkOnLarge waits until there is memory to decode this many bytes or to make a message from them,
+// and reserves the memory until leave is called. The caller must not call HoldLarge before that,
+// because it could deadlock. The error is rate_limited if the wait was too long.
 func (s *Core) WorkOnLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
 	return waitForMemory(ctx, s.workBytes, size)
 }
 
-type patientKey struct{}
+type unlimitedWaitKey struct{}
 
 // WithUnlimitedWait returns a context for a job that waits for memory without a time limit.
 func WithUnlimitedWait(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patientKey{}, true)
+	return context.WithValue(ctx, unlimitedWaitKey{}, true)
 }
 
-func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within context.Context, leave func(), err error) {
+func waitForMemory(ctx context.Context, l *limit.ByteLimit, size int64) (within context.Context, leave func(), err error) {
 	wait := maxMemoryWait
-	if ctx.Value(patientKey{}) != nil {
+	if ctx.Value(unlimitedWaitKey{}) != nil {
 		wait = 0
 	}
 	within, leave, err = l.Acquire(ctx, size, wait)
@@ -266,7 +267,7 @@ const (
 
 // DeleteExpired deletes records whose time in the index byTime has passed, at most PruneAtATime of
 // them. It returns how many it deleted.
-func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Index[T]) (int, error) {
+func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Index[T]) (deleted int, err error) {
 	var ids []string
 	for key, id := range byTime.Keys(tx, "", "") {
 		if len(ids) == PruneAtATime || store.KeyTime(key).After(tx.Now()) {
@@ -277,6 +278,7 @@ func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Ind
 	return len(ids), DeleteAll(tx, table, ids)
 }
 
+// DeleteAll deletes the records with these ids.
 func DeleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
 	for _, id := range ids {
 		if err := table.Delete(tx, id); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Limits on wrong passwords. The counters forget a wrong password after at least half of
+// Limits on wrong passwords. The counters remember a wrong password for at least half of
 // AttemptWindow. So an identity has at most MaxIdentityFailures in any quarter of an hour.
 const (
 	AttemptWindow       = 30 * time.Minute
@@ -18,7 +18,7 @@ const (
 	delayFrom           = 5   // wrong passwords for one identity from one network; from then on each attempt is delayed
 	MaxNetworkFailures  = 100 // wrong passwords from one network, over all identities; twice as many from an IPv6 /56, four times from a /48
 	longestDelay        = 8 * time.Second
-	AttemptKeys         = 50_000
+	MaxAttemptKeys      = 50_000 // keys of one counter
 )
 
 // An Identity is one user whose password is tried: a team user, or a login of mail clients. One
@@ -34,7 +34,7 @@ type Origin struct {
 	Known   bool   // the identity has logged in from the network lately
 }
 
-// fairNetwork returns the network whose attempts share one turn for a hashing slot. A known IPv4
+// fairNetwork returns the network that takes turns with others for a hashing slot. A known IPv4
 // address has a turn of its own. A known IPv6 /64 shares the turn of its /48: otherwise one tenant
 // with many known /64s could fill the queue.
 func (o Origin) fairNetwork() string {
@@ -51,12 +51,12 @@ type loginAttempts struct {
 
 	mu           sync.Mutex             // held while counters are read and changed
 	failures     *limit.Counter[string] // by pair of identity and network, and by network
-	wideFailures *limit.Counter[string] // by identity, and by wider network: a counter of its own, so that many pairs do not evict these
+	wideFailures *limit.Counter[string] // by identity, and by wider network; not in failures, where many pairs could evict them
 }
 
 func newLoginAttempts() *loginAttempts {
 	return &loginAttempts{
-		failures: limit.NewSlidingCounter[string](AttemptWindow, AttemptKeys), wideFailures: limit.NewSlidingCounter[string](AttemptWindow, AttemptKeys),
+		failures: limit.NewSlidingCounter[string](AttemptWindow, MaxAttemptKeys), wideFailures: limit.NewSlidingCounter[string](AttemptWindow, MaxAttemptKeys),
 	}
 }
 
@@ -66,9 +66,9 @@ type counterKey struct {
 	key     string
 }
 
-// delayKey is the counter key for the wrong passwords since the last right one. pairKey is that for
-// all wrong passwords. If delayKey were the only one, a device that logs in would reset the count
-// identity attackers in its network.
+// delayKey is the key of the wrong passwords since the last right one: they delay the next attempt.
+// pairKey is the key of all wrong passwords: they limit attackers, even if a device in the same
+// network logs in again and again.
 func delayKey(identity, network string) string { return "slow " + network + " " + identity }
 func pairKey(identity, network string) string  { return "pair " + network + " " + identity }
 
@@ -79,7 +79,8 @@ func (a *loginAttempts) identityKeys(name, network string) []counterKey {
 }
 
 // networkKeys returns the counter keys of a network and of the wider networks around it, over all
-// identities. The limit of the first is MaxNetworkFailures, and doubles with each wider network.
+// identities. The limit for the network itself is MaxNetworkFailures. It doubles with each wider
+// network.
 func (a *loginAttempts) networkKeys(network string) []counterKey {
 	out := []counterKey{{a.failures, "net " + network}}
 	for _, wider := range widerNetworks(network) {
@@ -89,9 +90,9 @@ func (a *loginAttempts) networkKeys(network string) []counterKey {
 }
 
 // delay returns how long an attempt at an identity must wait. If refusedBy is not "", the attempt
-// is refused, and refusedBy names the count that is too high: identity, pair or network. One
-// network may add at most twice as many wrong passwords as are left for the identity, so that a few
-// networks cannot lock out users elsewhere. The caller holds a.mu.
+// is refused, and refusedBy names the count that is too high: identity, pair or network. The count
+// of a pair is too high from twice the number of wrong passwords that the identity has left, so
+// that a few networks cannot lock out users elsewhere. The caller holds a.mu.
 func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, refusedBy string) {
 	left := MaxIdentityFailures - a.wideFailures.Count("of "+id.Name, now)
 	if !id.Known {
@@ -136,7 +137,8 @@ func tooManyFailures() *Error {
 
 // A Guess is one password that is compared with those of one or two identities. It counts as wrong
 // at each identity before the comparison, so that parallel guesses cannot bypass the limits. End
-// takes the count back where the guess was not compared, and Right where it was right.
+// takes the count back at identities with which the guess was not compared, and Right at the one
+// for which it was right.
 type Guess struct {
 	core         *Core
 	network      string
@@ -148,8 +150,10 @@ type Guess struct {
 	unlocks      []func()
 }
 
-// BeginGuess waits for the turn and the delay of a guess from a network. The caller must call End.
-// The error is an *Error, 429, if an identity or the network has had too many wrong passwords.
+// BeginGuess waits until a guess from a network may begin: until earlier guesses from the network
+// at the same identities have ended, and then for the delay that earlier wrong passwords cause. The
+// caller must call End. The error is an *Error, 429, if an identity or the network has had too many
+// wrong passwords.
 func (s *Core) BeginGuess(ctx context.Context, network string, of ...Identity) (*Guess, error) {
 	g := &Guess{core: s, network: network, identities: of, counted: make([]bool, len(of)), wrong: make([]bool, len(of))}
 	names := make([]string, len(of))
@@ -244,8 +248,8 @@ func (g *Guess) Right(name string) {
 	}
 }
 
-// uncount takes back the count of the guess at an identity. The caller holds the lock of
-// loginAttempts.
+// uncount takes back the count of the guess at the identity with index i. The caller holds the lock
+// of loginAttempts.
 func (g *Guess) uncount(i int) {
 	if !g.counted[i] {
 		return
@@ -256,7 +260,8 @@ func (g *Guess) uncount(i int) {
 	}
 }
 
-// End lets the next guess begin, and logs if this one has reached a limit.
+// End lets the next guess begin. It takes the guess back where it was not compared, and logs if the
+// guess was wrong and has reached a limit.
 func (g *Guess) End() {
 	defer g.unlock()
 	a := g.core.LoginAttempts

@@ -83,8 +83,8 @@ func JobOut(j *store.Job) JobResponse {
 	return out
 }
 
-// jobFailure returns the error of a job. It shows the text only if the error has a code, since such
-// texts are written for people.
+// jobFailure returns why the last attempt of a job failed. It returns the text of the error only if
+// the error has a code, since only such texts are written for people.
 func jobFailure(j *store.Job) *JobFailure {
 	switch {
 	case j.Err == "":

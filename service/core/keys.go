@@ -28,8 +28,8 @@ type Keys struct {
 
 // A keyring holds the master key, and the parts of earlier master keys that are still needed.
 type keyring struct {
-	fingerprint string // of the master key
-	seal        cipher.AEAD
+	fingerprint string        // of the master key
+	seal        cipher.AEAD   // encrypts secrets under the master key
 	earlier     []cipher.AEAD // ciphers of earlier master keys: they open secrets that were sealed before a change
 	roots       [][]byte      // keys of MACs; the first is from the master key, the others are from earlier ones
 }
@@ -123,9 +123,8 @@ func (r *keyring) reseal(binding string, sealed []byte) []byte {
 	return r.sealFor(binding, secret)
 }
 
-// Mac returns the MAC of the parts for one purpose. The MAC is different after a change of the
-// master key, so values that were compared with it become invalid. Use MatchesMac for values that
-// must stay valid.
+// Mac returns the MAC of the parts for one purpose. A change of the master key changes the MAC. So
+// a value that was made with Mac and must stay valid is compared with MatchesMac.
 func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	return macUnder(k.ring.Load().roots[0], purpose, parts)
 }
@@ -167,15 +166,15 @@ func TokenHash(token string) string {
 // OpenKeys reads the master key beside a store. For a new store it makes the file, readable by its
 // owner only. The store records the key's fingerprint. OpenKeys refuses a missing key, and a key
 // that the store's secrets are not sealed under, since a new key would silently make them useless.
-// A store of an old release has no fingerprint: there a key is accepted if it opens one of the
-// secrets. If a change of the key was interrupted, both keys are needed.
+// The store of an old release has no fingerprint. For such a store, OpenKeys accepts a key that
+// opens one of the secrets. If a change of the key was interrupted, both keys are needed.
 func OpenKeys(st *store.Store) (*Keys, error) {
 	path := filepath.Join(st.Dir(), keyfile.Name)
 	known, secrets, err := storedMasterKey(st)
 	if err != nil {
 		return nil, err
 	}
-	if err := finishTakeOver(st.Dir(), known); err != nil {
+	if err := replaceKeyFile(st.Dir(), known); err != nil {
 		return nil, err
 	}
 	master, err := keyfile.Read(path)
@@ -246,8 +245,9 @@ func storedMasterKey(st *store.Store) (known store.MasterKeyRecord, secrets []st
 	return known, secrets, err
 }
 
-// finishTakeOver finishes a change of the key if only its last step is missing.
-func finishTakeOver(dir string, known store.MasterKeyRecord) error {
+// replaceKeyFile replaces the old master key's file by that of the next one, if only this last step
+// of a change of the key is missing.
+func replaceKeyFile(dir string, known store.MasterKeyRecord) error {
 	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
 		return nil // no change was interrupted, or FinishKeyChange has to continue it
@@ -255,8 +255,8 @@ func finishTakeOver(dir string, known store.MasterKeyRecord) error {
 	return keyfile.UseNextKey(dir)
 }
 
-// withEarlier adds what the store keeps of earlier master keys to the keyring. While the key is
-// being changed, it returns the keyring of the next key.
+// withEarlier adds the parts of earlier master keys that the store keeps to the keyring. While the
+// master key is being changed, it returns the keyring of the next key.
 func (r *keyring) withEarlier(dir string, known store.MasterKeyRecord) (*keyring, error) {
 	if known.Next != "" {
 		next, err := nextKey(dir, known)

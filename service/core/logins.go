@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	argonSaltSize = 16
-	argonKeySize  = 32
+	argonSaltSize = 16 // bytes
+	argonKeySize  = 32 // bytes
 )
 
 // verifiedFor is how long a right password is cached, so that it is not hashed again: mail clients
@@ -38,7 +38,7 @@ type logins struct {
 	derive        func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
 	secret        [32]byte                                                                              // key of the cache's hashes, so that the cache holds no password
 	mu            sync.Mutex
-	verifiedUntil map[[32]byte]time.Time // by hash of password and its hash
+	verifiedUntil map[[32]byte]time.Time // by a digest of the password and its stored hash
 }
 
 func newLogins() *logins {
@@ -59,9 +59,9 @@ func (l *logins) Hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// Verify reports whether the password matches the hash. For an empty hash it returns false after
-// the same time. An attempt from a known origin does not wait for attempts from unknown ones. The
-// error is busy, or the error of ctx.
+// Verify reports whether the password matches the hash. For an empty hash it returns false, after
+// the same time as for a wrong password. An attempt from a known origin does not wait for attempts
+// from unknown ones. The error is busy, or the error of ctx.
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (right bool, err error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()
@@ -139,18 +139,18 @@ func RandomText(n int, alphabet string) string {
 const (
 	hashSlots         = 3
 	strangerSlots     = 2
-	waitersPerNetwork = 64               // strangers of one network that wait; as many others of it may wait too
-	waitersTotal      = 4096             // strangers of all networks that wait; as many others may wait too
+	waitersPerNetwork = 64               // strangers of one network that may wait, and as many others of the network
+	waitersTotal      = 4096             // strangers of all networks that may wait, and as many others
 	loginWait         = 10 * time.Second // longest wait of an attempt
 	busyRetry         = 10 * time.Second // Retry-After of the error busy
-	ownWork           = "here"           // stands for the network of passwords that are hashed only to be stored
+	ownWork           = "here"           // used in place of a network for passwords that are hashed to be stored, not compared
 )
 
 // A hashLimiter limits how many passwords are hashed at a time. Networks take turns, so that a
-// network that sends many delays only itself.
+// network with many attempts delays only its own.
 type hashLimiter struct {
 	mu               sync.Mutex
-	running          int
+	running          int // attempts that have a slot
 	runningStrangers int // how many of the running attempts come from strangers
 	knownQueue       fairQueue
 	strangerQueue    fairQueue
@@ -166,7 +166,7 @@ type hashWaiter struct {
 type fairQueue struct {
 	waiting map[string][]*hashWaiter
 	order   []string // networks with waiters; the first is next
-	size    int
+	size    int      // waiters of all networks
 }
 
 func newHashLimiter() *hashLimiter {
@@ -255,8 +255,8 @@ func (q *fairQueue) add(w *hashWaiter) {
 	q.size++
 }
 
-// next removes the first waiter of the next network. If the network has more, it becomes the last
-// one in the order.
+// next removes the first waiter of the next network. If the network has more waiters, it becomes
+// the last one in the order.
 func (q *fairQueue) next() *hashWaiter {
 	network := q.order[0]
 	q.order = q.order[1:]
@@ -295,7 +295,7 @@ func Network(ip string) string {
 	if err != nil {
 		return ip
 	}
-	p := limit.Host(a)
+	p := limit.HostNetwork(a)
 	if p.Addr().Is4() {
 		return p.Addr().String()
 	}
@@ -315,14 +315,14 @@ func widerNetworks(network string) (out []string) {
 	return out
 }
 
-// fairNetwork returns the network around an address whose attempts share one turn for a hashing
-// slot: an IPv6 /48 or an IPv4 /24.
+// fairNetwork returns the network that takes turns with others for a hashing slot: the /48 of an
+// IPv6 /64, or the /24 of an IPv4 address.
 func fairNetwork(network string) string {
 	if w := widerNetworks(network); w != nil {
 		return w[len(w)-1]
 	}
 	if a, err := netip.ParseAddr(network); err == nil && a.Is4() {
-		return limit.Site(a).String()
+		return limit.SiteNetwork(a).String()
 	}
 	return network
 }
@@ -339,8 +339,8 @@ func IsKnownNetwork(seen []store.SeenNetwork, network string, now time.Time) boo
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < networkKnownFor })
 }
 
-// RecordNetwork adds a login from the network to seen, newest first. changed is false if seen is
-// recent enough as it is.
+// RecordNetwork adds a login from the network to seen, newest first. changed is false if seen has a
+// login from the network already that is recent enough.
 func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {
 		if s.Network == network && now.Sub(s.At) < knownUpdateAfter {

@@ -24,7 +24,8 @@ func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	return requireVisible(mb, err, who)
 }
 
-// ReadMailbox is MailboxOf for reading: the record is shared and must not be changed.
+// ReadMailbox is like MailboxOf, for a caller that only reads: the record is shared and must not be
+// changed.
 func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, id)
 	return requireVisible(mb, err, who)
@@ -136,8 +137,8 @@ type EmailUserIn struct {
 	UserID string `path:"user_id"`
 }
 
-// IsGone reports whether the error means that a record does not exist. If another record refers to
-// it, it was deleted in the meantime.
+// IsGone reports whether the error means that a record does not exist. If the id came from another
+// record, the missing record was deleted in the meantime.
 func IsGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
 // DomainOfAddress returns the part of an address after the @.
@@ -228,8 +229,8 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
-// IsOperator reports whether a role in an account belongs to the operator of the installation: the
-// owner of its first account.
+// IsOperator reports whether a user with this role in this account is the operator of the
+// installation: the owner of its first account.
 func IsOperator(tx *store.Tx, accountID, role string) (bool, error) {
 	first, err := FindAccount(tx, "")
 	if err != nil {
@@ -276,7 +277,7 @@ func LimitOrNil(n int) *int {
 	return &n
 }
 
-// Count lets add change the account's statistics of today (UTC).
+// Count calls add to change the account's statistics of today (UTC), and stores them.
 func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
 	date := tx.Now().Format(time.DateOnly)
 	d, err := store.DayStats.Find(tx, accountID+date)
@@ -327,7 +328,8 @@ func (c *Core) DomainByID(id string) (*store.Domain, error) {
 	return d, err
 }
 
-// DomainBusy is the error while a job works on the domain. It names the job.
+// DomainBusy returns the error for a request that must wait for the job that works on the domain.
+// It names the job.
 func DomainBusy(d *store.Domain, why string) *Error {
 	return Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 )
 
-// ReverseNames looks up the reverse DNS names of an address, without the cache. back reports
-// whether one of the names resolves to the address; many receivers refuse mail if none does (RFC
-// 1912 section 2.1). An address without names is not an error.
-func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string, back bool, err error) {
+// ReverseNames looks up the reverse DNS names of an address, without the cache. resolvesBack
+// reports whether one of the names resolves to the address: many receivers refuse mail if none does
+// (RFC 1912 section 2.1). An address without names is not an error.
+func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string, resolvesBack bool, err error) {
 	ip = ip.Unmap()
 	names, err = s.Resolver.LookupAddr(lookup.Fresh(ctx), ip.String())
 	if err != nil && !IsNoSuchName(err) {

@@ -71,7 +71,7 @@ func (s *Core) masterKey() (known store.MasterKeyRecord, err error) {
 	if err != nil {
 		return known, err
 	}
-	if err := finishTakeOver(s.Store.Dir(), known); err != nil {
+	if err := replaceKeyFile(s.Store.Dir(), known); err != nil {
 		return known, err
 	}
 	master, err := keyfile.Read(filepath.Join(s.Store.Dir(), keyfile.Name))

@@ -14,9 +14,9 @@ type Senders struct {
 	Domain    string   // "": only Addresses
 }
 
-// SendersOf returns the addresses that a mailbox may send as: its own, its aliases, and groups that
-// allow it to their members. It leaves out addresses of domains that are being deleted. An external
-// mailbox has only its own address, since its server knows no other.
+// SendersOf returns the addresses that a mailbox may send as: its own, its aliases, and its groups
+// that let their members send as the group. It leaves out addresses of domains that are being
+// deleted. An external mailbox has only its own address, since its server knows no other.
 func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 	out, err := OwnAddresses(tx, mb)
 	if err != nil || mb.Type == store.MailboxTypeExternal {
@@ -60,8 +60,8 @@ func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) e
 	return err
 }
 
-// Allows reports whether an address, normalized by NormalizeEmail, is allowed with or without its
-// +tag.
+// Allows reports whether an address, or the address without its +tag, is one of the senders. The
+// address must be normalized by NormalizeEmail.
 func (s Senders) Allows(email string) bool {
 	local, domain, _ := msg.SplitEmail(email)
 	if domain == s.Domain && domain != "" {
@@ -76,9 +76,9 @@ func (s Senders) Names() string {
 	if s.Domain != "" {
 		return "any address of " + s.Domain
 	}
-	const shown = 5
-	if n := len(s.Addresses); n > shown {
-		return strings.Join(s.Addresses[:shown], ", ") + " and others"
+	const maxShown = 5
+	if n := len(s.Addresses); n > maxShown {
+		return strings.Join(s.Addresses[:maxShown], ", ") + " and others"
 	}
 	return strings.Join(s.Addresses, ", ")
 }

@@ -24,8 +24,8 @@ func tokenChecksum(secret string) string {
 	return string(sum)
 }
 
-// WellFormedToken reports whether text can be a token, so that random guesses cost no lookup.
-func WellFormedToken(text string) bool {
+// IsWellFormedToken reports whether text can be a token, so that random guesses cost no lookup.
+func IsWellFormedToken(text string) bool {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
 }

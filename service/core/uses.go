@@ -24,7 +24,7 @@ type Use struct {
 	IP string
 }
 
-// Record remembers a use, in the place of an earlier one with the same id.
+// Record remembers a use. It replaces an earlier use with the same id.
 func (u *Uses) Record(id string, at time.Time, ip string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -56,7 +56,8 @@ func (u *Uses) Flush(st *store.Store, write func(tx *store.Tx, id string, use Us
 	return nil
 }
 
-// Expiry evaluates the two fields that set the expiry of a token or credential; zero means never.
+// Expiry returns when a token or credential expires, by the two fields of a request that can set
+// it; zero means never.
 func (s *Core) Expiry(at Opt[time.Time], days Opt[int]) (time.Time, error) {
 	byTime, byDays := at.Set && !at.Null, days.Set && !days.Null
 	switch {

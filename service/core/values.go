@@ -30,7 +30,7 @@ func (o *Opt[T]) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &o.Value)
 }
 
-// OptOf returns a zero T, for code that describes the body by reflection.
+// OptOf returns a zero T, for code that finds out by reflection what a body may contain.
 func (Opt[T]) OptOf() any { return *new(T) }
 
 // OrNil returns the value; nil for null.
@@ -78,7 +78,8 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// NormalizeEmail returns the normalized form of an address, or an Invalid that names the field.
+// NormalizeEmail returns the normalized form of an address. The error is that of Invalid, and names
+// the field.
 func NormalizeEmail(field, text string) (string, error) {
 	email, err := msg.NormalizeEmail(text)
 	if err != nil {
@@ -104,9 +105,9 @@ func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }
 
-// ValidMessageID reports whether text is a Message-ID (RFC 5322 section 3.6.4) without characters
-// that a header or log could misread.
-func ValidMessageID(text string) bool {
+// IsValidMessageID reports whether text is a Message-ID (RFC 5322 section 3.6.4) without characters
+// that could be misread in a header or a log.
+func IsValidMessageID(text string) bool {
 	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
 	left, right, ok := strings.Cut(id, "@")
 	if !ok || left == "" || right == "" || len(id) > 250 {

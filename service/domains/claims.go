@@ -27,9 +27,9 @@ import (
 const (
 	provenByPurchase   = "registered" // the name was bought here
 	provenByEdge       = "cloudflare" // the Cloudflare token can edit the name's zone
-	provenByDKIM       = "dkim"       // a DKIM record of the name has the key of this claim
+	provenByDKIM       = "dkim"       // a DKIM record of the name has a key that was generated for the claim
 	provenByLogin      = "login"      // a mailbox of the domain could be logged in to
-	ProvenByTXT        = "txt"        // the name has the TXT record with claimText
+	ProvenByTXT        = "txt"        // the name has the TXT record with claimRecordValue
 	provenByDelegation = "delegation" // the name is delegated to our nameservers, and nobody else claims it
 	provenByOperator   = "operator"   // the operator decided, see DecideClaim
 )
@@ -47,13 +47,13 @@ const (
 	claimCheckMax = 6 * time.Hour       // longest time between two checks of an open claim
 )
 
-// claimText returns the value of the TXT record that proves a claim. The record is at claimLabel
-// below the domain's name.
-func claimText(d *store.Domain) string { return "mailstead-claim=" + d.ID }
+// claimRecordValue returns the value of the TXT record that proves a claim. The name of the record
+// is claimLabel followed by the domain's name.
+func claimRecordValue(d *store.Domain) string { return "mailstead-claim=" + d.ID }
 
-// claimRecord describes the TXT record that proves a claim, for use in a sentence.
-func claimRecord(d *store.Domain) string {
-	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimText(d))
+// claimRecordText describes the TXT record that proves a claim, for use in a sentence.
+func claimRecordText(d *store.Domain) string {
+	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimRecordValue(d))
 }
 
 // claimOf returns the account's domain with the given name. The error is store.ErrNotFound if the
@@ -80,30 +80,30 @@ func errClaimedElsewhere(name string) *core.Error {
 // errClaimExpired returns the error that a claim was not proven in time. It says how to prove it
 // now.
 func errClaimExpired(d *store.Domain) *core.Error {
-	how := "Set its nameservers, or publish " + claimRecord(d) + " where its DNS is, and run setup again."
+	how := "Set its nameservers, or publish " + claimRecordText(d) + " where its DNS is, and run setup again."
 	switch d.DNSProvider {
 	case store.DomainProviderManual:
 		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case store.DomainProviderCloudflare:
 		how = "Run setup again with an edge_api_token that may edit its zone."
 	case store.DomainProviderExternal:
-		how = "Publish " + claimRecord(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
+		how = "Publish " + claimRecordText(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
 	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimPeriod.Hours()/24), d.Name, how)
 }
 
-// claimDetail returns a text that says how to prove an open claim. It returns "" if no proof is
+// claimProofText returns a text that says how to prove an open claim. It returns "" if no proof is
 // needed, or if the instructions for the domain's setup include the proof.
-func claimDetail(tx *store.Tx, d *store.Domain) string {
+func claimProofText(tx *store.Tx, d *store.Domain) string {
 	if d.Claim != store.ClaimOpen || d.Gone() || d.Status == store.DomainError {
 		return ""
 	}
 	switch {
 	case store.IsPublicMail(d.Name):
-		return "" // no account can prove its claim to such a name, and none needs to
+		return "" // no account can prove its claim to a public mail domain, and none needs to
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
-			d.Name, claimRecord(d))
+			d.Name, claimRecordText(d))
 	case d.DNSProvider == dnsprov.Builtin && zones.Contested(tx, d):
 		return contestedText(d)
 	case d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete:
@@ -117,13 +117,13 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 // accounts claim, too.
 func contestedText(d *store.Domain) string {
 	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not prove who owns it. "+
-		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecord(d))
+		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecordText(d))
 }
 
 // beginClaim opens the claim of a domain and schedules its checks. The caller writes the domain.
 func (s *Service) beginClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ClaimedAt = store.ClaimOpen, tx.Now()
-	return s.planClaim(tx, d, claimCheckMin)
+	return s.planClaimCheck(tx, d, claimCheckMin)
 }
 
 // reopenClaim opens a claim again that has ended without a proof, unless another account has proven
@@ -141,11 +141,12 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove records that a claim is proven, writes the domain, and ends the claims of other accounts to
-// the name. If there are many, a job ends the last of them soon afterwards; until then these have
-// no effect. won is false if another account has proven its claim earlier: then this claim is lost.
-// won is also false if the proof does not suffice because other accounts claim the name.
-func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
+// recordProof records that a claim is proven, writes the domain, and ends the claims of other
+// accounts to the name. If there are many such claims, a job ends the last of them soon afterwards;
+// until then they have no effect. won is false if another account has proven its claim earlier:
+// then this claim is lost. won is also false if the proof does not suffice because other accounts
+// claim the name.
+func (s *Service) recordProof(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil
 	}
@@ -178,7 +179,7 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	}
 	name, account := d.Name, d.AccountID
 	tx.After(func() { s.Log.Info("domain claim is proven", "domain", name, "account", account, "by", by) })
-	return true, s.changeClaims(tx, a, d)
+	return true, s.republishClaimed(tx, a, d)
 }
 
 // loseClaim ends a claim because another account has proven its own, and writes the domain.
@@ -196,8 +197,8 @@ func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error
 	return s.putDomain(tx, d)
 }
 
-// cancelWork cancels the job that sets up a domain, if it is queued or running.
-func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
+// cancelSetup cancels the job that sets up a domain, if it is queued or running.
+func (s *Service) cancelSetup(tx *store.Tx, d *store.Domain) error {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Ended() || j.Kind != KindSetup && j.Kind != kindProvision) {
 		return nil
@@ -208,9 +209,9 @@ func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// claimProof looks for a proof of an open claim. It returns one of the kinds of proof, or "" if it
-// found none. An error means that a lookup failed.
-func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, err error) {
+// findClaimProof looks for a proof of an open claim. It returns one of the kinds of proof, or "" if
+// it found none. An error means that a lookup failed.
+func (s *Service) findClaimProof(ctx context.Context, d *store.Domain) (by string, err error) {
 	if d.Claim == store.ClaimProven {
 		return "", nil
 	}
@@ -232,14 +233,14 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	if d.DNSProvider != dnsprov.Builtin {
 		return by, err
 	}
-	found, failed := s.proofOfBuiltin(ctx, d, delegated)
+	found, failed := s.findBuiltinProof(ctx, d, delegated)
 	return found, errors.Join(err, failed)
 }
 
-// proofOfBuiltin returns the proof of the claim to a builtin domain: its delegation to our
+// findBuiltinProof returns the proof of the claim to a builtin domain: its delegation to our
 // nameservers or, if other accounts also claim the name, its TXT record. It returns "" if it found
 // none.
-func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
+func (s *Service) findBuiltinProof(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
 	others := false
 	err = s.Store.View(func(tx *store.Tx) error {
 		others = zones.Contested(tx, d)
@@ -272,8 +273,8 @@ func dkimRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose != dnsprov.PurposeDKIM })
 }
 
-// proofByDKIM returns provenByDKIM if one of the checks has found a DKIM record with a key of this
-// claim, and otherwise "".
+// proofByDKIM returns provenByDKIM if one of the checks has found a DKIM record with a key that was
+// generated for d, and otherwise "".
 func proofByDKIM(d *store.Domain, checks []dnsprov.Check) string {
 	for _, c := range checks {
 		if c.Verified && c.Record.Purpose == dnsprov.PurposeDKIM && len(d.DKIM) > 0 {
@@ -289,21 +290,21 @@ func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, e
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
 		return "", nil
 	}
-	if slices.ContainsFunc(texts, func(t string) bool { return strings.TrimSpace(t) == claimText(d) }) {
+	if slices.ContainsFunc(texts, func(t string) bool { return strings.TrimSpace(t) == claimRecordValue(d) }) {
 		by = ProvenByTXT
 	}
 	return by, err
 }
 
-// claimKind returns the kind of job that checks an open claim repeatedly, until the claim is proven
-// or expires.
-func (s *Service) claimKind() jobs.Kind {
-	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, PerLane: checksAtOnce}
+// claimCheckKind returns the kind of job that checks an open claim repeatedly, until the claim is
+// proven or expires.
+func (s *Service) claimCheckKind() jobs.Kind {
+	return jobs.Kind{Name: kindClaimCheck, Work: s.checkClaim, Timeout: 2 * time.Minute, PerLane: checksAtOnce}
 }
 
-// planClaim schedules the next check of an open claim.
-func (s *Service) planClaim(tx *store.Tx, d *store.Domain, wait time.Duration) error {
-	_, err := s.Queue.Add(tx, jobs.New{Kind: kindClaim, Key: d.ID, Lane: "domain claims", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+// planClaimCheck schedules the next check of an open claim.
+func (s *Service) planClaimCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
+	_, err := s.Queue.Add(tx, jobs.New{Kind: kindClaimCheck, Key: d.ID, Lane: "domain claims", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	return err
 }
 
@@ -324,7 +325,7 @@ func (s *Service) planOpenClaims() error {
 				}
 			}
 			for _, d := range open {
-				if err := s.planClaim(tx, d, jobs.Jitter(2*claimCheckMin, s.Rand())); err != nil {
+				if err := s.planClaimCheck(tx, d, jobs.Jitter(2*claimCheckMin, s.Rand())); err != nil {
 					return err
 				}
 			}
@@ -351,7 +352,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil {
 		return nil, err
 	}
-	by, err := s.claimProof(ctx, d)
+	by, err := s.findClaimProof(ctx, d)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -369,14 +370,14 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 			return err
 		}
 		if by != "" {
-			_, err := s.prove(tx, d, by)
+			_, err := s.recordProof(tx, d, by)
 			return err
 		}
 		if !over || tx.Now().Before(d.ClaimedAt.Add(claimPeriod)) { // the claim was reopened in the meantime
 			return nil
 		}
 		d.Claim = store.ClaimExpired
-		if err := s.cancelWork(tx, d); err != nil {
+		if err := s.cancelSetup(tx, d); err != nil {
 			return err
 		}
 		return errors.Join(s.endClaim(tx, d, errClaimExpired(d)), s.claimsChanged(tx, d))
@@ -400,7 +401,7 @@ func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 		if err != nil || d.Gone() {
 			return err
 		}
-		won, err := s.prove(tx, d, by)
+		won, err := s.recordProof(tx, d, by)
 		lost = !won && d.Claim == store.ClaimLost
 		return err
 	})
@@ -466,16 +467,16 @@ func (s *Service) awardClaim(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	if err == nil {
-		if err := errors.Join(s.loseClaim(tx, holder), s.cancelWork(tx, holder)); err != nil {
+		if err := errors.Join(s.loseClaim(tx, holder), s.cancelSetup(tx, holder)); err != nil {
 			return err
 		}
 	}
-	_, err = s.prove(tx, d, provenByOperator)
+	_, err = s.recordProof(tx, d, provenByOperator)
 	return err
 }
 
 // restoreStatus sets the status of a domain whose claim had ended: to complete if it was complete,
-// and otherwise to the first status of domains with its DNS provider.
+// and otherwise to the status that a new domain with this DNS provider has.
 func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
 	switch {
@@ -492,13 +493,14 @@ func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// claimsPerWrite is how many claims one transaction ends after a proof. It is also how many zones
-// one transaction republishes after a claim has changed. A job does the rest.
+// claimsPerWrite is how many open claims of other accounts one transaction ends when a claim is
+// proven. It is also how many zones one transaction republishes when a claim has changed. A job
+// does the rest.
 const claimsPerWrite = 50
 
 const (
-	kindClaims = "claims_changed"
-	kindClaim  = "domain_claim"
+	kindClaimsChanged = "claims_changed"
+	kindClaimCheck    = "domain_claim"
 )
 
 // claimArgs are the arguments of a claims_changed job. They say what remains to be done after a
@@ -510,12 +512,12 @@ type claimArgs struct {
 	After     string `json:"after"` // the last key that was worked on: of DomainsByName while EndRivals is true, then of DomainsUnder
 }
 
-func (s *Service) claimsKind() jobs.Kind {
-	return jobs.Kind{Name: kindClaims, Work: s.continueClaims, Timeout: time.Hour, Most: 4}
+func (s *Service) claimsChangedKind() jobs.Kind {
+	return jobs.Kind{Name: kindClaimsChanged, Work: s.continueClaims, Timeout: time.Hour, Most: 4}
 }
 
 // continueClaims works on a claims_changed job: it does what did not fit into the transaction that
-// changed the claim. It may be repeated.
+// changed the claim. Repeating it does no harm.
 func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[claimArgs](j)
 	if err != nil {
@@ -529,7 +531,7 @@ func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes
 		next := args
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
 			next = args
-			more, err = s.continueStep(tx, &next)
+			more, err = s.continueClaimsIn(tx, &next)
 			return err
 		})
 		if err != nil {
@@ -541,9 +543,9 @@ func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// continueStep does as much of the job's work as fits into one transaction. more is true if some
-// remains.
-func (s *Service) continueStep(tx *store.Tx, a *claimArgs) (more bool, err error) {
+// continueClaimsIn does as much of the work of a claims_changed job as fits into the transaction.
+// more is true if some remains.
+func (s *Service) continueClaimsIn(tx *store.Tx, a *claimArgs) (more bool, err error) {
 	if !a.EndRivals {
 		names, more := s.affectedZones(tx, a)
 		return more, s.zones.Republish(tx, names, nil)
@@ -560,9 +562,10 @@ func (s *Service) continueStep(tx *store.Tx, a *claimArgs) (more bool, err error
 	return true, err
 }
 
-// endRivals ends open claims to the name, except that of the domain with the ID holder. any is true
-// if there were such claims. It sets a.EndRivals to false after the last of them.
-func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
+// endRivals ends open claims to the name a.Name, as many as fit into the transaction. It keeps the
+// claim of the domain with the ID keptID. any is true if it ended claims or some are left. When
+// none is left, it sets a.EndRivals to false.
+func (s *Service) endRivals(tx *store.Tx, a *claimArgs, keptID string) (any bool, err error) {
 	var rivals []*store.Domain
 	looked := 0
 	a.EndRivals = false
@@ -573,7 +576,7 @@ func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool
 		}
 		looked++
 		a.After = key
-		if o.ID != holder && o.Claim == store.ClaimOpen {
+		if o.ID != keptID && o.Claim == store.ClaimOpen {
 			rivals = append(rivals, o)
 		}
 	}
@@ -585,7 +588,7 @@ func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool
 		if err := s.endClaim(tx, o, errClaimedElsewhere(o.Name)); err != nil {
 			return true, err
 		}
-		if err := s.cancelWork(tx, o); err != nil {
+		if err := s.cancelSetup(tx, o); err != nil {
 			return true, err
 		}
 	}
@@ -596,12 +599,12 @@ func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool
 // domain's own zone, and the zones of unproven claims to names above and below it. The caller must
 // have written the domain.
 func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
-	return s.changeClaims(tx, claimArgs{Name: d.Name, Except: d.AccountID}, d)
+	return s.republishClaimed(tx, claimArgs{Name: d.Name, Except: d.AccountID}, d)
 }
 
-// changeClaims is like claimsChanged, for work that is described by claimArgs. It queues a job for
-// what does not fit into the transaction.
-func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error {
+// republishClaimed republishes the zone of d and the zones that the change of a claim affects,
+// which a describes. It queues a job for what does not fit into the transaction.
+func (s *Service) republishClaimed(tx *store.Tx, a claimArgs, d *store.Domain) error {
 	names, err := s.affectedZonesWithin(tx, a, 0)
 	if err != nil {
 		return err
@@ -609,8 +612,9 @@ func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error
 	return s.zones.Republish(tx, names, d)
 }
 
-// affectedZonesWithin returns the names of affected zones, for a transaction that already
-// republishes `have` zones. It queues a job for those that do not fit.
+// affectedZonesWithin returns the names of zones that the change of a claim affects. The
+// transaction already republishes `have` zones; a job is queued for the zones that do not fit into
+// it.
 func (s *Service) affectedZonesWithin(tx *store.Tx, a claimArgs, have int) (names []string, err error) {
 	around := claimArgs{Name: a.Name, Except: a.Except}
 	more := true
@@ -623,13 +627,14 @@ func (s *Service) affectedZonesWithin(tx *store.Tx, a claimArgs, have int) (name
 	if !a.EndRivals { // if claims are still to be ended, the job republishes all zones afterwards
 		a = around
 	}
-	_, err = s.Queue.Add(tx, jobs.New{Kind: kindClaims, Lane: "claims " + a.Name, Args: a})
+	_, err = s.Queue.Add(tx, jobs.New{Kind: kindClaimsChanged, Lane: "claims " + a.Name, Args: a})
 	return names, err
 }
 
-// affectedZones returns the names of zones that may have changed, at most about claimsPerWrite. The
-// first call returns the name itself, names above it, and some names below it. Each further call
-// returns more names below it. The zone of a proven claim is not affected by other claims.
+// affectedZones returns the names of zones that a changed claim to a.Name may affect, at most about
+// claimsPerWrite. The first call returns a.Name itself, names above it, and some names below it.
+// Each further call returns more names below it. Other claims do not affect the zone of a proven
+// claim.
 func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, more bool) {
 	depends := func(o *store.Domain) bool {
 		return o.AccountID != a.Except && o.Claim == store.ClaimOpen && s.zones.HasZone(o)
@@ -646,7 +651,7 @@ func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, mor
 		}
 	}
 	looked := 0
-	for key, o := range store.DomainsUnder.Asc(tx, store.TreeKey(a.Name), a.After) {
+	for key, o := range store.DomainsUnder.Asc(tx, store.ReverseLabels(a.Name), a.After) {
 		if len(names) >= claimsPerWrite || looked == 20*claimsPerWrite {
 			return names, true
 		}

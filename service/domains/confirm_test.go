@@ -18,19 +18,19 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 			t.Errorf("good for %v", left)
 		}
 		time.Sleep(core.ConfirmationTTL - time.Second)
-		if err := b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token); err != nil {
+		if err := b.Core.UseConfirmation(who, "setup_domain", []byte(`{}`), token); err != nil {
 			t.Error(err)
 		}
-		if b.Core.Confirmed(who, "delete_domain", []byte(`{}`), token) == nil {
+		if b.Core.UseConfirmation(who, "delete_domain", []byte(`{}`), token) == nil {
 			t.Error("it confirms another operation")
 		}
-		e, ok := core.AsError(b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		e, ok := core.AsError(b.Core.UseConfirmation(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Details[0].Code != "used" {
 			t.Errorf("a second time: %v", e)
 		}
 		token, _ = b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
 		time.Sleep(core.ConfirmationTTL)
-		e, ok = core.AsError(b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		e, ok = core.AsError(b.Core.UseConfirmation(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Code != "validation_error" || e.Details[0].Code != "expired" {
 			t.Errorf("after ten minutes: %v", e)
 		}

@@ -110,7 +110,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, probed: probed}
+		c := &connectRequest{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, probed: probed}
 		out = &Connected{
 			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
 		}
@@ -125,10 +125,10 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 			return err
 		}
 		out.DomainsUsed = store.DomainsByAccount.Count(tx, who.AccountID, 0)
-		if len(c.made) > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
-			return errDomainLimit(out.DomainLimit, out.DomainsUsed-len(c.made))
+		if len(c.created) > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
+			return errDomainLimit(out.DomainLimit, out.DomainsUsed-len(c.created))
 		}
-		return auditDomains(tx, who, c.made)
+		return auditDomains(tx, who, c.created)
 	})
 	if err != nil {
 		return nil, err
@@ -170,8 +170,8 @@ func errDomainLimit(limit, used int) *core.Error {
 	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
-// A connection is one connect_domains request in its transaction.
-type connection struct {
+// A connectRequest is a connect_domains request while its transaction runs.
+type connectRequest struct {
 	s        *Service
 	tx       *store.Tx
 	who      core.Actor
@@ -179,11 +179,12 @@ type connection struct {
 	tags     []string
 	token    string            // API token of Cloudflare; "": none
 	probed   map[string]string // by name: why Cloudflare cannot serve it; "" if it can
-	made     []*store.Domain
+	created  []*store.Domain
 }
 
-// connectName adds one name, unless that is not possible, and returns its result.
-func (c *connection) connectName(name candidate) (ConnectResult, error) {
+// connectName creates the domain for one name, if the account may connect the name. It returns what
+// the answer says about the name.
+func (c *connectRequest) connectName(name candidate) (ConnectResult, error) {
 	r := ConnectResult{Domain: name.name, Status: "error", DNSProvider: c.provider, Nameservers: []string{}}
 	refuse := func(why string) (ConnectResult, error) {
 		r.Error = &why
@@ -206,7 +207,7 @@ func (c *connection) connectName(name candidate) (ConnectResult, error) {
 		return r, err
 	}
 	if c.s.isOperatorName(c.tx, c.who.AccountID, name.name) {
-		return refuse(notAvailable(name.name))
+		return refuse(notAvailableText(name.name))
 	}
 	if elsewhere, err := isProvenByOther(c.tx, c.who.AccountID, name.name); err != nil {
 		return r, err
@@ -215,7 +216,7 @@ func (c *connection) connectName(name candidate) (ConnectResult, error) {
 	}
 	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
-	} else if c.provider == store.DomainProviderCloudflare && !asked { // when Cloudflare was asked, the account had a domain of this name, which was deleted since
+	} else if c.provider == store.DomainProviderCloudflare && !asked { // not asked, because the account still had a domain of this name then
 		return refuse("upstream_error: " + zones.EdgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
 	d, err = c.createDomain(name.name)
@@ -226,14 +227,14 @@ func (c *connection) connectName(name candidate) (ConnectResult, error) {
 	return r, nil
 }
 
-// notAvailable says that a name cannot be connected to this account.
-func notAvailable(name string) string {
+// notAvailableText says that a name cannot be connected to this account.
+func notAvailableText(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
 }
 
-// isOperatorName reports whether the account may not connect a name because it is that of this host
-// or of one of its nameservers, or a name above. The owner of such a name controls the server. Only
-// the oldest account may connect it, because this account set up the server.
+// isOperatorName reports whether a name is reserved and the account may not connect it. Reserved
+// are the names of this host and of its nameservers, and the names above them: whoever owns them
+// controls the server. Only the oldest account, which has set up the server, may connect them.
 func (s *Service) isOperatorName(tx *store.Tx, accountID, name string) bool {
 	holds := func(host string) bool {
 		host = strings.ToLower(host)
@@ -248,8 +249,8 @@ func (s *Service) isOperatorName(tx *store.Tx, accountID, name string) bool {
 	return true
 }
 
-// createDomain writes a new domain, with the first status of domains with its DNS provider.
-func (c *connection) createDomain(name string) (*store.Domain, error) {
+// createDomain writes a new domain. Its first status depends on its DNS provider.
+func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: store.DomainSourceConnected,
 		Status: store.DomainPendingNS, NSStatus: store.DomainNSPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
@@ -273,16 +274,16 @@ func (c *connection) createDomain(name string) (*store.Domain, error) {
 			return nil, err
 		}
 	}
-	c.made = append(c.made, d)
+	c.created = append(c.created, d)
 	d.UpdatedAt = c.tx.Now()
 	return d, c.s.zones.Publish(c.tx, d)
 }
 
 // republishZones republishes the zones that the new domains affect: zones above them, and zones of
 // other accounts' unproven claims. It is called once for all new domains.
-func (c *connection) republishZones() error {
+func (c *connectRequest) republishZones() error {
 	var own, around []string
-	for _, d := range c.made {
+	for _, d := range c.created {
 		if !zones.Contested(c.tx, d) {
 			if c.s.zones.HasZone(d) {
 				own = append(own, d.Name)
@@ -339,7 +340,7 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 		}
 	}
 	if s.Config.RDAP == nil {
-		return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "this installation asks no RDAP service"))
+		return s.providerWithoutRDAP(ctx, ascii, registered, errNoRDAP(ascii, "this installation asks no RDAP service"))
 	}
 	d, err := s.Config.RDAP.Domain(ctx, registered)
 	switch {
@@ -348,14 +349,14 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 	case errors.Is(err, rdap.ErrNotFound):
 		return &DomainProvider{Domain: ascii, Nameservers: []string{}, CheckedVia: viaRDAP}, nil
 	case errors.Is(err, rdap.ErrNoServer):
-		return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry has no RDAP service").Because(err))
+		return s.providerWithoutRDAP(ctx, ascii, registered, errNoRDAP(ascii, "the registry has no RDAP service").Because(err))
 	}
-	return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry's RDAP service gave no usable answer").Because(err))
+	return s.providerWithoutRDAP(ctx, ascii, registered, errNoRDAP(ascii, "the registry's RDAP service gave no usable answer").Because(err))
 }
 
-// unknownProvider returns the answer if RDAP does not tell the registrar. In a sandbox, whose names
-// are in no registry, the answer has only the nameservers from the DNS. Otherwise it returns err.
-func (s *Service) unknownProvider(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
+// providerWithoutRDAP is called with the reason err if RDAP does not tell the registrar. It returns
+// err. In a sandbox, whose names are in no registry, it returns the nameservers of the DNS instead.
+func (s *Service) providerWithoutRDAP(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
 	if !s.Config.Sandbox {
 		return nil, err
 	}
@@ -370,7 +371,8 @@ func (s *Service) unknownProvider(ctx context.Context, asked, registered string,
 	return p, nil
 }
 
-// registryProvider converts the answer of a registry. Some registries do not tell the registrar.
+// registryProvider converts the RDAP answer of a registry to a DomainProvider. Some registries do
+// not tell the registrar.
 func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
 	p := &DomainProvider{Domain: asked, Nameservers: append([]string{}, d.Nameservers...), IsEdge: d.IANAID == cloudflareIANAID, CheckedVia: viaRDAP}
 	if d.Registrar != "" {

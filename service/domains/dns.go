@@ -116,7 +116,7 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 // records: the only record that counts is the TXT record that proves the claim.
 func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
 	if refresh && d.Claim != store.ClaimProven && !d.Gone() {
-		by, err := s.claimProof(ctx, d)
+		by, err := s.findClaimProof(ctx, d)
 		if err != nil {
 			s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 		}
@@ -136,7 +136,7 @@ func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refres
 // claimRecordOut returns the TXT record that proves an open claim, in the form of the API.
 func claimRecordOut(d *store.Domain) DNSRecord {
 	missing := "missing"
-	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimText(d), Error: &missing}
+	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimRecordValue(d), Error: &missing}
 }
 
 func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
@@ -337,7 +337,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 // complete.
 func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Domain, l *dnsCheck) error {
 	if l.healthy() && d.Status != store.DomainComplete {
-		if err := s.activateMany(ctx, d.ID); err != nil {
+		if err := s.activateMostMailboxes(ctx, d.ID); err != nil {
 			return err
 		}
 	}
@@ -501,8 +501,8 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	c.CurrentNS = found.Current
 }
 
-// saveDelegations saves all results in one transaction, and queues the provisioning of verified
-// domains.
+// saveDelegations saves the results of the nameserver lookups in one transaction. It queues the
+// provisioning of domains that are delegated to our nameservers.
 func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) error {
 	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -533,7 +533,8 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 	})
 }
 
-// saveDelegation saves the result for one domain, and queues its provisioning if it is verified.
+// saveDelegation saves the result of one domain's nameserver lookup. It queues the provisioning of
+// the domain if it is delegated to our nameservers.
 func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, c *NameserverCheck) error {
 	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
 	d.CurrentNS = c.CurrentNS
@@ -582,7 +583,7 @@ func (s *Service) saveProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 		}
 	}
 	if c.proof != "" {
-		if _, err := s.prove(tx, d, c.proof); err != nil {
+		if _, err := s.recordProof(tx, d, c.proof); err != nil {
 			return err
 		}
 	}

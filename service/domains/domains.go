@@ -95,7 +95,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
 	if out.StatusDetail == nil {
-		out.StatusDetail = core.OrNull(claimDetail(tx, d))
+		out.StatusDetail = core.OrNull(claimProofText(tx, d))
 	}
 	if d.ErrorCode != "" {
 		out.Error = &core.JobFailure{Code: d.ErrorCode, Message: d.ErrorMessage}
@@ -489,7 +489,7 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 // is so for jobs that delete a domain, for jobs that republish zones after that, and for a running
 // setup, which may be buying a domain.
 func (s *Service) MayFinish(j *store.Job) bool {
-	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
+	return j.Kind == kindDelete || j.Kind == kindClaimsChanged || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
 }
 
 // DeleteDomains starts the deletion of all domains of an account. left is how many domains still
@@ -528,8 +528,8 @@ func (s *Service) queueDeletion(tx *store.Tx, d *store.Domain, who core.Actor, m
 
 // deleteSteps lists the steps of a deletion in order. The last step does nothing: the transaction
 // that ends the job deletes the domain.
-func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []step {
-	return []step{
+func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []jobStep {
+	return []jobStep{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
 		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseAtCloudflare(ctx, d, j) }},
 		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
@@ -572,7 +572,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
-		for _, kind := range []string{kindCheck, kindClaim, zones.KindEdgeSync, "certificate"} {
+		for _, kind := range []string{kindCheck, kindClaimCheck, zones.KindEdgeSync, "certificate"} {
 			if err := s.Queue.CancelKey(tx, kind, d.ID); err != nil {
 				return err
 			}

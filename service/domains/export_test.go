@@ -17,7 +17,7 @@ type (
 )
 
 func (s *Service) ActivateMany(ctx context.Context, domainID string) error {
-	return s.activateMany(ctx, domainID)
+	return s.activateMostMailboxes(ctx, domainID)
 }
 
 func (s *Service) CompleteDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
@@ -32,7 +32,7 @@ func (s *Service) LookAt(ctx context.Context, d *store.Domain) *dnsCheck { retur
 
 // MakeKeys runs the step of a setup that makes the keys of a domain, and returns the domain.
 func (s *Service) MakeKeys(ctx context.Context, d *store.Domain) (*store.Domain, error) {
-	p := &setup{s: s, ctx: ctx, d: d}
+	p := &setupRun{s: s, ctx: ctx, d: d}
 	err := p.generateKeys()
 	return p.d, err
 }

@@ -41,13 +41,13 @@ const nsIssue = "nameservers_lost"
 
 // A dnsCheck has the results of one live check of a domain's DNS.
 type dnsCheck struct {
-	startedAt time.Time
-	At        time.Time // when the check ended
-	checks    []store.DNSCheck
-	asksNS    bool                // the domain should be delegated to our nameservers
-	ns        *dnsprov.Delegation // nil: not looked up, or no answer
-	ds        *[]dnsprov.DS       // nil: not looked up, or no answer
-	proof     string              // the proof of an open claim; "": none was found
+	startedAt       time.Time
+	At              time.Time // when the check ended
+	checks          []store.DNSCheck
+	needsDelegation bool                // the domain should be delegated to our nameservers
+	ns              *dnsprov.Delegation // nil: not looked up, or no answer
+	ds              *[]dnsprov.DS       // nil: not looked up, or no answer
+	proof           string              // the proof of an open claim; "": none was found
 }
 
 // checkNow looks up the managed records of a domain. If our nameservers should serve the domain, it
@@ -55,7 +55,7 @@ type dnsCheck struct {
 func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
-	l := &dnsCheck{startedAt: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
+	l := &dnsCheck{startedAt: s.Now(), needsDelegation: d.DNSProvider == dnsprov.Builtin}
 	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
 		s.LogOf(ctx).Error("could not compute the records of a domain", "domain", d.Name, "error", err)
@@ -71,7 +71,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 		}
 	}
 	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
-		l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified)
+		l.proof, err = s.findBuiltinProof(ctx, d, l.ns != nil && l.ns.Verified)
 		if err != nil {
 			s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 		}
@@ -84,7 +84,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, records []dnsprov.Record) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.checkReverse(ctx) })
-	if l.asksNS {
+	if l.needsDelegation {
 		wg.Go(func() {
 			if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
 				l.ns = &found
@@ -133,7 +133,7 @@ func (l *dnsCheck) answered() bool {
 
 // healthy reports whether everything that mail needs is in the DNS.
 func (l *dnsCheck) healthy() bool {
-	if l.asksNS && (l.ns == nil || !l.ns.Verified) {
+	if l.needsDelegation && (l.ns == nil || !l.ns.Verified) {
 		return false
 	}
 	return criticalVerified(l.checks)
@@ -177,7 +177,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	})
 	zones.UpdateDSStatus(d, l.ds)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
-		if won, err := s.prove(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
+		if won, err := s.recordProof(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
 			return err
 		}
 	}
@@ -211,8 +211,8 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 
 // countFailure counts the bad checks of a complete domain. After alertAfterFailures bad checks in a
 // row it emits domain.dns_failed, once until the next healthy check. If several checks ran at the
-// same time, only one of them counts. before is when the last saved check ended.
-func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {
+// same time, only one of them counts. lastAt is when the check that was saved before l ended.
+func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, lastAt time.Time) error {
 	name, since := d.Name, d.FailingSince
 	switch {
 	case l.healthy():
@@ -224,7 +224,7 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, befor
 		return nil
 	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < cloudflareGrace:
 		return nil
-	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.startedAt.Before(before):
+	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.startedAt.Before(lastAt):
 		return nil
 	}
 	if d.BadChecks++; d.BadChecks == 1 {
@@ -370,10 +370,10 @@ func (s *Service) checkKind() jobs.Kind {
 	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, PerLane: checksAtOnce}
 }
 
-// planCheck schedules a check of a domain after the time wait, unless an earlier check is
-// scheduled. The caller writes the domain.
-func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
-	j, err := s.Queue.Add(tx, jobs.New{Kind: kindCheck, Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+// planCheck schedules a check of a domain after delay, unless an earlier check is scheduled. The
+// caller writes the domain.
+func (s *Service) planCheck(tx *store.Tx, d *store.Domain, delay time.Duration) error {
+	j, err := s.Queue.Add(tx, jobs.New{Kind: kindCheck, Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(delay)})
 	if err != nil {
 		return err
 	}
@@ -536,7 +536,7 @@ func (s *Service) checkReverse(ctx context.Context) {
 	defer cancel()
 	var issues []DNSIssue
 	var err error
-	for _, ip := range s.SendersIPs() {
+	for _, ip := range s.SendingIPs() {
 		var issue *DNSIssue
 		issue, err = s.reverseIssue(ctx, ip.Unmap())
 		if err != nil {

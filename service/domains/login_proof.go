@@ -45,8 +45,8 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 //
 // The server belongs to the domain if the domain's MX or SRV records (RFC 6186) name the server or
 // a host with its IP address. It also belongs to the domain if its host name is the domain itself,
-// or one of clientHostLabels directly below the domain. The same labels count below the domain of
-// the operator that those records name.
+// or one of clientHostLabels directly below the domain, or one of these labels directly below the
+// registered domain of a host that the records name.
 //
 // If the server's host name is not in the domain, the login's username must be the mailbox's
 // address. A login without TLS proves nothing. In the sandbox every server counts. Outside of it,

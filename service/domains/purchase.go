@@ -71,7 +71,7 @@ func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 			return "", err
 		}
 	case pu.AccountID != p.who.AccountID:
-		return "", core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
+		return "", core.Invalid("domain", "not_allowed", "%s", notAvailableText(p.name))
 	case pu.State != store.PurchaseIntended:
 		return pu.ID, nil
 	default:
@@ -89,15 +89,15 @@ func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 
 // A purchaseStep is the step of a setup that buys the domain.
 type purchaseStep struct {
-	*setup
+	*setupRun
 	shop registrar.Registrar
 	pu   *store.Purchase
 }
 
-// register buys the domain, but never twice: it records each action before it takes it. If an order
+// buyDomain buys the domain, but never twice: it records an order before it sends it. If an order
 // was not answered, it asks the registrar for the result before it orders again.
-func (p *setup) register() error {
-	b := &purchaseStep{setup: p}
+func (p *setupRun) buyDomain() error {
+	b := &purchaseStep{setupRun: p}
 	err := p.s.Store.View(func(tx *store.Tx) (err error) {
 		b.pu, err = store.Purchases.Get(tx, p.args.PurchaseID)
 		return err
@@ -120,11 +120,12 @@ func (p *setup) register() error {
 	return b.placeOrder()
 }
 
-// ask calls the registrar with a timeout.
-func (b *purchaseStep) ask(question func(context.Context) error) error {
+// withTimeout calls `call`, which sends one request to the registrar, with orderTimeout as its
+// limit.
+func (b *purchaseStep) withTimeout(call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(b.ctx, orderTimeout)
 	defer cancel()
-	return question(ctx)
+	return call(ctx)
 }
 
 // lookUpOrder asks the registrar for the result of an order that was not answered.
@@ -146,7 +147,7 @@ func (b *purchaseStep) lookUpOrder() error {
 
 // findRegistration returns the domain's registration in the account at the registrar.
 func (b *purchaseStep) findRegistration() (found *registrar.Registration, err error) {
-	err = b.ask(func(ctx context.Context) (err error) {
+	err = b.withTimeout(func(ctx context.Context) (err error) {
 		found, err = b.shop.Find(ctx, b.pu.Domain)
 		return err
 	})
@@ -197,7 +198,7 @@ func (b *purchaseStep) placeOrder() error {
 		o.Nameservers = ours // nameservers inside the domain can be set only after it is registered
 	}
 	var r *registrar.Registration
-	err := b.ask(func(ctx context.Context) (err error) {
+	err := b.withTimeout(func(ctx context.Context) (err error) {
 		r, err = b.shop.Register(ctx, o)
 		return err
 	})
@@ -231,7 +232,7 @@ func (b *purchaseStep) placeOrder() error {
 // checkOffer returns an error if the domain is not available or costs more than the price limit.
 func (b *purchaseStep) checkOffer() error {
 	var offers []registrar.Offer
-	err := b.ask(func(ctx context.Context) (err error) {
+	err := b.withTimeout(func(ctx context.Context) (err error) {
 		offers, err = b.shop.Quote(ctx, []string{b.pu.Domain})
 		return err
 	})
@@ -331,7 +332,7 @@ func (b *purchaseStep) updatePurchase(change func(*store.Purchase)) error {
 func (b *purchaseStep) acceptPurchase(r *registrar.Registration) error {
 	shop, ok := b.shop.(registrar.AutoRenewer)
 	if ok && r.AutoRenew != b.pu.AutoRenew {
-		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
+		err := b.withTimeout(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
 		if err == nil {
 			r.AutoRenew = b.pu.AutoRenew
 		} else {
@@ -366,7 +367,7 @@ func (b *purchaseStep) saveBought(r *registrar.Registration) error {
 		if err := b.s.putDomain(tx, d); err != nil {
 			return err
 		}
-		_, err = b.s.prove(tx, d, provenByPurchase)
+		_, err = b.s.recordProof(tx, d, provenByPurchase)
 		return err
 	})
 }
@@ -385,7 +386,7 @@ func (s *Service) registrarNamed(name string) registrar.Registrar {
 
 // setNameservers sets our nameservers at the registrar at which the domain was bought. If
 // nameservers are inside the domain, it also sets their IP addresses (glue records).
-func (p *setup) setNameservers() error {
+func (p *setupRun) setNameservers() error {
 	shop := p.s.registrarNamed(p.d.Registrar)
 	if shop == nil {
 		return nil
@@ -420,7 +421,7 @@ func (p *setup) setNameservers() error {
 
 // setGlue sets glue records: the IP addresses of our nameservers that are inside the domain. This
 // must happen before the domain is delegated to them.
-func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *registrar.Registration) error {
+func (p *setupRun) setGlue(ctx context.Context, shop registrar.Registrar, found *registrar.Registration) error {
 	c := p.s.Config
 	hosts := hostsInside(p.d.Name, c.Nameservers)
 	if len(hosts) == 0 {

@@ -154,11 +154,11 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 
 // removalAnswer returns the answer to a request that removes a redirect or a forward. jobID is ""
 // if there was nothing to remove.
-func removalAnswer(jobID, done, nothing string) *Queued {
+func removalAnswer(jobID, doneText, nothingText string) *Queued {
 	if jobID == "" {
-		return &Queued{Message: nothing}
+		return &Queued{Message: nothingText}
 	}
-	return &Queued{done, true, &jobID}
+	return &Queued{doneText, true, &jobID}
 }
 
 // SetForwardIn is the body of set_forward.
@@ -219,9 +219,9 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 	return out, err
 }
 
-// changeRouting changes the redirect or the forward of a domain. change changes the domain and
-// reports whether it did; then changeRouting writes the domain and queues a job. done receives the
-// domain and the ID of the job; "" if there is no job.
+// changeRouting lets change set the redirect or the forward of a domain. If change returns true,
+// changeRouting writes the domain and queues a job of the given kind. done receives the domain and
+// the job's ID, which is "" if there was nothing to change.
 func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(d *store.Domain, jobID string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := core.DomainOf(tx, who, id)

@@ -68,7 +68,7 @@ func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomai
 	if err != nil {
 		return nil, err
 	}
-	return &s.search(ctx, []string{name})[0], nil
+	return &s.searchNames(ctx, []string{name})[0], nil
 }
 
 // registrableName normalizes a domain name that somebody has typed. It returns an error if
@@ -114,7 +114,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 		}
 		places[name] = append(places[name], i)
 	}
-	for i, r := range s.search(ctx, names) {
+	for i, r := range s.searchNames(ctx, names) {
 		for _, place := range places[names[i]] {
 			out.Results[place] = r
 		}
@@ -127,7 +127,8 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	return out, nil
 }
 
-// emptyResult returns a result without an answer. Its source is the one that is asked first.
+// emptyResult returns a result that does not say yet whether the name is available. Its checked_via
+// is the source that is asked first.
 func (s *Service) emptyResult(name string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	switch {
@@ -139,13 +140,13 @@ func (s *Service) emptyResult(name string) SearchResult {
 	return r
 }
 
-// search asks the registrar about all names, RDAP about names for which the registrar made no
+// searchNames asks the registrar about all names, RDAP about names for which the registrar made no
 // offer, and the DNS about the rest.
-func (s *Service) search(ctx context.Context, names []string) []SearchResult {
+func (s *Service) searchNames(ctx context.Context, names []string) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	out := make([]SearchResult, len(names))
-	offers := s.quotes(ctx, names)
+	offers := s.fetchOffers(ctx, names)
 	asking, cancel := context.WithTimeout(ctx, rdapTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -170,7 +171,8 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	return out
 }
 
-// searchRDAP asks the registry of a name by RDAP. If there is no answer, why says what is missing.
+// searchRDAP asks the registry of a name by RDAP whether it is available. If the registry does not
+// answer, why is the text that explains this to the user.
 func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, why string) {
 	if s.Config.RDAP == nil {
 		return r, notInDNS
@@ -187,9 +189,9 @@ func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, 
 	return r, noRDAPAnswer
 }
 
-// quotes returns one offer of the first registrar for each name; nil if there is no registrar or it
-// gave no valid answer.
-func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer {
+// fetchOffers asks the first registrar for an offer for each name. It returns nil if there is no
+// registrar or its answer is not valid.
+func (s *Service) fetchOffers(ctx context.Context, names []string) []registrar.Offer {
 	if len(s.Config.Registrars) == 0 || len(names) == 0 {
 		return nil
 	}
@@ -279,7 +281,7 @@ func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDo
 	if err != nil {
 		return nil, err
 	}
-	tlds, err := suggestTLDs(in.TLDs)
+	tlds, err := parseTLDs(in.TLDs)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +311,7 @@ func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []
 	for len(names) > 0 && len(out) < limit && ctx.Err() == nil {
 		some := names[:min(len(names), limit+limit/2)]
 		names = names[len(some):]
-		for _, r := range s.search(ctx, some) {
+		for _, r := range s.searchNames(ctx, some) {
 			if taken := r.Available != nil && !*r.Available; !taken && len(out) < limit {
 				out = append(out, r)
 			}
@@ -318,8 +320,8 @@ func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []
 	return out
 }
 
-// suggestTLDs parses a comma-separated list of domain endings, such as "com,co.uk".
-func suggestTLDs(list string) ([]string, error) {
+// parseTLDs parses a comma-separated list of domain endings, such as "com,co.uk".
+func parseTLDs(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return []string{"com", "net", "org", "io", "dev"}, nil
 	}

@@ -5,7 +5,7 @@
 // Where things are:
 //   - domains.go: reading, changing and deleting domains.
 //   - connect.go: adding domains that the account owns already.
-//   - claims.go: who owns a name: what proves a claim (Service.claimProof), and what a proof
+//   - claims.go: who owns a name: what proves a claim (Service.findClaimProof), and what a proof
 //     changes (Service.prove).
 //   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
 //   - setup.go: the request to set up a domain.
@@ -80,8 +80,8 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),
-		s.claimKind(),
-		s.claimsKind(),
+		s.claimCheckKind(),
+		s.claimsChangedKind(),
 		s.checkKind(),
 	}
 }

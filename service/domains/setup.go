@@ -239,7 +239,7 @@ func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 func (p *setupPlan) hashPasswords() {
 	var wg sync.WaitGroup
 	for _, b := range p.newMailboxes {
-		wg.Go(func() { b.Hash(p.s.mailboxes) })
+		wg.Go(func() { b.HashPassword(p.s.mailboxes) })
 	}
 	wg.Wait()
 	for _, b := range p.newMailboxes {
@@ -272,7 +272,7 @@ func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 // checkMayAdd returns an error if the account must not add the domain.
 func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if p.s.isOperatorName(tx, p.who.AccountID, p.name) {
-		return core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
+		return core.Invalid("domain", "not_allowed", "%s", notAvailableText(p.name))
 	}
 	if elsewhere, err := isProvenByOther(tx, p.who.AccountID, p.name); err != nil {
 		return err
@@ -322,7 +322,7 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 	if p.token != "" {
 		args.EdgeToken = p.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(p.token))
 	}
-	steps := stepNames((&setup{d: d, args: args}).steps())
+	steps := stepNames((&setupRun{d: d, args: args}).steps())
 	j, err := p.s.Queue.Add(tx, jobs.New{
 		AccountID: d.AccountID, Kind: KindSetup, Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
 		Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),

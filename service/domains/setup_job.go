@@ -37,8 +37,8 @@ const (
 	stepVerify      = "verify"
 )
 
-// A setup is one attempt of a job that sets up a domain.
-type setup struct {
+// A setupRun is one attempt of a job that sets up a domain.
+type setupRun struct {
 	s     *Service
 	ctx   context.Context
 	d     *store.Domain
@@ -48,8 +48,8 @@ type setup struct {
 	cloudflareZoneAt time.Time // ZoneChangedAt of the zone whose records were written at Cloudflare
 }
 
-// A step is one named part of a job.
-type step struct {
+// A jobStep is one named part of a job.
+type jobStep struct {
 	name    string
 	applies bool // the job has this step
 	do      func() error
@@ -57,14 +57,14 @@ type step struct {
 
 // steps lists the steps of a setup in order. Each step can be repeated: it skips what is already
 // done.
-func (p *setup) steps() []step {
+func (p *setupRun) steps() []jobStep {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
 	edge := a.DNS && p.d.DNSProvider == store.DomainProviderCloudflare
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
-	return []step{
+	return []jobStep{
 		{"edge_token", len(a.EdgeToken) > 0, p.storeCloudflareToken}, // tests the new token at Cloudflare and stores it
-		{"register", a.PurchaseID != "", p.register},                 // buys the domain, once
+		{"register", a.PurchaseID != "", p.buyDomain},                // buys the domain, once
 		{"keys", true, p.generateKeys},                               // generates and seals the DKIM keys and the DNSSEC key
 		{"zone", ours, p.checkZone},                                  // checks that our DNS server can serve the records
 		{"records", manual, p.checkZone},                             // checks that the records that the owner must enter are valid
@@ -83,7 +83,7 @@ func (p *setup) steps() []step {
 }
 
 // stepNames returns the names of the steps that a job has.
-func stepNames(steps []step) (names []string) {
+func stepNames(steps []jobStep) (names []string) {
 	for _, step := range steps {
 		if step.applies {
 			names = append(names, step.name)
@@ -115,7 +115,7 @@ func provisionArgs(domainID string) setupArgs {
 
 // addProvision queues the provisioning of a domain. The caller writes the domain's record.
 func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) error {
-	steps := stepNames((&setup{d: d, args: provisionArgs(d.ID)}).steps())
+	steps := stepNames((&setupRun{d: d, args: provisionArgs(d.ID)}).steps())
 	j, err := s.Queue.Add(tx, jobs.New{
 		AccountID: d.AccountID, Kind: kindProvision, Lane: "provision " + d.AccountID, CreatedBy: userID,
 		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
@@ -138,9 +138,9 @@ func (errNotDelegated) Error() string { return "the domain is not delegated to M
 
 // errPartial is the error of a step that was only partly successful. The job shows what is missing
 // and goes on with its next step.
-type errPartial struct{ what string }
+type errPartial struct{ text string }
 
-func (e errPartial) Error() string { return e.what }
+func (e errPartial) Error() string { return e.text }
 
 // runSetup works on domain_setup and domain_provision jobs. After a restart, each step skips what
 // is already done.
@@ -152,7 +152,7 @@ func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if j.Kind == kindProvision {
 		args = provisionArgs(args.DomainID)
 	}
-	p := &setup{s: s, ctx: ctx, args: args}
+	p := &setupRun{s: s, ctx: ctx, args: args}
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		p.d, err = store.Domains.Find(tx, args.DomainID)
 		if p.d == nil || err != nil || p.d.Status != store.DomainPending {
@@ -164,7 +164,7 @@ func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil || p.d == nil || p.d.Gone() {
 		return nil, err
 	}
-	steps := slices.DeleteFunc(p.steps(), func(s step) bool { return !s.applies })
+	steps := slices.DeleteFunc(p.steps(), func(s jobStep) bool { return !s.applies })
 	for i, step := range steps {
 		jobs.Step(ctx, step.name, "in_progress", "")
 		err := step.do()
@@ -186,18 +186,18 @@ func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		jobs.Progress(ctx, i+1, len(steps), "")
 	}
 	if p.check != nil {
-		if err := s.activateMany(ctx, p.d.ID); err != nil {
+		if err := s.activateMostMailboxes(ctx, p.d.ID); err != nil {
 			return nil, err
 		}
 	}
-	return p.end, nil
+	return p.endSetup, nil
 }
 
 // stepErrorText returns the text that a job shows for a failed step.
 func stepErrorText(err error) string {
 	var part errPartial
 	if errors.As(err, &part) {
-		return part.what
+		return part.text
 	}
 	if e, ok := core.AsError(err); ok {
 		return e.Message
@@ -223,7 +223,7 @@ func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (resumed bool, err 
 
 // updateDomain changes the domain's record with change and writes it with write, in one
 // transaction.
-func (p *setup) updateDomain(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
+func (p *setupRun) updateDomain(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
 	return p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil {
@@ -237,7 +237,7 @@ func (p *setup) updateDomain(write func(*store.Tx, *store.Domain) error, change 
 
 // storeCloudflareToken tests the request's token at Cloudflare and stores it. If the domain is
 // still to be bought, its zone need not exist yet.
-func (p *setup) storeCloudflareToken() error {
+func (p *setupRun) storeCloudflareToken() error {
 	if err := p.s.zones.TryEdge(p.ctx, p.d, p.args.EdgeToken, p.args.PurchaseID == ""); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (p *setup) storeCloudflareToken() error {
 
 // createMailboxes creates the mailboxes that do not exist yet, as far as the limits allow. They
 // become active when the domain is complete.
-func (p *setup) createMailboxes() error {
+func (p *setupRun) createMailboxes() error {
 	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersPerWrite, len(rest)):] {
 		some := rest[:min(usersPerWrite, len(rest))]
 		err := p.s.Store.Update(func(tx *store.Tx) error {
@@ -284,7 +284,7 @@ func (p *setup) createMailboxes() error {
 
 // delegate sets our nameservers at the registrar, if the domain was bought here. Then it checks
 // whether the DNS has them.
-func (p *setup) delegate() error {
+func (p *setupRun) delegate() error {
 	if err := p.setNameservers(); err != nil {
 		return err
 	}
@@ -319,8 +319,8 @@ func (p *setup) delegate() error {
 
 // proveClaim proves the claim to a builtin domain if there is a proof. It returns no error if there
 // is none.
-func (p *setup) proveClaim(delegated bool) error {
-	by, err := p.s.proofOfBuiltin(p.ctx, p.d, delegated)
+func (p *setupRun) proveClaim(delegated bool) error {
+	by, err := p.s.findBuiltinProof(p.ctx, p.d, delegated)
 	if err != nil || by == "" {
 		return nil // the next attempt looks for a proof again
 	}
@@ -336,7 +336,7 @@ func (p *setup) proveClaim(delegated bool) error {
 
 // snoozeUntilDelegated snoozes the job until the next check of the delegation. The longer the setup
 // has waited, the longer it waits for the next check.
-func (p *setup) snoozeUntilDelegated(awaited errNotDelegated, done, total int) (jobs.Writes, error) {
+func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allSteps int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited
 	if since.IsZero() {
@@ -356,7 +356,7 @@ func (p *setup) snoozeUntilDelegated(awaited errNotDelegated, done, total int) (
 	if awaited.contested {
 		detail = contestedText(p.d)
 	}
-	jobs.Progress(p.ctx, done, total, detail)
+	jobs.Progress(p.ctx, stepsDone, allSteps, detail)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: a check-ns request has woken the job
@@ -388,7 +388,7 @@ type setupUsers struct {
 
 // countUsers counts the requested mailboxes that were created, that existed before, and that do not
 // exist.
-func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
+func (p *setupRun) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	for _, want := range p.args.Mailboxes {
 		mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(p.d.ID, want.Email))
 		switch {
@@ -405,8 +405,8 @@ func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	return r, nil
 }
 
-// end updates the domain in the transaction that ends the job.
-func (p *setup) end(tx *store.Tx, j *store.Job) error {
+// endSetup updates the domain in the transaction that ends the job.
+func (p *setupRun) endSetup(tx *store.Tx, j *store.Job) error {
 	d, err := store.Domains.Get(tx, p.d.ID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Gone() {
 		return nil
@@ -417,7 +417,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	switch {
 	case d.ClaimEnded():
 	case p.check != nil:
-		err = p.finish(tx, d)
+		err = p.finishSetup(tx, d)
 	case d.Status == store.DomainComplete:
 		err = p.s.zones.PutZone(tx, d)
 	default:
@@ -440,7 +440,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 }
 
 // writeResult writes the job's SetupResult.
-func (p *setup) writeResult(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
+func (p *setupRun) writeResult(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
 	r := SetupResult{DomainID: d.ID, Domain: d.Name, Status: d.Status, Registrar: core.OrNull(d.Registrar), Currency: currency, ExpiresAt: core.Time{Time: d.ExpiresAt}}
 	r.EmailUsers, err = p.countUsers(tx)
 	if err != nil {
@@ -463,7 +463,7 @@ func (p *setup) writeResult(tx *store.Tx, d *store.Domain, j *store.Job) (err er
 
 // generateKeys generates the DKIM keys and the DNSSEC key, unless the domain has them. It generates
 // the DKIM keys before the transaction, because that is slow.
-func (p *setup) generateKeys() error {
+func (p *setupRun) generateKeys() error {
 	if len(p.d.DKIM) > 0 && !zones.LacksZoneKey(p.d) {
 		return nil
 	}
@@ -500,7 +500,7 @@ func (p *setup) generateKeys() error {
 }
 
 // checkZone checks that the records form a valid zone. The zone is published already.
-func (p *setup) checkZone() error {
+func (p *setupRun) checkZone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
 		if err := p.s.zones.CheckZone(tx, p.d); err != nil {
 			return jobs.Permanent(core.Errorf("invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
@@ -511,7 +511,7 @@ func (p *setup) checkZone() error {
 
 // writeCloudflareRecords writes the records at Cloudflare. If Cloudflare serves the zone, this
 // proves the claim to the name. Otherwise it does not, because everybody can create a zone there.
-func (p *setup) writeCloudflareRecords() error {
+func (p *setupRun) writeCloudflareRecords() error {
 	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
 	if written != nil {
 		p.d, p.cloudflareZoneAt = written, written.ZoneChangedAt
@@ -533,7 +533,7 @@ func (p *setup) writeCloudflareRecords() error {
 }
 
 // activateMail checks that the domain's DKIM keys can be opened, and activates waiting mailboxes.
-func (p *setup) activateMail() error {
+func (p *setupRun) activateMail() error {
 	for _, k := range p.d.DKIM {
 		text, err := p.s.Keys.Open(store.DKIMBinding(p.d.ID), k.Sealed)
 		if err != nil {
@@ -543,12 +543,12 @@ func (p *setup) activateMail() error {
 			return fmt.Errorf("parse DKIM key %s: %w", k.Selector, err)
 		}
 	}
-	return p.s.activateMany(p.ctx, p.d.ID)
+	return p.s.activateMostMailboxes(p.ctx, p.d.ID)
 }
 
-// activateMany activates waiting mailboxes of a domain until at most activationsPerWrite are left,
-// so that one transaction can activate these.
-func (s *Service) activateMany(ctx context.Context, domainID string) error {
+// activateMostMailboxes activates waiting mailboxes of a domain until at most activationsPerWrite
+// are left, so that one transaction can activate these.
+func (s *Service) activateMostMailboxes(ctx context.Context, domainID string) error {
 	for many := true; many; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -571,14 +571,14 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 // verify checks the records live. The domain becomes complete whatever the result is, because this
 // server serves its zone: mail should not wait until caches elsewhere expire or our own resolver
 // answers. The scheduled checks follow later.
-func (p *setup) verify() error {
+func (p *setupRun) verify() error {
 	p.check = p.s.checkNow(p.ctx, p.d)
 	return p.ctx.Err()
 }
 
-// finish makes a domain complete. If its records have changed after they were written at
+// finishSetup makes a domain complete. If its records have changed after they were written at
 // Cloudflare, it queues a sync.
-func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
+func (p *setupRun) finishSetup(tx *store.Tx, d *store.Domain) error {
 	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.cloudflareZoneAt) {
 		return err
 	}
@@ -587,7 +587,7 @@ func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
 }
 
 // completeDomain makes a domain complete, saves a live check, and activates the waiting mailboxes.
-// The caller must have called activateMany.
+// The caller must have called activateMostMailboxes.
 func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if d.Gone() {
 		return nil

@@ -30,7 +30,7 @@ func (s *Service) deliveryKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "webhook", Work: s.deliverWebhook, Max: webhookAttempts, Timeout: time.Minute, PerLane: 4, Most: 64, MostEach: 48,
 		Backoff: func(attempt int, r float64) time.Duration {
-			wait, _ := webhooks.Schedule(attempt, r)
+			wait, _ := webhooks.RetryWait(attempt, r)
 			return wait
 		},
 	}
@@ -130,7 +130,8 @@ func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
 	return secrets, nil
 }
 
-// deliveryError turns the result of a delivery into the error of its job; nil for success.
+// deliveryError converts the result of a delivery to the error of its job; nil if the delivery
+// succeeded.
 func deliveryError(r webhooks.Result) error {
 	if r.Outcome == webhooks.Success {
 		return nil
@@ -142,8 +143,9 @@ func deliveryError(r webhooks.Result) error {
 	return err
 }
 
-// recordDelivery returns the writes that log the attempt and update the endpoint, in the
-// transaction of the job's new state.
+// recordDelivery returns the writes that log an attempt and update its endpoint. They belong to the
+// transaction that stores the job's new state. gone says that the endpoint does not exist any more,
+// so that it is disabled.
 func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if j.State == store.JobQueued {
@@ -319,5 +321,5 @@ func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
 	}
 	// The event was fanned out to the endpoint if the endpoint has not changed since the event.
-	return w.Status == store.WebhookEnabled && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
+	return w.Status == store.WebhookEnabled && SubscribesTo(w, e.Type) && !w.UpdatedAt.After(e.Created)
 }

@@ -91,7 +91,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 		if err != nil {
 			return nil, err
 		}
-		if w.Status == store.WebhookEnabled && Wants(w, kind) {
+		if w.Status == store.WebhookEnabled && SubscribesTo(w, kind) {
 			ids = append(ids, w.ID)
 		}
 	}
@@ -104,8 +104,8 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 	return e, s.addDeliveries(tx, accountID, e.ID, ids)
 }
 
-// Wants reports whether an endpoint subscribes to a type of event.
-func Wants(w *store.Webhook, kind string) bool {
+// SubscribesTo reports whether an endpoint subscribes to a type of event.
+func SubscribesTo(w *store.Webhook, kind string) bool {
 	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
 }
 
@@ -132,8 +132,8 @@ type fanOutArgs struct {
 	WebhookIDs []string `json:"webhook_ids"`
 }
 
-// fanOutKind is the job that queues the deliveries of an event that was emitted in a large
-// transaction. The transaction that ends the job adds them, so that each is added once.
+// fanOutKind returns the kind of job that queues the deliveries of an event that was emitted in a
+// large transaction. The transaction that ends the job adds them, so that each is added once.
 func (s *Service) fanOutKind() jobs.Kind {
 	return jobs.Kind{Name: kindWebhookEvents, PerLane: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		args, err := jobs.Args[fanOutArgs](j)

@@ -35,7 +35,7 @@ func (s *Service) operatorKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "alert_post", Work: s.postToOperator, Max: webhookAttempts, Timeout: time.Minute,
 		Backoff: func(attempt int, r float64) time.Duration {
-			wait, _ := webhooks.Schedule(attempt, r)
+			wait, _ := webhooks.RetryWait(attempt, r)
 			return wait
 		},
 	}

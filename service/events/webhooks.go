@@ -154,7 +154,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 // putWebhook stores an endpoint. If it is enabled and subscribes to email.received, the universal
 // inbox is turned on.
 func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
-	if w.Status == store.WebhookEnabled && Wants(w, EventEmailReceived) {
+	if w.Status == store.WebhookEnabled && SubscribesTo(w, EventEmailReceived) {
 		a, err := store.Accounts.Get(tx, w.AccountID)
 		if err != nil {
 			return err
@@ -278,7 +278,8 @@ type WebhookSecret struct {
 	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"` // Until then the previous secret also signs.
 }
 
-// GetWebhookSecret returns the signing secret, after it has recorded in the audit log who reads it.
+// GetWebhookSecret returns the signing secret. Before that, it records in the audit log who reads
+// it.
 func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
 	var out *WebhookSecret
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -122,7 +122,7 @@ func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox,
 		}
 		failures = map[uint32]*core.Error{}
 		for _, uid := range left {
-			failures[uid] = notDeleted(mb)
+			failures[uid] = notDeletedError(mb)
 		}
 		var gone []uint32
 		for _, uid := range uids {
@@ -141,8 +141,8 @@ func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox,
 	return failures, err
 }
 
-// notDeleted returns the error for a message that a server did not delete.
-func notDeleted(mb *store.Mailbox) *core.Error {
+// notDeletedError returns the error for a message that a server did not delete.
+func notDeletedError(mb *store.Mailbox) *core.Error {
 	host := mb.External.IMAP.Host
 	return core.Errorf("upstream_error", "%s did not delete the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
 }

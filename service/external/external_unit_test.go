@@ -48,7 +48,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 		}
 		last = d
 	}
-	h := &hosts{outages: map[string]outage{}}
+	h := &serverOutages{byServer: map[string]outage{}}
 	now := time.Unix(0, 0)
 	h.recordAnswer("h", false, now)
 	if h.downUntil("h", now).IsZero() || h.downUntil("other", now) != (time.Time{}) {
@@ -63,7 +63,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 		t.Error("who asks is let through")
 	}
 	h.recordAnswer("h", true, later)
-	if !h.downUntil("h", later).IsZero() || len(h.outages) != 0 {
+	if !h.downUntil("h", later).IsZero() || len(h.byServer) != 0 {
 		t.Error("an answer ends it")
 	}
 }

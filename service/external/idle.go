@@ -24,8 +24,8 @@ type idlePool struct {
 	mu      sync.Mutex
 	base    context.Context      // context of all sessions; nil: no session may start
 	slots   map[string]*idleSlot // by mailbox ID
-	ended   sync.WaitGroup
-	fetches chan struct{} // contains a value for each session that is fetching mail
+	ended   sync.WaitGroup       // waits until all sessions have ended
+	fetches chan struct{}        // contains a value for each session that is fetching mail
 }
 
 // An idleSlot is the place of one session in an idlePool.
@@ -39,7 +39,7 @@ func newIdlePool() idlePool {
 	return idlePool{slots: map[string]*idleSlot{}, fetches: make(chan struct{}, maxIdleFetches)}
 }
 
-// open allows sessions until ctx ends.
+// open allows sessions to start until ctx ends.
 func (i *idlePool) open(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -62,8 +62,9 @@ func (i *idlePool) hasSession(mailbox string) bool {
 }
 
 // acquire returns a slot for a mailbox, and a context for its session. active is when the mailbox
-// last received mail. If all slots are taken, acquire ends the session of the mailbox that received
-// mail the longest time ago, if that was before active. Without a free slot, both results are nil.
+// last received mail. If all slots are taken, acquire ends the session of the mailbox that has
+// received no mail for the longest time, but only if its last mail came before active. If there is
+// no slot for the mailbox, or if it has a session already, both results are nil.
 func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.Context, *idleSlot) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -136,7 +137,7 @@ func (i *idlePool) cancelAccount(account string) {
 
 // keepIdle keeps a session open with IDLE after it has synced the mailbox. It returns false if the
 // server does not support IDLE, or if there are too many sessions.
-func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
+func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) (kept bool) {
 	if !session.CanIdle() {
 		return false
 	}
@@ -144,8 +145,8 @@ func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pul
 	if ctx == nil {
 		return false
 	}
-	// Whoever ends the background syncs of the mailbox from now on cancels the slot. Check whether
-	// somebody has ended them during the sync.
+	// From now on, whoever ends the background syncs of the mailbox also cancels the slot. Check
+	// whether the syncs were ended before.
 	if still, _, err := s.backgroundMailbox(mb.ID); still == nil || err != nil {
 		s.idles.release(mine)
 		return false
@@ -174,7 +175,7 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 		if err := session.Idle(ctx, idleTimeout); err != nil {
 			return err
 		}
-		select { // limits the rate of syncs, because some servers report changes all the time
+		select { // wait between syncs, because some servers report changes all the time
 		case <-pause.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -187,8 +188,8 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 	}
 }
 
-// resync syncs a mailbox over an open session. box is nil if the mailbox must not be synced any
-// more.
+// resync syncs a mailbox over an open session, and returns its new sync state; nil if the mailbox
+// must not be synced any more.
 func (s *Service) resync(ctx context.Context, id string, session *pull.Session) (*store.RemoteBox, error) {
 	select {
 	case s.idles.fetches <- struct{}{}:

@@ -165,7 +165,7 @@ func (s *Service) DownUntil(id string) time.Time {
 	if v == nil || err != nil {
 		return time.Time{} // if there was an error, the sync reports it
 	}
-	until := s.hosts.downUntil(serverKey(v.mb.External.IMAP), s.Now())
+	until := s.outages.downUntil(serverKey(v.mb.External.IMAP), s.Now())
 	if until.IsZero() {
 		return until
 	}

@@ -30,8 +30,8 @@ const (
 	maxRefusals        = 3                // after so many refused logins in a row, the refusal counts as definite; earlier if the server says that the password is wrong
 )
 
-// FailureWait returns how long a server is not contacted after a number of failures in a row: 1, 2,
-// 4 … 60 minutes. r is a random number from 0 to 1 for the jitter.
+// FailureWait returns how long jobs of an external mailbox wait after a number of failures in a
+// row: 1, 2, 4 … 60 minutes. r is a random number from 0 to 1 for the jitter.
 func FailureWait(fails int, r float64) time.Duration {
 	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), maxFailureWait), r)
 }
@@ -46,7 +46,8 @@ func (s *Servers) addSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 	return err
 }
 
-// addPoll schedules the next background sync of a mailbox, or moves a scheduled one forward to due.
+// addPoll schedules the next background sync of a mailbox at the time due. If a later one is
+// scheduled already, it is moved to due.
 func (s *Servers) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: mb.AccountID, Kind: kindInboxPoll, Key: mb.ID, Lane: "poll " + mb.External.IMAP.Host, Args: syncArgs{mb.ID}, Due: due,
@@ -97,8 +98,8 @@ func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	return err
 }
 
-// planSyncs queues syncs for some external mailboxes of an account. next is the key after which to
-// continue; "" at the end.
+// planSyncs queues syncs for some external mailboxes of an account. next is the key after which the
+// next call must continue; "" if all syncs are queued.
 func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err error) {
 	seen := 0
 	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {

@@ -26,7 +26,7 @@ type Servers struct {
 	plainClient *pull.Client             // the client for servers without TLS
 	changeLocks limit.KeyedMutex[string] // by mailbox ID; held while a sync compares messages, or an API request changes them
 	changeSlots *limit.Semaphore[string] // by account ID; held while an API request changes messages on a server
-	hosts       hosts
+	outages     serverOutages
 	idles       idlePool
 	refreshes   *limit.Counter[string] // counts refreshes of all mailboxes of an account, by account ID
 }
@@ -40,17 +40,17 @@ const (
 func NewServers(c *core.Core) *Servers {
 	s := &Servers{
 		Core: c, client: &pull.Client{Dial: c.Guard.Dialer(c.Resolver), RootCAs: c.Config.RootCAs}, changeSlots: limit.NewSemaphore[string](maxChanges, maxChangesPerAccount),
-		hosts: hosts{outages: map[string]outage{}}, idles: newIdlePool(), refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys),
+		outages: serverOutages{byServer: map[string]outage{}}, idles: newIdlePool(), refreshes: limit.NewSlidingCounter[string](refreshPause, core.MaxAttemptKeys),
 	}
 	s.plainClient = &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)}
 	return s
 }
 
-// hosts remembers which servers do not answer. All mailboxes on such a server wait, so that not
-// each of them tries to connect.
-type hosts struct {
-	mu      sync.Mutex
-	outages map[string]outage // by serverKey
+// serverOutages remembers which servers do not answer. All mailboxes on such a server wait, so that
+// not each of them tries to connect.
+type serverOutages struct {
+	mu       sync.Mutex
+	byServer map[string]outage // by serverKey
 }
 
 // serverKey returns a key for a server, which all mailboxes on it share. The key includes the port
@@ -71,11 +71,12 @@ const maxHostWait = 10 * time.Minute
 const maxHosts = 4096 // outages that are remembered, before old ones are dropped
 
 // downUntil returns the time until which a server is not contacted. If it returns zero, the caller
-// may contact the server, and all other callers wait a minute for the result.
-func (h *hosts) downUntil(host string, now time.Time) time.Time {
+// may contact the server. If the server has not answered before, all other callers are then told to
+// wait a minute, until recordAnswer has the result.
+func (h *serverOutages) downUntil(host string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o, ok := h.outages[host]
+	o, ok := h.byServer[host]
 	if !ok {
 		return time.Time{}
 	}
@@ -83,36 +84,36 @@ func (h *hosts) downUntil(host string, now time.Time) time.Time {
 		return o.until
 	}
 	o.until = now.Add(time.Minute)
-	h.outages[host] = o
+	h.byServer[host] = o
 	return time.Time{}
 }
 
 // allowRetry allows the next caller to contact a server immediately.
-func (h *hosts) allowRetry(host string) {
+func (h *serverOutages) allowRetry(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o, ok := h.outages[host]; ok {
+	if o, ok := h.byServer[host]; ok {
 		o.until = time.Time{}
-		h.outages[host] = o
+		h.byServer[host] = o
 	}
 }
 
 // recordAnswer records whether a server has answered.
-func (h *hosts) recordAnswer(host string, answered bool, now time.Time) {
+func (h *serverOutages) recordAnswer(host string, answered bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if answered {
-		delete(h.outages, host)
+		delete(h.byServer, host)
 		return
 	}
-	if len(h.outages) >= maxHosts {
-		maps.DeleteFunc(h.outages, func(_ string, o outage) bool { return o.until.Before(now) })
+	if len(h.byServer) >= maxHosts {
+		maps.DeleteFunc(h.byServer, func(_ string, o outage) bool { return o.until.Before(now) })
 	}
-	o := h.outages[host]
+	o := h.byServer[host]
 	o.fails++
 	wait := min(15*time.Second<<min(o.fails, 6), maxHostWait)
 	o.until = now.Add(jobs.Jitter(wait, rand.Float64()))
-	h.outages[host] = o
+	h.byServer[host] = o
 }
 
 // Client returns the IMAP client for a server that a user has named.
@@ -143,7 +144,7 @@ func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	session, err := s.Client(server).Connect(ctx, server)
 	if ctx.Err() == nil {
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
-		s.hosts.recordAnswer(serverKey(mb.External.IMAP), answered, s.Now())
+		s.outages.recordAnswer(serverKey(mb.External.IMAP), answered, s.Now())
 	}
 	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
 		return nil, &serverError{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}

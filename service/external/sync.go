@@ -20,7 +20,7 @@ import (
 const (
 	windowRows       = 250       // messages that are compared in one step
 	messagesPerBatch = 40        // messages that are fetched and filed in one step
-	maxNewMessages   = 100_000   // one sync fetches at most about this number of new messages, or twice as many; the next sync continues
+	maxNewMessages   = 100_000   // if there are more than twice as many new messages, a sync fetches the oldest ones, about this number, and the next sync continues
 	walkInterval     = time.Hour // time between two comparisons of all messages, if the server has no mod-sequences
 )
 
@@ -42,7 +42,7 @@ type syncRun struct {
 	mb         *store.Mailbox
 	box        *store.RemoteBox
 	session    *pull.Session
-	remote     pull.Box
+	remote     pull.FolderState      // the state of INBOX on the server
 	progress   func(done, total int) // may be nil
 	found      int                   // new messages that were filed
 }
@@ -113,7 +113,7 @@ func (v *syncRun) deleteOldMessages(tx *store.Tx, mb *store.Mailbox, top uint32)
 			return false, err
 		}
 	}
-	if err := tx.AdoptUIDs(mb.Num, store.InboxID, v.remote.UIDValidity); err != nil {
+	if err := tx.AdoptUIDValidity(mb.Num, store.InboxID, v.remote.UIDValidity); err != nil {
 		return false, err
 	}
 	box.UIDValidity, box.Seen = v.remote.UIDValidity, top
@@ -239,7 +239,7 @@ func (v *syncRun) syncFlags(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	return v.session.Changed(ctx, v.box.ModSeq, v.box.Seen, v.remote.Messages, func(rows []pull.Row) error {
+	return v.session.FetchChanged(ctx, v.box.ModSeq, v.box.Seen, v.remote.Messages, func(rows []pull.Row) error {
 		return v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 			for _, r := range rows {
 				if err := setRemoteFlags(tx, mb, r); err != nil {
@@ -306,9 +306,9 @@ func (v *syncRun) compareDownTo(ctx context.Context, last uint32) error {
 	return nil
 }
 
-// compareWindow compares the messages with the sequence numbers from lo to hi. above is the UID
-// below which messages must be compared; the result is that of the next window.
-func (v *syncRun) compareWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
+// compareWindow compares the messages with the sequence numbers from lo to hi, if their UIDs are
+// below above. It files missing messages. next is the value of above for the next window.
+func (v *syncRun) compareWindow(ctx context.Context, lo, hi uint32, above uint64) (next uint64, err error) {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return 0, err
@@ -429,9 +429,9 @@ type fetchedMessage struct {
 	stored   *inbox.StoredMessage
 }
 
-// fetchAndFile fetches messages and files them in one transaction, which also writes the new Seen.
-// arrived means that they are new mail. file skips messages that the server does not return. It
-// returns how many messages it has filed.
+// fetchAndFile fetches messages and files them in one transaction. It skips messages that the
+// server does not return. arrived says that they are new mail: then the transaction also writes the
+// new Seen. filed is how many messages were filed.
 func (v *syncRun) fetchAndFile(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	messages, err := v.fetch(ctx, uids)
 	defer func() {

@@ -195,7 +195,7 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 		e := newElsewhere(t, caps, 5)
 		e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 5 && e.mailbox(e.id).LastSyncAt.Unix() > 0 })
 		e.remote.Change(func() {
-			e.remote.Touch(e.remote.Messages[1], `\Seen`, "$Work")
+			e.remote.SetFlags(e.remote.Messages[1], `\Seen`, "$Work")
 			e.remote.Remove(1)
 			e.remote.Remove(5)
 			e.remote.Add(mail("new"))

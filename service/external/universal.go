@@ -57,7 +57,7 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 }
 
 // SwitchInbox starts or stops the background sync of an account's external mailboxes. The caller
-// has checked that it may.
+// has checked that this is allowed.
 func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error {
 	was := a.UniversalInbox
 	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
@@ -79,7 +79,7 @@ func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 func universalInboxRequired(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
-		if w.Status == store.WebhookEnabled && events.Wants(w, events.EventEmailReceived) {
+		if w.Status == store.WebhookEnabled && events.SubscribesTo(w, events.EventEmailReceived) {
 			e = e.With(w.ID, "universal_inbox_required", w.URL)
 		}
 	}
@@ -166,6 +166,6 @@ func (s *Servers) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbo
 	if !mb.MayFetch() {
 		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
 	}
-	tx.After(func() { s.hosts.allowRetry(serverKey(mb.External.IMAP)) })
+	tx.After(func() { s.outages.allowRetry(serverKey(mb.External.IMAP)) })
 	return s.addSync(tx, mb, who.UserID)
 }

@@ -20,9 +20,9 @@ import (
 // that it is about. A proof is a return path of ours, our DKIM signature over the returned header,
 // or the relay's own signature. Feedback without proof is ordinary mail.
 
-// ReadReport reads what a parsed message reports about a message that was sent here, and what
-// proves which one. It stores both in d.Report. A message from the null sender to a return path of
-// ours counts as a report in any format.
+// ReadReport reads the bounce or complaint in a parsed message, and the proof of which message that
+// was sent here it is about. It stores both in d.Report. A message from the null sender to a return
+// path of ours counts as a report in any format.
 func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error {
 	if sender == "" {
 		about, err := s.recipientOfReturnPath(to)
@@ -60,8 +60,8 @@ func (s *Service) recipientOfReturnPath(addresses []string) (recipient string, e
 	return "", nil
 }
 
-// readProof finds the message that was sent here and that a report or complaint is proven to be
-// about.
+// readProof finds the message that a report or complaint is about, if the report proves that this
+// message was sent here. It stores the result in t.
 func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	if t == nil {
 		return nil
@@ -79,12 +79,13 @@ func (s *Service) readProof(t *inbox.DeliveryReport) error {
 			return nil
 		}
 	}
-	return s.readSigned(t, returned)
+	return s.readOwnSignature(t, returned)
 }
 
-// readSigned looks for our signature over a header with the Message-ID. A signature of a deleted
-// domain, or by a key that has been replaced, proves nothing.
-func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
+// readOwnSignature looks for a valid DKIM signature of ours that covers the Message-ID in the
+// returned header. It stores the domain and the Message-ID in t. A signature of a deleted domain,
+// or by a key that has been replaced, proves nothing.
+func (s *Service) readOwnSignature(t *inbox.DeliveryReport, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
 		return nil
@@ -172,8 +173,9 @@ func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.D
 	return nil
 }
 
-// reportedFailure returns the failure in a report; nil if it reports none. It applies to the row's
-// recipient, even if the address was rewritten on the way.
+// reportedFailure returns the failure that a report announces for the recipient of a row; nil if it
+// announces none. The address in the report may differ, since it may have been rewritten on the
+// way.
 func reportedFailure(report *msg.Report, recipient string) *outbound.Failure {
 	r := report.ForRecipient(recipient)
 	if r.Action != msg.ActionFailed {
@@ -200,16 +202,16 @@ func isExchangeUnknownUser(r *msg.ReportRecipient) bool {
 	return r.Status == denied && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
 }
 
-// errStillDelivering asks the reporter to retry: the message is still being delivered, or the
-// result is not recorded yet.
+// errStillDelivering returns the error that asks the sender of a report to send it again later: the
+// message is still being delivered, or the result is not recorded yet.
 func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// Apply records what a message reports about a message that was sent here. done reports whether
-// nothing else is to be done; if it is false, the message must also be delivered. A message to an
-// address of a row is delivered if it is a report that the sender of the row asked for, or if a
-// person wrote it.
+// Apply records the bounce or complaint in an arriving message, if it proves which sent message it
+// is about. If done is false, the message must also be delivered. A message to the address of a row
+// of the sending log, such as its return path, is delivered in two cases: it is a report that the
+// row's sender asked for, or a person wrote it.
 func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error) {
 	report, row := stored.Report, to.Row
 	if row == nil { // an ordinary address: the message must prove which sent message it is about
@@ -222,7 +224,7 @@ func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.
 		}
 		return false, s.applyReport(tx, row, report)
 	}
-	if err := Takes(tx, to, stored); err != nil {
+	if err := CheckRowAddress(tx, to, stored); err != nil {
 		return false, err
 	}
 	switch {
@@ -240,9 +242,10 @@ func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.
 	return !outbound.WantsReport(row.Notify, "FAILURE") || !fitsMailbox(tx, to, stored), err
 }
 
-// Takes returns an SMTPError if a message to an address of a row is refused: it reports on a
-// message that is still being delivered, or a person wrote it and there is no mailbox for it.
-func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) error {
+// CheckRowAddress returns an SMTPError if a message to the address of a row of the sending log must
+// be refused: it reports on a message that is still being delivered, or a person wrote it and no
+// mailbox can take it.
+func CheckRowAddress(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) error {
 	switch {
 	case d.Row == nil || d.RowKind == recipients.UnsubscribeAddress:
 		return nil
@@ -253,7 +256,7 @@ func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) erro
 	case d.Mailbox == nil:
 		return core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
-	if err := recipients.Accepting(d.Mailbox); err != nil {
+	if err := recipients.CheckAccepting(d.Mailbox); err != nil {
 		return err
 	}
 	if !fitsMailbox(tx, d, m) {

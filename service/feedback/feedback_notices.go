@@ -22,7 +22,7 @@ import (
 const (
 	noticesAtOnce     = 25              // notices in one transaction
 	maxNoticeSearch   = 2000            // newest rows that are searched for a message, if the relay's notice has no ID
-	noticeRetryWindow = 2 * time.Minute // how long after a change of the row a notice may be early
+	noticeRetryWindow = 2 * time.Minute // for so long after a change of the row, a notice about it may be early and must be sent again
 )
 
 // newReaders makes the readers of notices, for relays that are configured for them.
@@ -57,8 +57,9 @@ func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 	return nil, nil
 }
 
-// snsTransport returns the transport for requests to SNS, which are rare. Its address follows from
-// the topic's name; an address that the operator configured instead may be private.
+// snsTransport returns the transport for requests to SNS, which are rare. The address of SNS
+// follows from the topic's name. If the operator has configured another address, it may be a
+// private one.
 func (s *Service) snsTransport(r *outbound.Relay) http.RoundTripper {
 	guard := s.Guard
 	if r.SNSURL != "" || r.SESURL != "" {
@@ -131,14 +132,14 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 // since it may search all accounts, and lists the accounts at most once.
 func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (ids []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		everyone := sync.OnceValue(func() (out []string) {
+		allAccounts := sync.OnceValue(func() (out []string) {
 			for a := range store.Accounts.All(tx) {
 				out = append(out, a.ID)
 			}
 			return out
 		})
 		for _, n := range list {
-			row, err := s.rowOfNotice(tx, from, n, everyone)
+			row, err := s.rowOfNotice(tx, from, n, allAccounts)
 			if err != nil {
 				return err
 			}
@@ -187,7 +188,7 @@ func failureOfNotice(n feedback.Notice) outbound.Failure {
 // rowOfNotice finds the row that a notice is about: by our tag, by the relay's ID, by our
 // Message-ID, or, if the notice has none of these, the newest row of that sender and recipient. It
 // returns nil if there is no row or more than one.
-func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Notice, everyone func() []string) (*store.Outgoing, error) {
+func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Notice, allAccounts func() []string) (*store.Outgoing, error) {
 	recipient, err := msg.NormalizeEmail(n.Recipient)
 	if err != nil {
 		return nil, nil
@@ -205,7 +206,7 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Not
 		}
 	}
 	var found []*store.Outgoing
-	for _, account := range s.accountsOfNotice(tx, n, everyone) {
+	for _, account := range s.accountsOfNotice(tx, n, allAccounts) {
 		if row := findRowOfNotice(tx, account, from, n, fits); row != nil {
 			found = append(found, row)
 		}
@@ -220,14 +221,14 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Not
 // the sender is unknown here and the notice has an ID, it returns all accounts, since a forward
 // keeps its sender. If the notice has no ID, it returns none, so that notices about other users of
 // the relay do not search all accounts.
-func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone func() []string) []string {
+func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, allAccounts func() []string) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(core.DomainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}
 	}
 	if n.MessageID == "" && n.ProviderID == "" {
 		return nil
 	}
-	return everyone()
+	return allAccounts()
 }
 
 // findRowOfNotice finds the message of a notice in one account.
@@ -268,7 +269,7 @@ func findRowOfNotice(tx *store.Tx, account string, from *outbound.Relay, n feedb
 // readTag returns the ID of the row that a tag belongs to; "" for a tag that we did not make.
 func (s *Service) readTag(tag string) string {
 	id, _, _ := strings.Cut(tag, "-")
-	if !store.IsID("msg", "msg_"+id) || !s.recipients.IsRowLocal(recipients.TagAddress+"-"+tag, recipients.TagAddress, id, "") {
+	if !store.IsID("msg", "msg_"+id) || !s.recipients.IsRowLocal(recipients.RelayTag+"-"+tag, recipients.RelayTag, id, "") {
 		return ""
 	}
 	return "msg_" + id

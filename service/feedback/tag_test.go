@@ -15,10 +15,10 @@ func FuzzTag(f *testing.F) {
 	}
 	c := &core.Core{Keys: keys}
 	s := &Service{Core: c, recipients: recipients.New(c)}
-	f.Add(s.recipients.RowLocal(recipients.TagAddress, "msg_01k9a2b3c4d5e6f7g8h9j0k1m2", "")[2:])
+	f.Add(s.recipients.RowLocal(recipients.RelayTag, "msg_01k9a2b3c4d5e6f7g8h9j0k1m2", "")[2:])
 	f.Add("01k9a2b3c4d5e6f7g8h9j0k1m2-aaaaaaaaaaaaaaaa")
 	f.Fuzz(func(t *testing.T, tag string) {
-		if id := s.readTag(tag); id != "" && s.recipients.RowLocal(recipients.TagAddress, id, "")[2:] != tag {
+		if id := s.readTag(tag); id != "" && s.recipients.RowLocal(recipients.RelayTag, id, "")[2:] != tag {
 			t.Errorf("%q gives %s", tag, id)
 		}
 	})

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheckUnsubscribe verifies the token of a link. The error is not_found for an invalid token.
+// CheckUnsubscribe verifies the token of an unsubscribe link. The error is not_found for an invalid
+// token.
 func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*recipients.Unsubscription, error) {
 	var out *recipients.Unsubscription
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -19,8 +20,8 @@ func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*recipients
 	return out, err
 }
 
-// Unsubscribe suppresses the recipient of a link for the account of its domain. A repeated call
-// changes nothing.
+// Unsubscribe suppresses the address in the token of an unsubscribe link, for the account that sent
+// the link. A repeated call changes nothing.
 func (s *Service) Unsubscribe(_ context.Context, token string) (*recipients.Unsubscription, error) {
 	var out *recipients.Unsubscription
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -17,7 +17,7 @@ import (
 // the others run only in Run and Doctor.
 type check struct {
 	code string
-	live bool
+	live bool // cheap, so it runs again for each request
 	run  func(context.Context) []Check
 }
 
@@ -202,7 +202,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 
 // oldestDue finds the job that is overdue the longest, except those that this version cannot run;
 // "" if there is none.
-func (s *Service) oldestDue(unread []jobs.Unread) (id string, due time.Time, err error) {
+func (s *Service) oldestDue(unread []jobs.UnreadJob) (id string, due time.Time, err error) {
 	left := map[string]bool{}
 	for _, u := range unread {
 		left[u.ID] = true

@@ -33,9 +33,9 @@ type queueCounts struct {
 
 // queueCounter caches counts for a while, since several clients may read the metrics.
 type queueCounter struct {
-	mu    sync.Mutex
-	last  queueCounts
-	until time.Time
+	mu         sync.Mutex
+	last       queueCounts
+	validUntil time.Time
 }
 
 // get returns cached counts, or new ones if these are too old.
@@ -43,13 +43,13 @@ func (c *queueCounter) get(count func() (queueCounts, error)) (queueCounts, erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	began := time.Now()
-	if began.Before(c.until) {
+	if began.Before(c.validUntil) {
 		return c.last, nil
 	}
 	fresh, err := count()
 	if err == nil {
 		took := time.Since(began)
-		c.last, c.until = fresh, began.Add(took+max(countCacheFactor*took, time.Second/2))
+		c.last, c.validUntil = fresh, began.Add(took+max(countCacheFactor*took, time.Second/2))
 	}
 	return fresh, err
 }

@@ -154,8 +154,9 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 }
 
 // checkHostSPF checks whether the SPF record of the hostname lets this host send in its own name,
-// as it does with reports and notifications.
-func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip.Addr) []Check {
+// as it does with reports and notifications. hostIPs are the addresses that the DNS has for the
+// hostname.
+func (s *Service) checkHostSPF(ctx context.Context, code string, hostIPs []netip.Addr) []Check {
 	name := s.Hostname()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
 	if err != nil && !core.IsNoSuchName(err) {
@@ -170,17 +171,18 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip
 	case len(texts) > 1:
 		return badResult(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
 	}
-	for _, ip := range s.SendersIPs() {
-		if !spfMayAllow(texts[0], ip, leadsTo) {
+	for _, ip := range s.SendingIPs() {
+		if !spfMayAllow(texts[0], ip, hostIPs) {
 			return badResult(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
 		}
 	}
 	return nil
 }
 
-// spfMayAllow reports whether an SPF record of a name may allow an address. Terms that refer to
-// other names are assumed to allow it.
-func spfMayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
+// spfMayAllow reports whether an SPF record of a name may allow an address. nameIPs are the
+// addresses that the DNS has for the name. Terms that refer to other names are assumed to allow the
+// address.
+func spfMayAllow(record string, ip netip.Addr, nameIPs []netip.Addr) bool {
 	terms, end := spf.Parse(record).Split()
 	return slices.ContainsFunc(append(terms, end), func(t spf.Term) bool {
 		switch {
@@ -189,7 +191,7 @@ func spfMayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 		case t.Name == "ip4" || t.Name == "ip6":
 			return t.Network.Contains(ip)
 		case t.Name == "a" && t.Value == "" && t.Lengths == "":
-			return slices.Contains(leadsTo, ip)
+			return slices.Contains(nameIPs, ip)
 		}
 		return t.NeedsLookup() || t.Name == "all"
 	})
@@ -201,7 +203,7 @@ func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 		return skip
 	}
 	named, known := true, true // whether every IPv6 address has a reverse name, and whether all lookups succeeded
-	for _, ip := range s.SendersIPs() {
+	for _, ip := range s.SendingIPs() {
 		names, back, err := s.ReverseNames(ctx, ip)
 		named, known = named && (back || ip.Is4()), known && err == nil
 		says := "It has no reverse name (PTR record)"
@@ -512,7 +514,7 @@ func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name no list ([doctor] blocklists)."}}
 	}
 	for _, zone := range s.Config.Doctor.Blocklists {
-		for _, ip := range s.SendersIPs() {
+		for _, ip := range s.SendingIPs() {
 			listed, yes, err := auth.InDNSBL(ctx, s.Resolver, zone, ip)
 			switch {
 			case yes:

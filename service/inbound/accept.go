@@ -64,11 +64,11 @@ type acceptedMessage struct {
 // A filer writes the rows of accepted messages, in the order in which they arrived. Its goroutine
 // runs while messages wait.
 type filer struct {
-	places chan struct{} // holds a value for each acknowledged message that is not filed
+	unfiled chan struct{} // holds a value for each acknowledged message that is not filed
 
 	mu       sync.Mutex
 	waiting  []*acceptedMessage
-	working  bool
+	running  bool             // the goroutine is running
 	idle     chan struct{}    // closed while the goroutine is not running
 	taken    uint64           // messages that were ever queued
 	ended    uint64           // messages that were filed or failed
@@ -84,7 +84,7 @@ func newFiler() *filer {
 	idle := make(chan struct{})
 	close(idle)
 	return &filer{
-		places: make(chan struct{}, maxUnfiled), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
+		unfiled: make(chan struct{}, maxUnfiled), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
 		urgent: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }
@@ -108,9 +108,9 @@ func (f *filer) fileNow() {
 	}
 }
 
-// pauseForMore waits for more messages if some were filed a moment ago: a transaction for twenty
-// messages costs little more than a transaction for one, and no sender waits for it.
-func (f *filer) pauseForMore() {
+// waitForMoreMessages waits for more messages if some were filed a moment ago: a transaction for
+// twenty messages costs little more than a transaction for one, and no sender waits for it.
+func (f *filer) waitForMoreMessages() {
 	select {
 	case <-f.urgent:
 	default:
@@ -138,7 +138,7 @@ func (f *filer) whenIdle() <-chan struct{} {
 // and will be filed even if the process ends.
 func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, stored *inbox.StoredMessage, env acceptedEnvelope) error {
 	select {
-	case s.filer.places <- struct{}{}:
+	case s.filer.unfiled <- struct{}{}:
 	case <-ctx.Done():
 		return core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
 	}
@@ -147,7 +147,7 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	defer func() {
 		if !queued {
 			s.unreserve(it)
-			<-s.filer.places
+			<-s.filer.unfiled
 		}
 	}()
 	var err error
@@ -166,7 +166,7 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 		return err
 	}
 	if len(automatic) > 0 {
-		it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From, judged)
+		it.envelope.Decisions, err = s.evaluateAutomations(ctx, automatic, stored, in.Body, in.Body.Size(), in.From, judged)
 		if err != nil {
 			return err
 		}
@@ -221,10 +221,10 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 		for _, r := range in.Recipients {
 			dest, err := s.rooms.Recipients.Resolve(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
-				err = dest.Takes(tx, size+s.filer.reserved[dest.Mailbox.Num])
+				err = dest.CheckDeliverable(tx, size+s.filer.reserved[dest.Mailbox.Num])
 			}
 			if err == nil {
-				err = feedback.Takes(tx, dest, stored)
+				err = feedback.CheckRowAddress(tx, dest, stored)
 			}
 			if err == nil {
 				err = h.checkLoop(dest, r.address)
@@ -274,26 +274,26 @@ func (s *Service) queueForFiling(it *acceptedMessage) {
 	if !it.logged || s.Config.WaitForRows || len(f.waiting) >= maxFiledTogether {
 		f.fileNow()
 	}
-	if !f.working {
-		f.working, f.idle = true, make(chan struct{})
+	if !f.running {
+		f.running, f.idle = true, make(chan struct{})
 		go s.fileWaiting()
 	}
 }
 
 // fileWaiting files the queued messages until none is left. While it writes a transaction, and
-// during pauseForMore, the messages for the next transaction collect.
+// during waitForMoreMessages, the messages for the next transaction collect.
 func (s *Service) fileWaiting() {
 	f := s.filer
 	for {
 		f.mu.Lock()
 		if len(f.waiting) == 0 {
-			f.working = false
+			f.running = false
 			close(f.idle)
 			f.mu.Unlock()
 			return
 		}
 		f.mu.Unlock()
-		f.pauseForMore()
+		f.waitForMoreMessages()
 		f.mu.Lock()
 		batch := slices.Clone(f.waiting[:min(len(f.waiting), maxFiledTogether)])
 		f.mu.Unlock()
@@ -402,7 +402,7 @@ func (s *Service) endFiling(it *acceptedMessage, err error) {
 	}
 	s.unreserve(it)
 	it.done <- err
-	<-s.filer.places
+	<-s.filer.unfiled
 }
 
 // fileAccepted delivers an accepted message to all of its destinations, or to as many as fit into
@@ -469,7 +469,7 @@ func (s *Service) FileUnfiled() {
 			s.Log.Error("an accepted message cannot be read; it stays in its segment", "segment", u.Blob.Segment, "offset", u.Blob.Offset, "error", err)
 			continue
 		}
-		s.filer.places <- struct{}{}
+		s.filer.unfiled <- struct{}{}
 		s.queueForFiling(it)
 	}
 	select {
@@ -484,7 +484,7 @@ func (s *Service) FileUnfiled() {
 }
 
 // readAccepted reads an accepted message from its record.
-func (s *Service) readAccepted(u store.Accepted) (*acceptedMessage, error) {
+func (s *Service) readAccepted(u store.AcceptedMessage) (*acceptedMessage, error) {
 	it := &acceptedMessage{logged: true, done: make(chan error, 1)}
 	if err := json.Unmarshal(u.Envelope, &it.envelope); err != nil {
 		return nil, fmt.Errorf("decode envelope of accepted message: %w", err)

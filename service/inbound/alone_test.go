@@ -88,7 +88,7 @@ func (a *alone) Resolve(tx *store.Tx, _, address string, _ int64) (*recipients.D
 	return a.Receiver(tx, address)
 }
 
-func (a *alone) ResolveEntry(tx *store.Tx, _, entry string, _ int64) (*recipients.Destination, error) {
+func (a *alone) ResolveArrivalEntry(tx *store.Tx, _, entry string, _ int64) (*recipients.Destination, error) {
 	if a.full {
 		return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled")
 	}

@@ -103,7 +103,7 @@ func (s *Service) isOnlyRecipient(sub *store.Submission, row *store.Outgoing) (a
 	return alone, err
 }
 
-// A mailboxQuery is a message for one recipient, whose rules are to be evaluated.
+// A mailboxQuery is a message for one recipient, before the recipient's rules are evaluated for it.
 type mailboxQuery struct {
 	stored  *inbox.StoredMessage
 	body    *store.Spool
@@ -125,7 +125,7 @@ func (s *Service) evaluateForRecipient(ctx context.Context, m mailboxQuery) (dec
 	if err != nil || len(automatic) == 0 {
 		return decided, nil, err
 	}
-	decided, err = s.decide(ctx, automatic, m.stored, m.body, m.body.Size(), m.sender, decided)
+	decided, err = s.evaluateAutomations(ctx, automatic, m.stored, m.body, m.body.Size(), m.sender, decided)
 	return decided, automatic, err
 }
 
@@ -194,7 +194,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 		for len(a.To) > 0 && len(a.Placed) <= recipients.MaxPlaces {
 			entry := a.To[0]
 			a.To = a.To[1:]
-			to, err := s.rooms.Recipients.ResolveEntry(tx, sender, entry, 0)
+			to, err := s.rooms.Recipients.ResolveArrivalEntry(tx, sender, entry, 0)
 			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.PlaceKey()]) {
 				continue
 			}
@@ -225,7 +225,7 @@ func (s *Service) appendAutomation(tx *store.Tx, list []automation, to *recipien
 	if err != nil {
 		return nil, err
 	}
-	if !rules.RepliesNow(v, tx.Now()) {
+	if !rules.IsVacationActive(v, tx.Now()) {
 		v = nil
 	}
 	if v == nil && !store.RulesByMailbox.Has(tx, mb.ID) {
@@ -260,9 +260,9 @@ func newRuleSlots() *limit.Semaphore[string] {
 	return d
 }
 
-// decide evaluates rules and automatic replies for a message, and returns the decisions. judged has
-// the results of the classifiers, which are among the returned decisions.
-func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
+// evaluateAutomations evaluates rules and automatic replies for a message, and returns the
+// decisions. judged has the results of the classifiers, which are among the returned decisions.
+func (s *Service) evaluateAutomations(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
 	m := rules.NewMessage(body, stored.Root, size)
 	out := decisions{}
 	maps.Copy(out, judged)
@@ -324,7 +324,7 @@ func (d *decision) trim(list []*store.Rule, mayRefuse bool) {
 	if !mayRefuse {
 		d.Text = ""
 	}
-	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return !rules.LeavesMailbox(e.Type) })
+	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return !rules.HasOutsideEffect(e.Type) })
 	for i := range d.Actions {
 		switch e := &d.Actions[i]; e.Type {
 		case "reply":
@@ -346,8 +346,8 @@ func (d *decision) trim(list []*store.Rule, mayRefuse bool) {
 }
 
 // fileWithRules files an arriving message as its mailbox's rules say, and carries out their other
-// actions. f is the filing without rules. junk says that rules may neither move nor forward the
-// message.
+// actions. f says how the message is filed if there are no rules. junk says that rules may neither
+// move nor forward the message.
 func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bool) error {
 	mb, d := a.to.Mailbox, a.decisions[a.to.Mailbox.ID]
 	if d == nil {
@@ -411,7 +411,7 @@ func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bo
 	var forwards []string
 	var replies []rules.Replier
 	if d.Vacation != "" && d.Gone == "" {
-		replies = append(replies, rules.Replier{Of: rules.OfVacation, Version: d.Vacation})
+		replies = append(replies, rules.Replier{ID: rules.VacationReplier, Version: d.Vacation})
 	}
 	for _, e := range d.Actions {
 		value := ""
@@ -428,7 +428,7 @@ func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bo
 				forwards = append(forwards, value)
 			}
 		case "reply":
-			replies = append(replies, rules.Replier{Of: e.RuleID, Version: value})
+			replies = append(replies, rules.Replier{ID: e.RuleID, Version: value})
 		}
 	}
 	if err := s.planForwards(tx, a, forwards); err != nil {
@@ -448,7 +448,7 @@ func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bo
 		}
 		sum := a.stored.Summary
 		_, err = s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindAutoReply, Lane: "auto_reply " + mb.AccountID, Args: autoReplyArgs{
-			UserID: mb.ID, Of: by.Of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastN(sum.References, 20),
+			UserID: mb.ID, Of: by.ID, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastN(sum.References, 20),
 		}})
 		if err != nil {
 			return err
@@ -496,7 +496,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		if err != nil {
 			return err
 		}
-		if args.Of == rules.OfVacation {
+		if args.Of == rules.VacationReplier {
 			v, err := store.Vacations.Find(tx, mb.ID)
 			if v != nil && v.Enabled {
 				text, subject, from = v.Text, v.Subject, v.From
@@ -531,10 +531,10 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		From: author, To: []msg.Address{{Mailbox: local, Host: domain}}, Subject: subject, Text: text, MessageID: msg.NewMessageID(core.DomainOfAddress(author.Email())),
 		Date: s.Now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-replied"}},
 	}
-	if core.ValidMessageID(args.MessageID) {
+	if core.IsValidMessageID(args.MessageID) {
 		reply.InReplyTo = args.MessageID
 		for _, id := range append(args.References, args.MessageID) {
-			if core.ValidMessageID(id) {
+			if core.IsValidMessageID(id) {
 				reply.References = append(reply.References, id)
 			}
 		}

@@ -21,7 +21,7 @@ const (
 var GreyKey = greyKey
 
 func (s *Service) FileSome(id string, read *inbox.StoredMessage, last bool) (*store.Arrival, error) {
-	return s.fileNextPart(id, read, last)
+	return s.fileNextBatch(id, read, last)
 }
 
 func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.applyVerdict(v) }

@@ -126,11 +126,11 @@ func listed(t *testing.T, got, want []string, why string) {
 func TestProgramsSendThroughTheGate(t *testing.T) {
 	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/newJob"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
-		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNext NewRow", "submit/approvals.go holdForApproval NewRow",
+		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNextRecipients NewRow", "submit/approvals.go holdForApproval NewRow",
 		"outbound/automatic.go SendAutomatic Enqueue",                                             // the gate
 		"submit/submit.go queueOrHold Enqueue", "submit/submit.go holdSubmission holdForApproval", // a person, or a program of one
 		"submit/auto_messages.go holdAutoMessage holdForApproval", // what a person must approve
-		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNext addDelivery",
+		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNextRecipients addDelivery",
 		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go PutRowWithJob putWithJob", "outbound/enqueue.go putWithJob newJob",
 		"outbound/routes.go newJob deliverArgs",                                                // the one place that plans deliveries
 		"submit/submit.go MaySendTo Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
@@ -139,11 +139,11 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 
 	listed(t, calledAt(t, "Outgoings.Put", "PutRowWithJob"), []string{
 		"outbound/enqueue.go addDelivery Outgoings.Put", "outbound/enqueue.go putWithJob Outgoings.Put", "submit/approvals.go holdForApproval Outgoings.Put", // new rows
-		"submit/approvals.go queueApproved PutRowWithJob", "outbound/hold.go holdRow PutRowWithJob", "outbound/hold.go settleRow PutRowWithJob", // rows that waited
+		"submit/approvals.go queueApproved PutRowWithJob", "outbound/hold.go holdRow PutRowWithJob", "outbound/hold.go settleHeldRow PutRowWithJob", // rows that waited
 		"outbound/schedule.go UpdateScheduledMessage PutRowWithJob",
 		"outbound/delivery.go CloseRow Outgoings.Put", "outbound/delivery.go deliveryParked Outgoings.Put", "outbound/delivery.go scheduleRetry Outgoings.Put", "outbound/delivery.go waitUntilDue Outgoings.Put",
-		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaitingMail Outgoings.Put", "outbound/hold.go putHeld Outgoings.Put",
-		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go deferWhilePaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
+		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaitingMail Outgoings.Put", "outbound/hold.go putHeldRow Outgoings.Put",
+		"outbound/hold.go settleHeldRows Outgoings.Put", "outbound/hold.go deferWhilePaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
 		"outbound/waiting.go reschedule Outgoings.Put", "outbound/waiting.go withNextTurns Outgoings.Put", "outbound/waiting.go rerouteJob Outgoings.Put",
 	}, "it is to change rows that are there, or to go through SendAutomatic")
 }
@@ -275,7 +275,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendHostMail", "outbound/host_mail.go SendHostMail SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
+		name: "password link of a team user", sites: []string{"signin/password_reset.go sendPasswordLink SendHostMail", "outbound/host_mail.go SendHostMail SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			w.must(w.Svc.Signin.ForgotPassword(context.Background(), signin.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, signin.ForgotIn{Email: "owner@elsewhere.test"}))
 		},

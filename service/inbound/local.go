@@ -69,7 +69,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 	if err := s.rooms.Feedback.ReadReport(stored, spool, sub.Sender, []string{recipient}); err != nil {
 		return out, err
 	}
-	if err := s.Store.View(func(tx *store.Tx) error { return feedback.Takes(tx, m.To, stored) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return feedback.CheckRowAddress(tx, m.To, stored) }); err != nil {
 		if errors.As(err, &out.Refusal) {
 			return out, nil
 		}

@@ -94,8 +94,8 @@ func (s *Service) cameFromDeclaredSource(ctx context.Context, d *store.Domain, i
 	return false
 }
 
-// maxNamesResolved is the maximum number of addresses in To and Cc that are resolved to find the
-// mailbox.
+// maxNamesResolved is the maximum number of addresses in To and Cc that are resolved, to find out
+// whether one of them leads to the mailbox.
 const maxNamesResolved = 20
 
 // messageForMailbox returns the message as one mailbox gets it. Proof by a signature alone counts

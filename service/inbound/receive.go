@@ -178,9 +178,9 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	entry := a.To[0]
 	address := recipients.EntryAddress(entry)
 	a.To = a.To[1:]
-	to, err := s.rooms.Recipients.ResolveEntry(tx, a.Sender, entry, size)
+	to, err := s.rooms.Recipients.ResolveArrivalEntry(tx, a.Sender, entry, size)
 	if err == nil && to != nil {
-		err = feedback.Takes(tx, to, stored)
+		err = feedback.CheckRowAddress(tx, to, stored)
 	}
 	if err != nil || to == nil || a.Placed[to.PlaceKey()] {
 		return err
@@ -384,7 +384,7 @@ func (h *head) checkLoop(to *recipients.Destination, address string) error {
 // finalDeliveryFields returns the fields that only a final delivery writes: Return-Path (RFC 5321
 // section 4.4), and Delivered-To, which detects loops. only is the recipient; it is "" if there are
 // several, since Delivered-To would reveal them to each other. A message that returns from a
-// forward has only one.
+// forward has only one recipient.
 func finalDeliveryFields(sender, only string) []byte {
 	fields := "Return-Path: <" + sender + ">\r\n"
 	if only != "" {
@@ -528,7 +528,7 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 			return nil, ctx.Err()
 		}
 		began := time.Now()
-		a, err = s.fileNextPart(args.ArrivalID, d, !s.Now().Before(giveUp))
+		a, err = s.fileNextBatch(args.ArrivalID, d, !s.Now().Before(giveUp))
 		core.Sleep(ctx, time.Since(began)) // let other writers go first
 	}
 	switch {
@@ -606,9 +606,9 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	return d, nil
 }
 
-// fileNextPart delivers to the next addresses in one transaction, and returns the updated record.
-// On the last try, temporary failures are final.
-func (s *Service) fileNextPart(id string, read *inbox.StoredMessage, lastTry bool) (a *store.Arrival, err error) {
+// fileNextBatch delivers an arrival to its next addresses in one transaction, and returns its
+// updated row. On the last try, temporary failures are final.
+func (s *Service) fileNextBatch(id string, read *inbox.StoredMessage, lastTry bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err = store.Arrivals.Get(tx, id)
 		if err != nil {
@@ -696,7 +696,8 @@ func ReportFile(a *msg.Attachment) string {
 		return store.ReportTLS
 	}
 	name, packed := strings.CutSuffix(strings.ToLower(a.Filename), ".gz")
-	// receiver "!" domain "!" begin "!" end (RFC 9990 section 3.5.2, RFC 8460 section 5.1)
+	// A report's file name is receiver "!" domain "!" begin "!" end (RFC 9990 section 3.5.2, RFC
+	// 8460 section 5.1).
 	if strings.Count(name, "!") < 3 {
 		return ""
 	}

@@ -172,7 +172,9 @@ func (s *Service) askMilter(ctx context.Context, in Incoming, result *ScreeningR
 	return result.applyVerdict(v)
 }
 
-// applyVerdict applies the filter's decision.
+// applyVerdict applies the milter's decision. If the milter refuses the message, the error is an
+// SMTPError. Otherwise r gets the milter's header fields, and whether it considers the message
+// junk.
 func (r *ScreeningResult) applyVerdict(v *milter.Verdict) error {
 	switch v.Action {
 	case milter.Reject, milter.TempFail:
@@ -213,21 +215,21 @@ func filterAnswer(v *milter.Verdict) *core.SMTPError {
 	return e
 }
 
-// Greylisting (RFC 6647): how long a sender has to wait, and how long a waiting tuple, a passed
-// tuple and a known sender are kept.
+// Periods and limits of greylisting (RFC 6647). A tuple is the key of greyKey: network, sender and
+// recipient.
 const (
-	greyWait        = 5 * time.Minute
-	greyRetryWindow = 48 * time.Hour
-	greyKept        = 36 * 24 * time.Hour
-	knownKept       = 180 * 24 * time.Hour
-	touchInterval   = 24 * time.Hour // minimum interval between updates of a row's time
+	greyWait        = 5 * time.Minute      // how long a new tuple must wait
+	greyRetryWindow = 48 * time.Hour       // how long a waiting tuple is kept
+	greyKept        = 36 * 24 * time.Hour  // how long a tuple that has passed is kept
+	knownKept       = 180 * 24 * time.Hour // how long a known sender is kept
+	touchInterval   = 24 * time.Hour       // minimum interval between updates of a row's time
 
 	maxGreyTuples   = 100_000
 	maxKnownSenders = 200_000
 )
 
-// greylistWait returns how long a tuple still has to wait; 0 if it may pass. The first call creates
-// the tuple's row.
+// greylistWait returns how long a message with the greylisting tuple id (see greyKey) still has to
+// wait; 0 if it may pass. The first call creates the tuple's row.
 func (s *Service) greylistWait(tx *store.Tx, id string) (time.Duration, error) {
 	now := tx.Now()
 	g, err := store.GreyTuples.Get(tx, id)

@@ -38,8 +38,8 @@ type Recipients interface {
 	// now.
 	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
 	Resolve(tx *store.Tx, sender, address string, size int64) (*recipients.Destination, error)
-	// ResolveEntry is Resolve for an entry of Arrival.To, which may be a member of a group.
-	ResolveEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
+	// ResolveArrivalEntry is Resolve for an entry of Arrival.To, which may be a member of a group.
+	ResolveArrivalEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
 	// Find returns the destination of an address, whoever the sender is.
 	Find(tx *store.Tx, address string) (*recipients.Destination, error)
 }

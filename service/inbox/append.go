@@ -33,8 +33,8 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 	return a.UIDValidity, a.UIDs, nil
 }
 
-// A MultiAppend is an APPEND of any number of messages that is running (RFC 3502). Each call of Put
-// writes some of them to the folder. It appends all messages or none, so its caller must finish it:
+// A MultiAppend is one IMAP APPEND of any number of messages (RFC 3502). Each call of Put writes
+// some of them to the folder. Since all messages or none must be appended, the caller must end it:
 // by Put with last set, or by Undo.
 type MultiAppend struct {
 	UIDValidity uint32
@@ -69,7 +69,8 @@ func (a *MultiAppend) Put(last bool, in ...Append) error {
 	return nil
 }
 
-// Undo deletes all messages that Put has written. It does nothing after Put with last set.
+// Undo deletes all messages that earlier calls of Put have written. It does nothing after Put with
+// last set.
 func (a *MultiAppend) Undo() error { return a.service.undoCopy(a.intent) }
 
 // errBatchTooLarge is returned by MultiAppend.put if the messages exceed the limits of one
@@ -158,10 +159,10 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 	return d, Filing{Received: received, Flags: a.Flags, Keywords: DistinctKeywords(a.Keywords)}, err
 }
 
-// CheckAppend returns the error with which AppendMessages would refuse a message. It is called
-// before the message is received over the network. size is the size of the message, and earlier is
-// the total size of the earlier messages of the same APPEND. room is how many bytes all messages of
-// the APPEND may have together.
+// CheckAppend returns the error with which AppendMessages would refuse a message of this size. It
+// is called before the message is received over the network. earlier is the total size of the
+// messages that the same APPEND has added before. room is how many bytes all messages of the APPEND
+// may have together.
 func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, earlier int64) (room int64, err error) {
 	name, err := cleanExistingName(folder)
 	if err != nil {

@@ -23,43 +23,43 @@ const (
 type arrivals struct {
 	mu       sync.Mutex
 	accounts map[uint32]*watchedAccount // by the account's number
-	ended    bool
-	read     []*sharedRead // the messages that were parsed last for waiting requests, at most maxSharedReads
+	ended    bool                       // no request may wait any more
+	texts    []*sharedText              // of the messages that were parsed last for waiting requests, at most maxSharedTexts
 }
 
-// maxSharedReads is how many sharedReads are kept. When a message wakes several requests, the first
+// maxSharedTexts is how many sharedTexts are kept. When a message wakes several requests, the first
 // request parses it for all of them.
-const maxSharedReads = 8
+const maxSharedTexts = 8
 
-// A sharedRead holds the codes and links of one message. The first request that needs them fills it
-// in.
-type sharedRead struct {
-	blob  store.BlobRef
-	once  sync.Once
-	found parsedText
-	err   error
+// A sharedText has the codes and links of one message, for all requests that the message wakes. The
+// first of these requests parses the message and fills it in.
+type sharedText struct {
+	blob store.BlobRef
+	once sync.Once
+	text parsedText
+	err  error
 }
 
-// sharedReadFor returns the sharedRead of a message. It may be empty.
-func (a *arrivals) sharedReadFor(blob store.BlobRef) *sharedRead {
+// sharedTextOf returns the sharedText of a message. It may be empty.
+func (a *arrivals) sharedTextOf(blob store.BlobRef) *sharedText {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if i := slices.IndexFunc(a.read, func(r *sharedRead) bool { return r.blob == blob }); i >= 0 {
-		return a.read[i]
+	if i := slices.IndexFunc(a.texts, func(r *sharedText) bool { return r.blob == blob }); i >= 0 {
+		return a.texts[i]
 	}
-	if len(a.read) == maxSharedReads {
-		a.read = slices.Delete(a.read, 0, 1)
+	if len(a.texts) == maxSharedTexts {
+		a.texts = slices.Delete(a.texts, 0, 1)
 	}
-	r := &sharedRead{blob: blob}
-	a.read = append(a.read, r)
+	r := &sharedText{blob: blob}
+	a.texts = append(a.texts, r)
 	return r
 }
 
-// forgetRead drops a sharedRead, so that the next request parses the message again.
-func (a *arrivals) forgetRead(r *sharedRead) {
+// dropText drops a sharedText, so that the next request parses the message again.
+func (a *arrivals) dropText(r *sharedText) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.read = slices.DeleteFunc(a.read, func(o *sharedRead) bool { return o == r })
+	a.texts = slices.DeleteFunc(a.texts, func(o *sharedText) bool { return o == r })
 }
 
 // A watchedAccount is an account in which a request waits or has waited recently.
@@ -67,9 +67,9 @@ type watchedAccount struct {
 	waiters map[*waiter]struct{}
 	notes   []arrivalNote // oldest first
 
-	// If sinceKnown is true, notes has every message that arrived after since.
-	since      time.Time
-	sinceKnown bool
+	// If complete is true, notes has every message that arrived after notesSince.
+	notesSince time.Time
+	complete   bool
 
 	promised time.Time // every message that arrives from now on gets a time after this one
 	lastLeft time.Time // when a request last stopped waiting
@@ -127,8 +127,8 @@ func (a *arrivals) leave(w *waiter, now time.Time) {
 	w.in.lastLeft = now
 }
 
-// end wakes all requests that wait. Requests that join later are woken at once.
-func (a *arrivals) end() {
+// endWaits wakes all requests that wait. Requests that join later are woken at once.
+func (a *arrivals) endWaits() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
@@ -139,7 +139,7 @@ func (a *arrivals) end() {
 	}
 }
 
-func (a *arrivals) hasEnded() bool {
+func (a *arrivals) waitsEnded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ended
@@ -154,7 +154,7 @@ func (w *waiter) signal() {
 }
 
 // nextArrivalTime returns the time of arrival for the next message of an account. It is later than
-// every promised time.
+// every time that promise was called with.
 func (a *arrivals) nextArrivalTime(tx *store.Tx, account uint32) (time.Time, error) {
 	var after time.Time
 	a.mu.Lock()
@@ -165,8 +165,8 @@ func (a *arrivals) nextArrivalTime(tx *store.Tx, account uint32) (time.Time, err
 	return tx.AssignArrivalTime(account, after)
 }
 
-// promise makes sure that every message that arrives from now on has a time after at. It does not
-// affect a transaction that is already running.
+// promise makes sure that every later arrival in the account gets a time after at. A transaction
+// that is already running may still use an earlier time.
 func (a *arrivals) promise(w *waiter, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,7 +176,7 @@ func (a *arrivals) promise(w *waiter, at time.Time) {
 }
 
 // recordArrival adds a note of a message whose row is on disk, and wakes the requests that wait for
-// it. The store's committer calls it.
+// such a message. The store's committer calls it after a commit.
 func (a *arrivals) recordArrival(account uint32, m *store.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +185,7 @@ func (a *arrivals) recordArrival(account uint32, m *store.Message) {
 		return
 	}
 	if len(in.notes) == maxNotes {
-		in.since = time.UnixMilli(in.notes[maxNotes/2-1].at)
+		in.notesSince = time.UnixMilli(in.notes[maxNotes/2-1].at)
 		in.notes = slices.Delete(in.notes, 0, maxNotes/2)
 	}
 	in.notes = append(in.notes, arrivalNote{m.Received.UnixMilli(), m.Mailbox, m.Folder, m.UID})
@@ -196,22 +196,23 @@ func (a *arrivals) recordArrival(account uint32, m *store.Message) {
 	}
 }
 
-// setComplete states that the notes have every message that arrives after last. last is the time of
-// the newest message in a snapshot that was taken after the waiter had joined.
-func (a *arrivals) setComplete(w *waiter, last time.Time) {
+// startNotes records that the notes have every message that arrives after the time last, unless
+// they were complete before. last is the time of the newest message in a snapshot that was taken
+// after the waiter had joined.
+func (a *arrivals) startNotes(w *waiter, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !w.in.sinceKnown {
-		w.in.sinceKnown, w.in.since = true, last
+	if !w.in.complete {
+		w.in.complete, w.in.notesSince = true, last
 	}
 }
 
-// notesAfter returns the notes of messages that arrived after the time at and that w waits for.
+// notesAfter returns the notes of messages that w waits for and that arrived after the time at.
 // complete is false if messages may be missing from the notes.
 func (a *arrivals) notesAfter(w *waiter, at time.Time) (notes []arrivalNote, complete bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !w.in.sinceKnown || at.Before(w.in.since) {
+	if !w.in.complete || at.Before(w.in.notesSince) {
 		return nil, false
 	}
 	ms := at.UnixMilli()
@@ -230,6 +231,6 @@ func (a *arrivals) notesAfter(w *waiter, at time.Time) (notes []arrivalNote, com
 // A parsedText is what waiting requests need from the text of a message: codes, links and the
 // reply.
 type parsedText struct {
-	codes.Found
+	codes.SignInData
 	reply string
 }

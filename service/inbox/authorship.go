@@ -12,7 +12,8 @@ import (
 
 // Prefixes of Meta.Arrived. arrivedProven precedes the verified domain of the author.
 // arrivedUnverified precedes the reason why the author is not verified although DMARC passes. A
-// domain without a prefix was written by a version whose check covered less, so it does not count.
+// domain without a prefix was stored by an older release, which checked less, so it does not count
+// as verified.
 const (
 	arrivedUnverified = "."
 	arrivedProven     = "="

@@ -73,6 +73,6 @@ func (s *Service) DeleteDraft(tx *store.Tx, who core.Actor, userID, uid string) 
 	if err != nil {
 		return err
 	}
-	s.changed(tx, mb.Num)
+	s.notifyWatchers(tx, mb.Num)
 	return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
 }

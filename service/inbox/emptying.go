@@ -21,7 +21,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 	}
 	after := ""
 	for more := true; more; {
-		var old []*Folder // folders that have a message to delete
+		var old []*Folder // folders that have old messages
 		err := s.Store.View(func(tx *store.Tx) error {
 			old, more = nil, false
 			looked := 0
@@ -83,7 +83,7 @@ func (s *Service) deleteOldIn(ctx context.Context, f *Folder, age time.Duration)
 				}
 			}
 			if n > 0 {
-				s.changed(tx, f.Mailbox)
+				s.notifyWatchers(tx, f.Mailbox)
 			}
 			return nil
 		})

@@ -239,7 +239,7 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 	}
 	out := ReceivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
-		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstAddressText(sum.From),
+		Sender: firstEmail(sum.From), SenderName: firstShownName(sum.From), From: firstAddressText(sum.From),
 		To: firstAddressTexts(sum.To), ToCount: sum.ToCount, CC: firstAddressTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.Bits&store.BitAttachments != 0,
@@ -300,8 +300,9 @@ func (s *Service) RepliesToSent(tx *store.Tx, accountID string, sum *msg.Summary
 }
 
 // answeredMessageID returns the Message-ID of the account's sent message that this message replies
-// to; "" if there is none. It tries In-Reply-To first and then References, the newest first. If a
-// relay replaced our Message-ID, the reply contains the relay's ID, which is mapped back to ours.
+// to; "" if there is none. It tries the Message-IDs in In-Reply-To first, and then those in
+// References, the newest first. If a relay has replaced our Message-ID, the reply names the relay's
+// ID, which is mapped back to ours.
 func (s *Service) answeredMessageID(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
 	ids := []string{sum.InReplyTo}
 	for i := len(sum.References) - 1; i >= 0 && len(ids) < maxReplyIDs; i-- {
@@ -379,7 +380,7 @@ func firstAddressText(list []msg.Address) string {
 
 func firstEmail(list []msg.Address) string { return firstAddress(list).Email() }
 
-func firstName(list []msg.Address) string { return msg.ShownName(firstAddress(list).Name) }
+func firstShownName(list []msg.Address) string { return msg.ShownName(firstAddress(list).Name) }
 
 func firstAddress(list []msg.Address) msg.Address {
 	if len(list) == 0 {

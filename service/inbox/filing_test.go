@@ -106,7 +106,7 @@ func TestThreadsOverSentMail(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	sent := servicetest.Keep(i, ann, "Sent", "From: ann@example.test\nTo: fred@far.test\nSubject: Offer\nMessage-ID: <own@example.test>\n\nx\n")
 	i.Update(func(tx *store.Tx) error {
-		return store.Mappings.Put(tx, &store.Mapping{
+		return store.Mappings.Put(tx, &store.MessageIDMapping{
 			ID: tx.NewID("map"), AccountID: i.Account.AccountID, Original: "<own@example.test>", Provided: "<minted@relay.test>", RelayedAt: tx.Now(),
 		})
 	})

@@ -161,10 +161,10 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k KnownFolder) {
 
 // A RowQuery selects the optional fields of MessageRow that EachRow and MessageRows fill in.
 type RowQuery struct {
-	Structure    bool
-	EmailID      bool
-	ThreadID     bool
-	Preview      bool
+	Structure    bool   // fill in MessageRow.Structure
+	EmailID      bool   // fill in MessageRow.EmailID
+	ThreadID     bool   // fill in MessageRow.ThreadID
+	Preview      bool   // fill in MessageRow.Preview
 	ChangedSince uint64 // a mod-sequence: messages whose MODSEQ is not greater are skipped
 }
 
@@ -316,13 +316,13 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 	return rows, nil
 }
 
-// messagesToChange returns those of the messages that exist. It also notifies watchers after the
-// transaction is on disk.
+// messagesToChange returns those of the messages that exist. It makes the transaction notify
+// watchers once it is on disk.
 func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint32, uids []uint32) ([]*store.Message, error) {
 	if _, err := core.OpenMailbox(tx, u); err != nil {
 		return nil, err
 	}
-	s.changed(tx, u.Mailbox)
+	s.notifyWatchers(tx, u.Mailbox)
 	messages := make([]*store.Message, 0, len(uids))
 	err := tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
 		one := *m
@@ -443,8 +443,9 @@ func (s *Service) copyOrMove(_ context.Context, u core.MailboxUser, folder uint3
 // recordCopy writes the UIDs that one transaction of a COPY or APPEND has added into its
 // CopyIntent. If the last transaction is never reached, these messages are deleted (RFC 3501
 // section 6.4.7). The last transaction deletes the CopyIntent. A COPY or APPEND of only one
-// transaction has no CopyIntent.
-func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
+// transaction has no CopyIntent. id is the ID of the CopyIntent, and intent its ID after the call;
+// "" if there is none.
+func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (intent string, err error) {
 	switch {
 	case last && id == "":
 		return "", nil
@@ -479,7 +480,7 @@ func (s *Service) undoCopy(id string) error {
 			if c == nil || err != nil {
 				return err
 			}
-			s.changed(tx, c.Mailbox)
+			s.notifyWatchers(tx, c.Mailbox)
 			n := 0
 			for i, r := range c.Ranges {
 				for m := range tx.Messages(c.Mailbox, c.Folder, r[0], r[1]) {
@@ -549,7 +550,8 @@ func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	return checkQuotaAfter(tx, mb, size, 0)
 }
 
-// checkQuotaAfter is like CheckQuota, for a mailbox in which freed bytes are deleted first.
+// checkQuotaAfter is like CheckQuota, for a message that replaces others: their size, freed, does
+// not count.
 func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, freed int64) error {
 	if mb.QuotaBytes == nil {
 		return nil
@@ -614,8 +616,8 @@ func movedBits(taint *store.Taint) store.Bits {
 	return store.BitMoved
 }
 
-// completeCopy updates a copy for its new folder. A copy in Drafts is recorded as drafted. The spam
-// classifier learns from the copy, unless the caller is tainted.
+// completeCopy updates a copy for its new folder. In Drafts, it records that the message has been
+// there. The spam classifier learns from the copy, unless the caller is tainted.
 func (s *Service) completeCopy(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
 	if roleOf(to) == roleDrafts {
 		if err := tx.SetDrafted(copied); err != nil {

@@ -216,8 +216,9 @@ func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	return tx.CreateFolder(f)
 }
 
-// createMissingParents creates the missing parents of a folder. It refuses if the mailbox would
-// then have more than maxCount folders. subscribed has the subscribed names of missing folders.
+// createMissingParents creates the missing parents of a folder. It returns an error if the mailbox
+// would then have more than maxCount folders. subscribed has the subscribed names for which no
+// folder exists.
 func createMissingParents(tx *store.Tx, mailbox uint32, folders []*Folder, name string, maxCount int, subscribed map[string]bool) (err error) {
 	missing := missingParents(folders, name)
 	if len(folders)+len(missing) > maxCount {
@@ -278,7 +279,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 			}
 			id = f.ID
 			done, err = tx.DeleteFolder(u.Mailbox, f.ID, PerWrite)
-			s.changed(tx, u.Mailbox)
+			s.notifyWatchers(tx, u.Mailbox)
 			if err == nil && done && f.Subscribed {
 				err = subscribeName(tx, u.Mailbox, f.Name, true)
 			}
@@ -397,7 +398,7 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 }
 
 // convertOldSubscriptions converts the subscriptions of a mailbox from the format of earlier
-// versions. It is called before operations that change many of them.
+// versions. It is called before operations that change many subscriptions.
 func (s *Service) convertOldSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {

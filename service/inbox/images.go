@@ -25,7 +25,7 @@ const (
 	embeddedImage = "cid:"            // prefix of the source of an image that is an attachment; the attachment's index follows
 
 	imageLinkTTL     = time.Hour
-	imageExpiryStep  = 5 * time.Minute // expiry times are rounded to it: links of the same step are identical, so browsers can cache the images
+	imageExpiryStep  = 5 * time.Minute // expiry times are rounded to it, so that links made within a step are identical and browsers can cache the images
 	imageTimeout     = 10 * time.Second
 	maxImageBytes    = 5 << 20
 	imageRedirects   = 3
@@ -48,15 +48,15 @@ func (s *Service) imageExpiry() int64 {
 	return s.Now().Truncate(imageExpiryStep).Add(imageLinkTTL).Unix()
 }
 
-func (r imageRef) parts() []string {
+func (r imageRef) tokenParts() []string {
 	return []string{r.Account, r.Mailbox, r.Folder, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
 }
 
 // imageToken returns the token of an image link. Whoever has the token can fetch this one image
 // without a session, because the sandboxed frame that shows the message sends no cookies.
 func (s *Service) imageToken(r imageRef) string {
-	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.parts(), "\n")))
-	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("image", r.parts()...)[:16])
+	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.tokenParts(), "\n")))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("image", r.tokenParts()...)[:16])
 }
 
 // readImageToken verifies and parses a token that imageToken made. The error is not_found if the
@@ -116,7 +116,7 @@ func imageUnavailable(cause error) *core.Error {
 	return core.Errorf("image_unavailable", "The image could not be fetched.").Because(cause)
 }
 
-// readCloser combines the Reader of one stream with the Closer of another.
+// A readCloser reads from one stream, and closes another one.
 type readCloser struct {
 	io.Reader
 	io.Closer
@@ -241,7 +241,7 @@ func (m *images) download(ctx context.Context, to io.Writer, source string) erro
 	return nil
 }
 
-// An imageBody reads an image. Close frees its slot in images.
+// An imageBody reads a fetched image. Close lets the account fetch another one.
 type imageBody struct {
 	io.Reader
 	done func()

@@ -77,8 +77,8 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			some, err := l.narrowToFolders(tx, in.Folder)
-			return core.Time{Time: a.SyncedAt}, some, err
+			mayMatch, err := l.narrowToFolders(tx, in.Folder)
+			return core.Time{Time: a.SyncedAt}, mayMatch, err
 		}
 		mb, err := core.MailboxByEmail(tx, who, in.Mailbox)
 		if errors.Is(err, store.ErrNotFound) {
@@ -121,9 +121,9 @@ func (l *inboxList) narrowToMailbox(tx *store.Tx, mb *store.Mailbox, folder stri
 }
 
 // narrowToFolders limits the list to the folders with the given name in all mailboxes of the
-// account. some is false if none of them has messages. The error is not_found if no mailbox has
-// such a folder, and mailbox_required if there are too many of them to list at once.
-func (l *inboxList) narrowToFolders(tx *store.Tx, folder string) (some bool, err error) {
+// account. mayMatch is false if all of these folders are empty. The error is not_found if no
+// mailbox has such a folder, and mailbox_required if there are too many of them to list at once.
+func (l *inboxList) narrowToFolders(tx *store.Tx, folder string) (mayMatch bool, err error) {
 	inboxes := folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName)
 	if inboxes && l.who.SeesAll() {
 		return true, nil
@@ -161,23 +161,23 @@ func (l *inboxList) narrowToFolders(tx *store.Tx, folder string) (some bool, err
 type inboxList struct {
 	s            *Service
 	who          core.Actor
-	operation    string
+	operation    string // the operation that lists, to which cursors are bound
 	filters      []string
 	cursor       string
 	query        store.InboxQuery
 	q            string
-	from         string
+	from         string            // the authors that the request selects, as text; "": any
 	author       *tokenize.Matcher // nil: any author
-	thread       string
-	threads      bool   // the list has one row for each thread
-	domain       string // the name or ID in the request, later the domain's ID; "": any domain
+	thread       string            // the ID of a thread; "": any thread
+	threads      bool              // the list has one row for each thread
+	domain       string            // the name or ID in the request, later the domain's ID; "": any domain
 	builder      page.Builder[InboxMessage]
-	shownSources map[string]agents.Source           // for a reader whose policy has taint: the sources of the messages that are shown in full, by message ID; nil for other readers
-	namedSources map[*ThreadSummary][]agents.Source // for the same readers: the sources of the messages whose authors are named in a thread's summary
+	shownSources map[string]agents.Source           // the sources of the messages that are shown in full, by message ID; nil if the reader's policy has no taint
+	namedSources map[*ThreadSummary][]agents.Source // the sources of the messages whose authors a thread's summary names; nil if the reader's policy has no taint
 }
 
-// newInboxList validates the filter of a request. byDefault and most are the default and the
-// maximum number of messages of a page.
+// newInboxList validates the filter of a request. A page has byDefault messages unless the request
+// says how many, and never more than most.
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
 	limit, err := in.PageSize(byDefault, most)
 	if err != nil {
@@ -235,21 +235,21 @@ func parseDay(field, text string) (time.Time, error) {
 }
 
 // page reads the page in one snapshot of the store. scope limits the query to the requested
-// mailboxes and returns when their external mail was last synced. some is false if no mail is
-// selected.
-func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err error)) (*InboxPage, error) {
+// mailboxes and returns when their external mail was last synced. mayMatch is false if no message
+// can be in the list.
+func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, mayMatch bool, err error)) (*InboxPage, error) {
 	position, err := page.Open(l.s.Core, l.who, l.operation, l.cursor, l.filters...)
 	if err != nil {
 		return nil, err
 	}
 	out := &InboxPage{}
 	err = l.s.Store.View(func(tx *store.Tx) error {
-		synced, some, err := scope(tx)
+		synced, mayMatch, err := scope(tx)
 		out.SyncedAt = synced
-		if some && err == nil && l.domain != "" {
-			some, err = l.narrowToDomain(tx)
+		if mayMatch && err == nil && l.domain != "" {
+			mayMatch, err = l.narrowToDomain(tx)
 		}
-		if err != nil || !some {
+		if err != nil || !mayMatch {
 			return err
 		}
 		l.query.Before = parsePosition(position)
@@ -272,9 +272,9 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 }
 
 // narrowToDomain finds the requested domain and limits the query to its mailboxes, unless there are
-// more than maxMergedMailboxes. some is false if the account has no such domain, or the domain has
-// no mailbox.
-func (l *inboxList) narrowToDomain(tx *store.Tx) (some bool, err error) {
+// more than maxMergedMailboxes. mayMatch is false if the account has no such domain, or the domain
+// has no mailbox.
+func (l *inboxList) narrowToDomain(tx *store.Tx) (mayMatch bool, err error) {
 	d, err := core.FindDomain(tx, l.who, l.domain)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -298,7 +298,8 @@ func (l *inboxList) narrowToDomain(tx *store.Tx) (some bool, err error) {
 }
 
 // walk fills the page from the query, without a search. It leaves out messages of mailboxes that
-// are being deleted, and up to maxSkipped messages of other domains.
+// are being deleted, and messages of other domains. It ends the page after maxScanned messages, or
+// after it has left out maxSkipped messages of other domains.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, skipped := &l.builder, l.newView(tx), 0, 0
 	defer l.s.freeMessageView(shown)
@@ -341,8 +342,8 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	return nil
 }
 
-// newView returns a messageView for the list's domain that withholds texts as the reader's policy
-// demands.
+// newView returns a messageView for the list's domain. It withholds the texts that the reader's
+// policy requires to be withheld.
 func (l *inboxList) newView(tx *store.Tx) *messageView {
 	w := l.s.newMessageView(tx)
 	w.domain = l.domain

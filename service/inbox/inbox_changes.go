@@ -135,7 +135,7 @@ func (s *Service) markStored(p messagePicker, marks MessageMarks) (m *store.Mess
 			return err
 		}
 		if flags := marks.apply(m.Flags); flags != m.Flags {
-			s.changed(tx, mb.Num)
+			s.notifyWatchers(tx, mb.Num)
 			return tx.SetFlags(m, flags, m.Keywords)
 		}
 		return nil
@@ -235,7 +235,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 		if err != nil {
 			return err
 		}
-		moved, err := s.moveOne(tx, who, mb, m, trash)
+		moved, err := s.moveMessage(tx, who, mb, m, trash)
 		if err != nil {
 			return err
 		}
@@ -248,8 +248,8 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 	return out, err
 }
 
-// moveOne moves a message into another folder of its mailbox, as IMAP MOVE does.
-func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
+// moveMessage moves one message into another folder of its mailbox, as IMAP MOVE does.
+func (s *Service) moveMessage(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
 	if m.Folder == to.ID {
 		return m, nil
 	}
@@ -264,7 +264,7 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 	if err := checkTaintedMove(tx, taint, m, from, to); err != nil {
 		return nil, err
 	}
-	s.changed(tx, mb.Num)
+	s.notifyWatchers(tx, mb.Num)
 	copies, err := tx.CopyMessages([]*store.Message{m}, to.ID, movedBits(taint))
 	if err != nil {
 		return nil, err
@@ -402,8 +402,8 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	return out, nil
 }
 
-// changesAtOnce is how many external mailboxes one request changes at the same time.
-const changesAtOnce = 8
+// mailboxesAtOnce is in how many external mailboxes one request changes messages at the same time.
+const mailboxesAtOnce = 8
 
 // A bulkChange is the change that a request makes to each of its messages.
 type bulkChange struct {
@@ -486,8 +486,8 @@ func checkRefs(refs []MessageRef) error {
 	return nil
 }
 
-// groupRefs groups the references by mailbox. The groups are in the order in which the mailboxes
-// first occur.
+// groupRefs groups the references by mailbox. The groups are in the order in which their mailboxes
+// first occur in refs.
 func groupRefs(refs []MessageRef) [][]MessageRef {
 	var out [][]MessageRef
 	at := map[string]int{}
@@ -520,7 +520,7 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	s.changed(tx, mb.Num)
+	s.notifyWatchers(tx, mb.Num)
 	for _, r := range group {
 		_, _, m, err := messagePicker{func(*store.Tx) (*store.Mailbox, error) { return mb, nil }, r.Folder, r.UID}.find(tx)
 		if err == nil {
@@ -541,10 +541,10 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 // A remoteGroup has the messages of one external mailbox that a request names.
 type remoteGroup struct {
 	mailbox *store.Mailbox
-	refs    []remoteRef // the messages that exist in the copy of the mailbox here
-	uids    []uint32    // the UIDs in refs, without duplicates
-	failed  []MessageError
-	done    int
+	refs    []remoteRef    // the messages that exist in the copy of the mailbox here
+	uids    []uint32       // the UIDs in refs, without duplicates
+	failed  []MessageError // errors of the messages that were not changed
+	done    int            // how many messages were changed
 }
 
 type remoteRef struct {
@@ -592,11 +592,11 @@ func newRemoteGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChan
 	return g, nil
 }
 
-// changeRemote changes messages of external mailboxes on their servers: changesAtOnce mailboxes at
-// the same time.
+// changeRemote changes messages of external mailboxes on their servers, in up to mailboxesAtOnce
+// mailboxes at the same time.
 func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 	var all errgroup.Group
-	all.SetLimit(changesAtOnce)
+	all.SetLimit(mailboxesAtOnce)
 	for _, g := range groups {
 		if len(g.uids) == 0 {
 			continue

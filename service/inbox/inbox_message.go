@@ -119,7 +119,8 @@ func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Messa
 	return mb, f, m, err
 }
 
-// An openedMessage is a message with its open bytes and the data that one snapshot had of it.
+// An openedMessage is a message whose bytes are open for reading, with its data from one snapshot
+// of the store.
 type openedMessage struct {
 	shown  InboxMessage
 	root   *msg.Part
@@ -160,8 +161,8 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	return o, err
 }
 
-// ReadStored opens a message and returns the spam classifier's result for it. It does not taint the
-// reader. The caller must close the blob.
+// ReadStored opens a message, and also returns the spam classifier's result for it. It does not
+// taint the caller. The caller must close the blob.
 func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, *SpamVerdict, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
@@ -269,17 +270,17 @@ func (r blobReader) Close() error { return r.blob.Close() }
 // safeType returns the content type with which an attachment is served: application/octet-stream
 // for types that a browser might run, and otherwise the attachment's own type.
 func safeType(contentType string) string {
-	const bytes = "application/octet-stream"
+	const octetStream = "application/octet-stream"
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return bytes
+		return octetStream
 	}
 	top, sub, _ := strings.Cut(media, "/")
 	switch {
 	case top == "multipart", sub == "", strings.Contains(sub, "html"), strings.Contains(sub, "script"), strings.Contains(sub, "flash"):
-		return bytes
+		return octetStream
 	case sub == "xml", strings.HasSuffix(sub, "+xml"), sub == "xml-dtd", strings.HasPrefix(sub, "xsl"):
-		return bytes
+		return octetStream
 	}
 	return media
 }

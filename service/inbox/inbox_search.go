@@ -20,26 +20,26 @@ const (
 
 // An inboxSearch finds the messages of an inboxList that contain given words, are by a given
 // author, or belong to a given thread. It uses the text index, and reads the messages that are not
-// indexed yet. The index does not record in which part of a message a word occurs. So the author of
-// each found message is checked separately.
+// indexed yet. The index does not record in which part of a message a word occurs, so the author of
+// each found message is compared separately.
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
 	matcher *tokenize.Matcher // matches the searched words; nil if there are none
-	phrases bool
-	threads []string // IDs of the thread; nil: any thread
+	phrases bool              // a phrase is searched for, which the index cannot find alone
+	threads []string          // IDs of the thread; nil: any thread
 
 	index     *store.InboxSearch // nil if too many messages are not indexed yet: then only unindexed is searched
-	at        store.InboxPos     // the next result of the index, if found is true
-	found     bool
+	result    store.InboxPos     // the next result of the index, if hasResult is true
+	hasResult bool
 	unindexed []store.InboxPos // messages that are not in the index, newest first; if index is nil: the newest messages of the list
 	bytesRead int64
 	examined  int // messages that were read because the index does not suffice, at most maxSearchExamined
 	skipped   int // messages of other domains that were skipped, at most maxSkipped
 }
 
-// newSearch starts a search. some is false if nothing can be found.
-func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err error) {
+// newSearch starts a search. mayMatch is false if no message can match.
+func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, mayMatch bool, err error) {
 	x = &inboxSearch{l: l, tx: tx}
 	var terms [][]store.TextTerm
 	if l.q != "" {
@@ -115,16 +115,16 @@ func (x *inboxSearch) findUnindexed() (few bool, err error) {
 
 // advance reads the next result from the index.
 func (x *inboxSearch) advance() (err error) {
-	x.at, _, x.found, err = x.index.Next()
+	x.result, _, x.hasResult, err = x.index.Next()
 	return err
 }
 
 // next returns the newest message that has not been returned yet. indexed is false if it does not
 // come from the index: then the caller must read the message to find out whether it matches.
 func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
-	if len(x.unindexed) > 0 && (!x.found || comparePositions(x.unindexed[0], x.at) >= 0) {
+	if len(x.unindexed) > 0 && (!x.hasResult || comparePositions(x.unindexed[0], x.result) >= 0) {
 		at, x.unindexed = x.unindexed[0], x.unindexed[1:]
-		if x.found && comparePositions(at, x.at) == 0 { // the index has an earlier message that had the same position
+		if x.hasResult && comparePositions(at, x.result) == 0 { // the index has an earlier message that had the same position
 			if err := x.advance(); err != nil {
 				return at, false, false, err
 			}
@@ -135,17 +135,17 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 		}
 		return at, false, true, nil
 	}
-	if !x.found {
+	if !x.hasResult {
 		return at, false, false, nil
 	}
-	at = x.at
+	at = x.result
 	return at, true, true, x.advance()
 }
 
-// indexStop returns the position at which the index stopped because of maxIndexBytes. stopped is
-// false if it did not stop.
+// indexStop returns the position at which the search of the index stopped because of maxIndexBytes.
+// stopped is false if it did not stop.
 func (x *inboxSearch) indexStop() (at store.InboxPos, stopped bool) {
-	if x.index == nil || x.found {
+	if x.index == nil || x.hasResult {
 		return store.InboxPos{}, false
 	}
 	return x.index.Cut()
@@ -153,8 +153,8 @@ func (x *inboxSearch) indexStop() (at store.InboxPos, stopped bool) {
 
 // search fills the page with the results of a search.
 func (l *inboxList) search(tx *store.Tx) error {
-	x, some, err := l.newSearch(tx)
-	if err != nil || !some {
+	x, mayMatch, err := l.newSearch(tx)
+	if err != nil || !mayMatch {
 		return err
 	}
 	c, shown := &l.builder, l.newView(tx)
@@ -186,7 +186,8 @@ func (l *inboxList) search(tx *store.Tx) error {
 	}
 }
 
-// close completes a page after the last result. If the index stopped early, the page gets a cursor.
+// close completes the page after the last result. If the search of the index stopped early, the
+// page gets a cursor.
 func (x *inboxSearch) close() error {
 	c := &x.l.builder
 	if end, cut := x.indexStop(); cut {
@@ -222,8 +223,8 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 	return out, ok && x.matchesShown(&out) && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 
-// matchesStored reads a message and reports whether it matches the search. A message that cannot be
-// read does not match.
+// matchesStored reads a message and reports whether it matches the search. If indexed is true, the
+// index has compared its thread already. A message that cannot be read does not match.
 func (x *inboxSearch) matchesStored(m *store.Message, indexed bool) (bool, error) {
 	meta, err := x.tx.Meta(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
@@ -236,7 +237,7 @@ func (x *inboxSearch) matchesStored(m *store.Message, indexed bool) (bool, error
 		return true, nil
 	}
 	root, err := msg.DecodePart(meta.Structure)
-	if err == nil && x.matcher.Matches(msg.HeadTexts(root)...) {
+	if err == nil && x.matcher.Matches(msg.TextsOutsideBody(root)...) {
 		return true, nil
 	}
 	var texts []string

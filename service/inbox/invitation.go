@@ -34,9 +34,9 @@ const maxCalendars = 4
 // calendarSubtypes are media subtypes that senders use for calendars in addition to text/calendar.
 var calendarSubtypes = []string{"ics", "x-ics", "calendar", "x-calendar", "vcalendar", "x-vcalendar"}
 
-// calendarsOf returns the MIME parts of a message that may be calendars: text/calendar first, then
-// parts with a subtype in calendarSubtypes or an .ics file name.
-func calendarsOf(root *msg.Part) []*msg.Part {
+// calendarParts returns the MIME parts of a message that may be calendars: text/calendar first,
+// then parts with a subtype in calendarSubtypes or an .ics file name.
+func calendarParts(root *msg.Part) []*msg.Part {
 	var right, other []*msg.Part
 	var find func(p *msg.Part)
 	find = func(p *msg.Part) {
@@ -66,7 +66,7 @@ func calendarsOf(root *msg.Part) []*msg.Part {
 // readCalendar parses the calendar of a message. It returns nil if there is none that can be
 // parsed.
 func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
-	for _, part := range calendarsOf(root) {
+	for _, part := range calendarParts(root) {
 		text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
 		if err != nil {
 			return nil, fmt.Errorf("read calendar: %w", err)
@@ -83,8 +83,8 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	return nil, nil
 }
 
-// isInvitation reports whether a calendar asks for a reply, to an organizer that has an email
-// address.
+// isInvitation reports whether a calendar is a request that can be answered: its organizer has an
+// email address.
 func isInvitation(i *ical.Invitation) bool {
 	return i != nil && i.Method == "REQUEST" && i.Organizer.Email != ""
 }
@@ -110,7 +110,7 @@ const maxCancelScan = 2000
 
 // ReadInvitation returns the invitation in a message, and the Message-ID of the message. The error
 // is no_invitation if there is none that can be answered, or if a later message cancels the event.
-func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation, string, error) {
+func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (invitation *ical.Invitation, messageID string, err error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
 		return nil, "", err
@@ -169,7 +169,7 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 			if err != nil {
 				return err
 			}
-			if len(calendarsOf(root)) > 0 {
+			if len(calendarParts(root)) > 0 {
 				m, err := tx.Message(mb.Num, ids[at.Num], at.UID)
 				if err != nil {
 					return err
@@ -222,6 +222,6 @@ func (s *Service) MarkInvitation(tx *store.Tx, who core.Actor, in MessageIn, ans
 			keywords = append(keywords, a.keyword)
 		}
 	}
-	s.changed(tx, mb.Num)
+	s.notifyWatchers(tx, mb.Num)
 	return tx.SetFlags(m, m.Flags, keywords)
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// KindRemoteAnswer is the kind of jobs that mark messages as answered on external servers.
 const KindRemoteAnswer = "remote_answer"
 
-// An AnsweredMessage is the location of a message to which an outgoing message replies.
+// An AnsweredMessage is the folder and UID of a message to which an outgoing message replies.
 type AnsweredMessage struct{ Folder, UID uint32 }
 
 // FindAnswered returns the messages that an outgoing message of the mailbox answers: those with the
@@ -44,7 +45,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []AnsweredMes
 			nums = append(nums, f.Num)
 			ids[f.Num] = f.ID
 		}
-		found, err := newestInThread(tx, mb, nums, threadText(root))
+		found, err := newestInThread(tx, mb, nums, threadIDOf(root))
 		if err != nil {
 			return err
 		}
@@ -130,8 +131,8 @@ func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread st
 }
 
 // MarkAnswered marks messages of the mailbox as answered in the transaction that sends the answer.
-// by says who answered: see Answerer.Text. Messages of an external mailbox are marked by a job, on
-// their server first.
+// by is the Text of the Answerer. Messages of an external mailbox are marked by a job, on their
+// server first.
 func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []AnsweredMessage, by string) error {
 	var open []uint32
 	changed := false
@@ -159,7 +160,7 @@ func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []AnsweredM
 		}
 	}
 	if changed {
-		s.changed(tx, mb.Num)
+		s.notifyWatchers(tx, mb.Num)
 	}
 	if len(open) == 0 {
 		return nil

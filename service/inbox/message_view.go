@@ -161,8 +161,9 @@ type messageView struct {
 	domain  string                  // the ID of the domain whose mailboxes are shown; "": all domains
 	folders map[uint32]viewedFolder // cache, by the folder's number
 
-	// Both are nil unless the reader's policy has taint. withholds reports whether the texts of a
-	// message are withheld. shownSources collects the sources of the other messages, by message ID.
+	// withholds reports whether the texts of a message are withheld. shownSources collects the
+	// sources of the other messages, by message ID. Unless the reader's policy has taint, both are
+	// nil.
 	withholds    func(*agents.Source) (bool, error)
 	shownSources map[string]agents.Source
 
@@ -170,8 +171,8 @@ type messageView struct {
 	structure   *msg.View  // the MIME structure of the last message that was converted
 	envelope    *msg.EnvelopeView
 	attachments []msg.Attachment
-	text        []byte // buffer for the text that is being built
-	texts       strings.Builder
+	text        []byte          // buffer for the text that is being built
+	texts       strings.Builder // holds the copies that copyText returned
 }
 
 // A viewedFolder is a folder with its mailbox.
@@ -236,7 +237,7 @@ func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err
 	return w.row(at.Num, m)
 }
 
-// row is like message, for a row of the folder num that the caller has read.
+// row is like message, for a row that the caller has read already. num is the number of its folder.
 func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bool, err error) {
 	b, err := w.folder(num)
 	if err != nil || b.mailbox.Gone() {

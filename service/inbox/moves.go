@@ -28,7 +28,7 @@ func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *sto
 	if err != nil {
 		return MovedResult{}, err
 	}
-	moved, err := s.moveOne(tx, who, mb, m, f)
+	moved, err := s.moveMessage(tx, who, mb, m, f)
 	if err != nil {
 		return MovedResult{}, err
 	}
@@ -189,7 +189,7 @@ func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateF
 		}
 		made := mailFolderOut(f)
 		out = &made
-		s.changed(tx, mb.Num)
+		s.notifyWatchers(tx, mb.Num)
 		return errors.Join(tx.SetSubscribed(f, true), core.Audit(tx, who, folderTarget(mb, f)))
 	})
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 				return err
 			}
 		}
-		s.changed(tx, mb.Num)
+		s.notifyWatchers(tx, mb.Num)
 		now, err := tx.Folder(mb.Num, f.ID)
 		if err != nil {
 			return err
@@ -285,7 +285,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 				if n++; n > PerWrite {
 					return nil
 				}
-				if _, err := s.moveOne(tx, who, mb, &m, trash); err != nil {
+				if _, err := s.moveMessage(tx, who, mb, &m, trash); err != nil {
 					return err
 				}
 			}
@@ -294,7 +294,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 			if _, err := tx.DeleteFolder(mb.Num, f.ID, 1); err != nil {
 				return err
 			}
-			s.changed(tx, mb.Num)
+			s.notifyWatchers(tx, mb.Num)
 			return core.Audit(tx, who, folderTarget(mb, f))
 		})
 		if err != nil {

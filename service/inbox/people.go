@@ -27,7 +27,7 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 			if err != nil {
 				return err
 			}
-			arrived, err := arrivedInThread(tx, mb, threadText(root))
+			arrived, err := arrivedInThread(tx, mb, threadIDOf(root))
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	if err != nil {
 		return nil, err
 	}
-	found, err := newestInThread(tx, mb, []uint32{sent.Num}, threadText(root))
+	found, err := newestInThread(tx, mb, []uint32{sent.Num}, threadIDOf(root))
 	if err != nil {
 		return nil, s.rebuildDamaged(err)
 	}
@@ -82,8 +82,9 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	return people, nil
 }
 
-// rebuildDamaged returns nil if err says that the text index is damaged, and starts a rebuild.
-// Until the index is rebuilt, no messages are found in it.
+// rebuildDamaged starts a rebuild of the text index and returns nil if err says that the index is
+// damaged. Until the index is rebuilt, no messages are found in it. Any other error is returned as
+// it is.
 func (s *Service) rebuildDamaged(err error) error {
 	if errors.Is(err, store.ErrTextDamaged) {
 		s.rebuildText()
@@ -114,8 +115,8 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 		if err != nil {
 			return nil, err
 		}
-		// A message without any of these did not arrive: a mail client added it. Older releases
-		// recorded only SPF and DMARC.
+		// A message without any of these results did not arrive: a mail client has added it. Older
+		// releases stored only the results of SPF and DMARC.
 		if e != nil && (meta.Arrived != "" || meta.SPF != "" || meta.DMARC != "") {
 			out = append(out, e)
 		}

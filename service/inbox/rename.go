@@ -44,8 +44,8 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 }
 
 // renameFolder renames a folder and its descendants and returns their number. It uses one
-// transaction, so that no client sees a partly renamed tree. A mailbox with maxFolders folders and
-// as many subscribed names takes about 4000 writes, which is about the time to file 50 messages.
+// transaction, so that no client sees a partly renamed tree. With maxFolders folders and as many
+// subscribed names, this takes about 4000 writes: as long as filing 50 messages.
 func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {

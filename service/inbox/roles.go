@@ -82,8 +82,8 @@ func ensureRoleFolder(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, er
 	return f, err
 }
 
-// ValidFolder reports whether name is a role or a valid IMAP name of a folder.
-func ValidFolder(name string) bool {
+// IsValidFolder reports whether name is a role or a valid IMAP name of a folder.
+func IsValidFolder(name string) bool {
 	if name == "" || name == allMail {
 		return false
 	}

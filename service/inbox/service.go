@@ -64,8 +64,10 @@ type Service struct {
 	structures    sync.Pool // of *msg.View, for messageViews
 }
 
-// changed notifies the watchers of the mailbox once the transaction is on disk.
-func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.Hub.Changed(mailbox) }) }
+// notifyWatchers notifies the watchers of the mailbox once the transaction is on disk.
+func (s *Service) notifyWatchers(tx *store.Tx, mailbox uint32) {
+	tx.After(func() { s.Hub.Changed(mailbox) })
+}
 
 // images fetches remote images and limits how many are fetched at the same time.
 type images struct {

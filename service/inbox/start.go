@@ -16,7 +16,7 @@ import (
 func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, servers Servers) *Service {
 	s := &Service{
 		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textIndexLock: make(chan struct{}, 1),
-		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
+		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.MaxAttemptKeys),
 	}
 	s.images = s.newImages()
 	return s

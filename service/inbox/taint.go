@@ -17,8 +17,8 @@ func (w *messageView) source(b viewedFolder, m *store.Message, thread string) ag
 	return sourceOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
 }
 
-// withhold removes the texts that a stranger could have written from the message that the view
-// converted last, if they would taint the reader. Otherwise it records that the message is shown to
+// withhold clears the texts of the message that the view converted last, if a stranger may have
+// written them and they would taint the reader. Otherwise it records that the message is shown to
 // the reader.
 func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessage) error {
 	if w.withholds == nil {
@@ -112,9 +112,9 @@ func (s *Service) openToRead(who core.Actor, p messagePicker) (*openedMessage, e
 	return o, nil
 }
 
-// readsAsProven reports whether the reader's policy has taint, but a message from outside does not
-// taint the reader because a proof covers the message. Such a reader gets only the header fields
-// that the proof covers, because anyone who resends a signed message can add other fields.
+// readsAsProven reports whether a reader whose policy has taint can read a message from outside
+// without being tainted, because a proof covers the message. Such a reader gets only the header
+// fields that the proof covers, because anyone who resends a signed message can add other fields.
 func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, err error) {
 	if !who.Policy.Taint || w.Origin == agents.OriginOwn {
 		return false, nil
@@ -128,9 +128,9 @@ func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, 
 }
 
 // ThreadOf returns the ID of the thread that has a message with the given Message-ID.
-func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (string, error) {
+func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (threadID string, err error) {
 	root, _, err := tx.Thread(account, threadNode(messageID))
-	return threadText(root), err
+	return threadIDOf(root), err
 }
 
 // ReadMessages records that a mail client is about to get the content of messages, which may taint
@@ -183,7 +183,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 }
 
 // ReadFolder is like ReadMessages, for an answer that depends on the content of messages but does
-// not show it, such as the result of a search.
+// not contain it, such as the result of a search.
 func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
 	if len(uids) <= maxRows {
 		return s.ReadMessages(ctx, u, folder, uids)
@@ -191,8 +191,8 @@ func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uin
 	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Source{MailboxID: u.MailboxID})
 }
 
-// CheckUntainted returns an error if a mail client is tainted by a text of a stranger, so that it
-// must not do what it was about to do.
+// CheckUntainted returns an error if a mail client is tainted. It is called before actions that a
+// tainted client must not do.
 func (s *Service) CheckUntainted(u core.MailboxUser) error {
 	if !u.Policy.Taint {
 		return nil
@@ -227,8 +227,8 @@ var harmlessKeywords = []string{
 }
 
 // checkTaintedKeywords returns an error if a tainted mail client adds a keyword that is not
-// harmless. A keyword is text, and other readers are not tainted by it. had are the keywords that
-// the message has already.
+// harmless. Such a keyword could pass a stranger's text on to readers whom keywords do not taint.
+// had are the keywords that the message has already.
 func checkTaintedKeywords(taint *store.Taint, keywords, had []string) error {
 	if taint == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	indexDelay         = time.Second      // delay after new mail, so that all mail of this time is indexed together
-	indexRetryDelay    = 10 * time.Second // delay after an error
+	indexDelay         = time.Second      // how long the indexer waits after new mail, so that the mail of this time is indexed together
+	indexRetryDelay    = 10 * time.Second // how long the indexer waits after an error
 	minLoggedBacklog   = 10_000           // number of unindexed messages from which progress is logged
 	maxBatchMessages   = 1000             // messages of one account that are indexed in one batch
 	maxBatchPerMailbox = 250              // messages of one mailbox that are indexed in one batch
@@ -49,8 +49,8 @@ func (s *Service) indexTexts(ctx context.Context) {
 }
 
 // DropAccountIndex deletes the text index, threads and counts of an account. It is called after the
-// account's mailboxes are deleted. It deletes dropsPerWrite rows in each transaction, and the
-// indexer can work in between.
+// account's mailboxes are deleted. It deletes dropsPerWrite rows in each transaction. The indexer
+// can work between these transactions.
 func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	for done := false; !done; {
 		select {
@@ -70,8 +70,8 @@ func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	return nil
 }
 
-// next waits for the duration wait or, if that is 0, until there is work. Then it returns the next
-// step.
+// next waits for the duration wait; if that is 0, it waits until there is work. Then it returns the
+// next step.
 func (x *indexer) next(ctx context.Context, wait time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
@@ -107,12 +107,12 @@ type indexer struct {
 func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexSlice}} }
 
 // mergeAll merges the runs of the text indexes of all accounts. It is the indexer's first step.
-func (x *indexer) mergeAll(ctx context.Context) (time.Duration, error) {
+func (x *indexer) mergeAll(ctx context.Context) (wait time.Duration, err error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
 }
 
 // Rebuild deletes the index, so that all mail is indexed again.
-func (x *indexer) Rebuild(context.Context) (time.Duration, error) {
+func (x *indexer) Rebuild(context.Context) (wait time.Duration, err error) {
 	x.s.Log.Warn("the text index is damaged and is being rebuilt")
 	return time.Nanosecond, x.s.Store.ResetText()
 }
@@ -126,14 +126,14 @@ func (s *Service) rebuildText() {
 }
 
 // purge rewrites the runs of the text index that contain deleted messages.
-func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
+func (x *indexer) purge(ctx context.Context) (wait time.Duration, err error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
 // IndexRound indexes one batch of each account that has new mail, so that an account with much mail
 // does not delay the others. It returns how long to wait before the next round, or 0 if there is no
 // work.
-func (x *indexer) IndexRound(ctx context.Context) (time.Duration, error) {
+func (x *indexer) IndexRound(ctx context.Context) (wait time.Duration, err error) {
 	accounts, left, err := x.backlog()
 	if err != nil || len(accounts) == 0 {
 		return 0, err
@@ -166,8 +166,8 @@ func (x *indexer) logProgress(left int) {
 	x.s.Log.Info("stored mail is being indexed for searches; until that is done they take several pages", "messages_left", left)
 }
 
-// backlog returns the accounts with mail that is not indexed yet, and at most how many messages
-// that is.
+// backlog returns the accounts with mail that is not indexed yet. left is an upper bound of the
+// number of these messages.
 func (x *indexer) backlog() (accounts []uint32, left int, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		for t := range tx.TextTodos(0) {
@@ -206,7 +206,7 @@ func (x *indexer) IndexBatch(ctx context.Context, account uint32, work *store.Te
 		if err := x.pace.Rest(ctx); err != nil {
 			return err
 		}
-		b.Message(positionOf(m))
+		b.AddMessage(positionOf(m))
 		summaries[i], err = x.add(b, m, metas[i])
 		if err != nil {
 			return fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
@@ -246,7 +246,7 @@ func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.M
 // message's bytes cannot be read, it adds only the thread.
 func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*msg.Summary, error) {
 	if meta.ThreadID != "" {
-		b.Word([]byte(threadWord(meta.ThreadID)))
+		b.AddWord([]byte(threadWord(meta.ThreadID)))
 	}
 	root, err := msg.DecodePart(meta.Structure)
 	var texts []string
@@ -264,7 +264,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 		return &msg.Summary{}, nil
 	}
 	for _, text := range texts {
-		x.splitter.Split(text, func(word []byte, _ bool) { b.Word(word) })
+		x.splitter.Split(text, func(word []byte, _ bool) { b.AddWord(word) })
 	}
 	e := root.Envelope
 	if e == nil {

@@ -181,8 +181,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 }
 
 // nameOf returns the name of a message's author for a summary; "" if the summary leaves the author
-// out.
-// source is not nil if the name is a text that may taint the reader.
+// out. source is not nil if the name is a text that may taint the reader.
 func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, source *agents.Source, err error) {
 	email := from.Email()
 	name = msg.ShownName(from.Name)

@@ -13,7 +13,7 @@ import (
 const (
 	threadPrefix    = "thr_"
 	maxThreadRefs   = 20 // how many of a message's references are added to its thread: the first and the newest 19
-	maxSubjectPairs = 8  // recipients of a message for which its subject is recorded
+	maxSubjectPairs = 8  // pairs of author and recipient under which a message's subject is recorded
 )
 
 // threadNode returns the node for a Message-ID in the store's graph of threads.
@@ -22,8 +22,8 @@ func threadNode(id string) store.ThreadNode {
 	return store.ThreadNode(sum[:len(store.ThreadNode{})])
 }
 
-// threadText returns the ID of the thread that begins with node n.
-func threadText(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
+// threadIDOf returns the ID of the thread whose first message is the node n.
+func threadIDOf(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
 
 // parseThread parses a thread ID. ok is false if id is not a thread ID.
 func parseThread(id string) (n store.ThreadNode, ok bool) {
@@ -40,8 +40,8 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 // message. A message joins the thread of its references. A reply without references joins the
 // newest thread with the same subject between the same people. If a message connects two threads,
 // they become one with the ID of the older thread, and the ID of the other thread remains valid.
-// For original see referencedIDs.
-func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
+// original is described at referencedIDs.
+func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) (threadID string, err error) {
 	var root store.ThreadNode
 	found := false
 
@@ -83,7 +83,7 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 		if err != nil {
 			return "", err
 		}
-		return threadText(top), tx.TouchThread(account, own)
+		return threadIDOf(top), tx.TouchThread(account, own)
 	}
 
 	if sum.MessageID != "" {
@@ -94,8 +94,8 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 			return "", err
 		}
 	}
-	root, _, err := tx.Thread(account, root)
-	return threadText(root), err
+	root, _, err = tx.Thread(account, root)
+	return threadIDOf(root), err
 }
 
 // referencedIDs returns the Message-IDs to which a message refers, the oldest first. If a relay
@@ -133,8 +133,8 @@ func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID stri
 	return nil
 }
 
-// subjectKeys returns the keys under which a subject is recorded: one for the author and each
-// recipient, at most maxSubjectPairs.
+// subjectKeys returns the keys under which a subject is recorded: one for each pair of the author
+// and a recipient, at most maxSubjectPairs.
 func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 	author := strings.ToLower(firstEmail(sum.From))
 	for _, list := range [][]msg.Address{sum.To, sum.Cc} {
@@ -152,13 +152,13 @@ func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 
 // currentThreadID returns the current ID of a thread. id may be an earlier ID, from before the
 // thread was joined with another one.
-func currentThreadID(tx *store.Tx, account uint32, id string) (string, error) {
+func currentThreadID(tx *store.Tx, account uint32, id string) (current string, err error) {
 	n, ok := parseThread(id)
 	if !ok {
 		return id, nil
 	}
 	root, _, err := tx.Thread(account, n)
-	return threadText(root), err
+	return threadIDOf(root), err
 }
 
 // threadAliases returns all IDs that messages of a thread may have stored. It returns none if id is
@@ -171,7 +171,7 @@ func threadAliases(tx *store.Tx, account uint32, id string) ([]string, error) {
 	nodes, err := tx.ThreadNames(account, n)
 	var names []string
 	for _, node := range nodes {
-		names = append(names, threadText(node))
+		names = append(names, threadIDOf(node))
 	}
 	return names, err
 }

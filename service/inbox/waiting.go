@@ -20,7 +20,7 @@ import (
 const (
 	defaultWait = 30        // seconds
 	maxWaitRows = 2000      // rows that are examined in one snapshot
-	waitBatch   = 20        // messages that are selected in one snapshot; their bodies are read afterwards
+	waitBatch   = 20        // messages that one snapshot selects; their bodies are read after it has ended
 	maxWaitBody = 256 << 10 // bytes of a message's text that are searched for codes and links
 )
 
@@ -95,7 +95,7 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 }
 
 // EndWaiting makes all requests that wait, now or later, return at once.
-func (s *Service) EndWaiting() { s.arrivals.end() }
+func (s *Service) EndWaiting() { s.arrivals.endWaits() }
 
 // A messageWait is a request that waits for a message. It has examined all arrivals up to the time
 // at.
@@ -111,8 +111,7 @@ type messageWait struct {
 	at      time.Time
 }
 
-// An arrivedMessage is a message that matches the filter as far as that can be said before its body
-// is read.
+// An arrivedMessage is a message that matches the filter, except that its body is not compared yet.
 type arrivedMessage struct {
 	shown    InboxMessage
 	source   agents.Source
@@ -161,7 +160,7 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for ended := s.arrivals.hasEnded(); !ended; {
+	for ended := s.arrivals.waitsEnded(); !ended; {
 		if out, err := w.nextAnswer(ctx); out != nil || err != nil {
 			return out, err
 		}
@@ -171,12 +170,13 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 		case <-timer.C:
 			ended = true
 		case <-w.waiter.wake:
-			ended = s.arrivals.hasEnded()
+			ended = s.arrivals.waitsEnded()
 		}
 	}
 
 	// The answer's now promises that every later arrival has a later time. But a transaction that
-	// is running may still file a message with an earlier time: wait for its end, and search again.
+	// is running may still file a message with an earlier time. So wait until it has ended, and
+	// search again.
 	now := s.Now().Truncate(time.Millisecond)
 	s.arrivals.promise(w.waiter, now)
 	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // the store is closed, so no transaction is running
@@ -259,8 +259,8 @@ func (w *messageWait) nextAnswer(ctx context.Context) (*WaitAnswer, error) {
 	}
 }
 
-// nextMatches returns the next messages that match the filter, before their bodies are read. It
-// uses one snapshot of the store. more is true if there are more messages to examine.
+// nextMatches returns the next messages that match the filter. Their bodies are not compared yet.
+// It uses one snapshot of the store. more is true if there are more messages to examine.
 func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err error) {
 	notes, noted := w.s.arrivals.notesAfter(w.waiter, w.at)
 	if noted && len(notes) == 0 {
@@ -282,7 +282,7 @@ func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err e
 				matches, more, err = w.walk(view, account, folders, last)
 			}
 			if err == nil && !more {
-				w.s.arrivals.setComplete(w.waiter, last)
+				w.s.arrivals.startNotes(w.waiter, last)
 			}
 			return err
 		}
@@ -308,8 +308,8 @@ func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err e
 	return matches, more, err
 }
 
-// folders returns where arrived mail may be. If account is not 0, it may be in the INBOX of every
-// mailbox of this account. It may also be in the folders with the returned numbers.
+// folders returns where arrived mail may be: in the folders with the returned numbers and, if
+// account is not 0, in the INBOX of every mailbox of this account.
 func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, err error) {
 	add := func(mb *store.Mailbox) error {
 		all, err := foldersToList(tx, mb, allMail)
@@ -340,7 +340,7 @@ func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, e
 	return account, folders, nil
 }
 
-// walk examines the arrivals after w.at in the store's rows, up to the time last of the newest
+// walk examines the arrivals after w.at in the rows of the store. last is the time of the newest
 // arrival.
 func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (matches []*arrivedMessage, more bool, err error) {
 	rows := 0
@@ -368,8 +368,8 @@ func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, 
 	return matches, false, nil
 }
 
-// findMoved searches for a message that is no longer in the folder in which it was filed. It
-// returns nil if the message is gone or does not match.
+// findMoved searches the other folders for a message that is no longer in the folder in which it
+// was filed. It returns nil if the message was deleted or does not match.
 func (w *messageWait) findMoved(view *messageView, n arrivalNote) (*arrivedMessage, error) {
 	mb, err := store.MailboxByNum.Find(view.tx, store.NumKey(n.mailbox))
 	if mb == nil || err != nil || mb.AccountID != w.who.AccountID || mb.Gone() {
@@ -396,8 +396,8 @@ func (w *messageWait) findMoved(view *messageView, n arrivalNote) (*arrivedMessa
 	return nil, nil
 }
 
-// message returns a message if it arrived at the time at, in Unix milliseconds, and matches the
-// filter before its body is read. gone is true if there is no such message.
+// message returns a message if it matches the filter (its body is not compared yet) and arrived at
+// the time at, in Unix milliseconds. gone is true if the message does not exist.
 func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at int64) (a *arrivedMessage, gone bool, err error) {
 	tx := view.tx
 	m, err := tx.Message(mailbox, folder, uid)
@@ -456,11 +456,11 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 
 // answer reads the body of a message and returns the answer; nil if the message does not match.
 func (w *messageWait) answer(a *arrivedMessage) (*WaitAnswer, error) {
-	read := w.s.arrivals.sharedReadFor(a.blob)
-	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
-	found, err := read.found, read.err
+	read := w.s.arrivals.sharedTextOf(a.blob)
+	read.once.Do(func() { read.text, read.err = w.s.readCodes(a) })
+	found, err := read.text, read.err
 	if err != nil {
-		w.s.arrivals.forgetRead(read)
+		w.s.arrivals.dropText(read)
 		return nil, fmt.Errorf("read message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
 	}
 	if w.filter.Kind == "code" && found.Code == "" || w.filter.Kind == "link" && len(found.Links) == 0 {

@@ -65,7 +65,7 @@ func (s *Service) updateWarmup(ctx context.Context, j *store.Job) (jobs.Writes, 
 // A warmupChange is a message whose BitWarmup is wrong.
 type warmupChange struct {
 	mailbox, folder, uid uint32
-	bits                 store.Bits
+	bits                 store.Bits // the right bits of the message
 }
 
 // correctBatch examines some messages from the position at, corrects their BitWarmup, and advances
@@ -167,7 +167,7 @@ func (w *warmupWalk) check(m *store.Message) error {
 }
 
 // setWarmup writes the changes. It leaves out messages that no longer exist, and messages for which
-// the phrases have changed again.
+// the change is no longer right, because the phrases have changed again.
 func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChange) error {
 	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
@@ -227,7 +227,7 @@ func foldPhrases(phrases []string) []string {
 	return out
 }
 
-// foldPhrase returns the text in lower case and with single spaces, for comparisons.
+// foldPhrase returns the text in lower case and with single spaces, so that texts can be compared.
 func foldPhrase(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
 // hasPhrase reports whether the subject or the preview contains one of the phrases. The phrases are

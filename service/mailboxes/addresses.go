@@ -12,8 +12,8 @@ import (
 
 const maxAliases = 50
 
-// cleanAliases normalizes a list of aliases and drops duplicates. It does not check whether they
-// are free.
+// cleanAliases normalizes a list of aliases and drops duplicates. It does not check whether
+// something else already has them.
 func cleanAliases(list []string) ([]string, error) {
 	out := []string{}
 	for _, text := range list {

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxCredentials = 25 // per mailbox or domain
-	maxNetworks    = 50
+	maxNetworks    = 50 // that one credential is limited to
 )
 
 // A Credential is a password for one device or program. The API never shows its value.
@@ -151,8 +151,8 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 	return out, nil
 }
 
-// CreateSMTPCredential adds a password to a domain, with which a program can send as any of its
-// addresses. The username is the credential's id.
+// CreateSMTPCredential adds a password to a domain. With it, a program can send as any address of
+// the domain. The username is the credential's id.
 func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in CreateSMTPCredentialIn) (*CredentialCreated, error) {
 	if err := agents.CheckOwnWords(who, in.OwnWords); err != nil {
 		return nil, err
@@ -353,7 +353,7 @@ func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.
 		if err != nil {
 			return err
 		}
-		tx.After(func() { s.LoginsEnded(mailbox) })
+		tx.After(func() { s.RecheckLogins(mailbox) })
 		if c.TokenID != "" {
 			if err := store.Tokens.Delete(tx, c.TokenID); err != nil {
 				return err
@@ -425,7 +425,7 @@ func dropCredentials(tx *store.Tx, index *store.Index[store.Credential], owner s
 	return core.DeleteAll(tx, store.Credentials, ids)
 }
 
-// FlushUses writes when credentials were last used.
+// FlushUses stores when credentials were last used.
 func (s *Service) FlushUses() error {
 	return s.uses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
 		c, err := store.Credentials.Find(tx, id)

@@ -54,8 +54,8 @@ func (s *Service) MailSettingsOf(address string) (email string, out *MailSetting
 }
 
 // STSPolicy returns the MTA-STS policy of a domain that is hosted here. It returns "" if the domain
-// is not hosted here, or if this host has no valid certificate: then senders that apply the policy
-// could not deliver.
+// is not hosted here, or if this host has no valid certificate: then senders that obey the policy
+// could not deliver mail.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hostedDomain(domain)
 	if d == nil || err != nil || !s.hasValidCertificate() {
@@ -119,8 +119,8 @@ type VisitedHost struct {
 	Domain string // a domain that is hosted here; "" for this host's own name, which serves all domains
 }
 
-// VisitHost returns what a request's Host field names; nil if it is neither this host nor a domain
-// that is hosted here, or one of its labels.
+// VisitHost returns what a request's Host field names. It returns nil for a name other than this
+// host, a domain that is hosted here, and a host below such a domain that this server answers for.
 func (s *Service) VisitHost(field string) (*VisitedHost, error) {
 	host := RequestHost(field)
 	if host == s.Config.Hostname || host == s.Config.ClientHost && host != "" {

@@ -77,7 +77,7 @@ func (s *Service) exportMail(_ context.Context, j *store.Job) (jobs.Writes, erro
 		}
 		e := &store.Export{
 			ID: tx.NewID("exp"), AccountID: mb.AccountID, CreatedBy: args.UserID, Format: args.Format, Link: core.TokenHash(token),
-			Mailboxes: binary.BigEndian.AppendUint32(nil, mb.Num), CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(LinkFor),
+			Mailboxes: binary.BigEndian.AppendUint32(nil, mb.Num), CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(LinkTTL),
 		}
 		j.Result, err = json.Marshal(MailExported{s.Config.BaseURL + "/export/" + token, core.Time{Time: e.ExpiresAt}})
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	exportEvery = 5 * time.Second   // minimum time between two exports of an account
-	LinkFor     = 900 * time.Second // how long a link works
+	exportInterval = 5 * time.Second   // minimum time between two exports of an account
+	LinkTTL        = 900 * time.Second // how long a link works
 )
 
 // CreateExportIn is the body of create_export. It has exactly one of domains, emails, user_ids and
@@ -94,10 +94,10 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 		return nil, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if err := clearExports(tx, who.AccountID); err != nil {
+		if err := prepareExport(tx, who.AccountID); err != nil {
 			return err
 		}
-		e.ID, e.CreatedAt, e.ExpiresAt = tx.NewID("exp"), tx.Now(), tx.Now().Add(LinkFor)
+		e.ID, e.CreatedAt, e.ExpiresAt = tx.NewID("exp"), tx.Now(), tx.Now().Add(LinkTTL)
 		return errors.Join(store.Exports.Put(tx, e), core.AuditMany(tx, who, store.AuditTarget{Type: "export", ID: e.ID, Name: e.Format}, count))
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	}
 	return &ExportOut{Link: &ExportCreated{
 		ExportID: e.ID, Format: e.Format, Count: count, Filename: exportFilename(e), ContentType: exportContentType(e),
-		DownloadURL: s.Config.BaseURL + "/export/" + token, ExpiresIn: int(LinkFor / time.Second), ExpiresAt: core.Time{Time: e.ExpiresAt},
+		DownloadURL: s.Config.BaseURL + "/export/" + token, ExpiresIn: int(LinkTTL / time.Second), ExpiresAt: core.Time{Time: e.ExpiresAt},
 	}}, nil
 }
 
@@ -119,14 +119,14 @@ func acceptsCSV(accept string) bool {
 	return slices.Contains(ranges, "text/csv") && !slices.Contains(ranges, "application/json")
 }
 
-// clearExports deletes exports of an account whose link has expired. It returns an error if the
-// account's newest export is less than exportEvery ago.
-func clearExports(tx *store.Tx, accountID string) error {
+// prepareExport returns an error if the account's newest export is less than exportInterval ago. It
+// also deletes exports of the account whose link has expired.
+func prepareExport(tx *store.Tx, accountID string) error {
 	var old []string
 	now := tx.Now()
 	for _, e := range store.ExportsByAccount.Desc(tx, accountID, "") {
-		if wait := e.CreatedAt.Add(exportEvery).Sub(now); !isMailFormat(e.Format) && wait > 0 && wait <= exportEvery {
-			refused := core.Errorf("export_rate_limited", "Only one export every %d seconds is allowed. Wait a moment, then try again.", exportEvery/time.Second)
+		if wait := e.CreatedAt.Add(exportInterval).Sub(now); !isMailFormat(e.Format) && wait > 0 && wait <= exportInterval {
+			refused := core.Errorf("export_rate_limited", "Only one export every %d seconds is allowed. Wait a moment, then try again.", exportInterval/time.Second)
 			refused.RetryAfter = wait
 			return refused
 		}
@@ -142,8 +142,8 @@ func isExported(mb *store.Mailbox, accountID string) bool {
 	return mb.AccountID == accountID && !mb.Gone()
 }
 
-// selectMailboxes records in e what was selected and counts the mailboxes. The error names domains
-// or mailboxes that do not exist.
+// selectMailboxes records in e which mailboxes the request selects, and counts them. The error
+// names domains or mailboxes that do not exist.
 func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.Export) (count int, err error) {
 	switch {
 	case in.Domains != nil:
@@ -330,18 +330,17 @@ func errNoExport() *core.Error {
 	return core.Errorf("not_found", "This link was used already or has expired. Create a new export.")
 }
 
-// exportBatch is how many mailboxes are read and written at a time, so that a long file needs
-// little memory.
+// exportBatch is how many mailboxes one transaction reads, so that a long file needs little memory.
 const exportBatch = 200
 
-// A mailboxSource is an index of mailboxes, with the prefix to walk over.
+// A mailboxSource stands for the mailboxes whose keys in an index begin with a prefix.
 type mailboxSource struct {
 	index  *store.Index[store.Mailbox]
 	prefix string
 }
 
-// exportSources returns the index walks of an export. It has none for mailboxes that are named one
-// by one.
+// exportSources returns the sources of an export's mailboxes. Mailboxes that are named one by one
+// have no source.
 func exportSources(e *store.Export) (out []mailboxSource) {
 	if e.All {
 		out = append(out, mailboxSource{store.MailboxesByAccount, e.AccountID})
@@ -359,17 +358,17 @@ type exportReader struct {
 	e       *store.Export
 	format  *exportFormat
 	Buf     bytes.Buffer
-	sources []mailboxSource // walks that are not finished; the first is in progress
-	after   string          // the last key read of the first source
+	sources []mailboxSource // sources that are not read to the end; the first is being read
+	after   string          // the key in the first source that was read last
 	named   []byte          // numbers of mailboxes to read after the sources
-	rows    int
-	done    bool
+	rows    int             // rows that were written
+	done    bool            // the end of the file was generated
 }
 
-// exportFile returns the file of an export. It generates the first batch at once, so that an early
-// problem is returned as an error and does not cut the file short.
+// exportFile returns the file of an export. It generates the first batch at once, so that a problem
+// is returned as an error if possible, and does not cut the file short.
 func (s *Service) exportFile(e *store.Export) (*core.File, error) {
-	r := &exportReader{s: s, e: e, format: formatOf(e.Format), sources: exportSources(e), named: e.Mailboxes}
+	r := &exportReader{s: s, e: e, format: exportFormatByID(e.Format), sources: exportSources(e), named: e.Mailboxes}
 	if r.format == nil {
 		return nil, fmt.Errorf("export %s: there is no format %q", e.ID, e.Format)
 	}
@@ -588,14 +587,14 @@ type Credentials struct {
 	Footer       *string `json:"footer" words:"ours"`
 }
 
-// An exportFormat writes credentials as a table; if row is nil, as JSON.
+// An exportFormat is a file format. It writes the credentials as a table; if row is nil, as JSON.
 type exportFormat struct {
 	id, name string
 	columns  []string
 	row      func(c *Credentials) []string
 }
 
-func formatOf(id string) *exportFormat {
+func exportFormatByID(id string) *exportFormat {
 	i := slices.IndexFunc(exportFormats, func(f exportFormat) bool { return f.id == cmp.Or(id, "default") })
 	if i < 0 {
 		return nil

@@ -282,7 +282,7 @@ func newMember(tx *store.Tx, g *store.Group, field string, in NewMember) (*store
 	key := store.AddressKey(d.ID, email)
 	mb, err := store.MailboxByAddress.Find(tx, key)
 	if err != nil || mb != nil {
-		return &store.GroupMember{MailboxID: idOf(mb)}, err
+		return &store.GroupMember{MailboxID: idOrNone(mb)}, err
 	}
 	a, err := store.Addresses.FindShared(tx, key)
 	switch {
@@ -302,15 +302,16 @@ func newMember(tx *store.Tx, g *store.Group, field string, in NewMember) (*store
 	return &store.GroupMember{MemberID: a.GroupID}, nil
 }
 
-func idOf(mb *store.Mailbox) string {
+// idOrNone returns the id of a mailbox; "" for nil.
+func idOrNone(mb *store.Mailbox) string {
 	if mb == nil {
 		return ""
 	}
 	return mb.ID
 }
 
-// leadsTo reports whether mail to the group from also goes to the group to. It is also true if the
-// search would be too large.
+// leadsTo reports whether mail to the group from also goes to the group to. It also returns true if
+// it would have to search more than maxGroupSearch groups.
 func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 	seen, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {
@@ -371,7 +372,7 @@ func (s *Service) EraseAddresses(tx *store.Tx, domainID string, limit int) (more
 	if err := dropCredentials(tx, store.CredentialsByDomain, domainID); err != nil {
 		return false, err
 	}
-	tx.After(func() { s.LoginsEnded(core.AllLogins) })
+	tx.After(func() { s.RecheckLogins(core.AllLogins) })
 	var list []*store.Address
 	for _, a := range store.AddressesByDomain.Asc(tx, domainID, "") {
 		more = len(list) == limit

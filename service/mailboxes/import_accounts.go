@@ -113,8 +113,8 @@ func (s *Service) importAccount(line AccountLine) error {
 	})
 }
 
-// domainToImport finds the domain with this name in any account: the domain that has proven its
-// claim, or else the only one that claims the name.
+// domainToImport finds the domain with this name in any account: the one whose claim is proven, or
+// else the only one that claims the name.
 func domainToImport(tx *store.Tx, name string) (*store.Domain, error) {
 	name, bad := msg.NormalizeDomain(name)
 	if bad != nil {

@@ -42,7 +42,7 @@ type importMailArgs struct {
 
 const kindImport = "import_messages"
 
-// importTurnLength is how long an import runs at a time while another import waits.
+// importTurnLength is how long an import runs before it lets another import that waits run.
 const importTurnLength = 5 * time.Minute
 
 // ImportMail queues a job that imports the mail of a mailbox on another server.
@@ -274,11 +274,10 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 	return filepath.Join(who.AccountID, filepath.Base(f.Name())), nil
 }
 
-// An uploadSpace says how many bytes an uploaded file may have. refused is the error for a larger
-// file.
+// An uploadSpace says how many bytes an uploaded file may have, and which error a larger file gets.
 type uploadSpace struct {
-	bytes   int64
-	refused error
+	bytes   int64 // how many bytes a file may have
+	refused error // the error for a larger file
 }
 
 // uploadSpace returns the space left for a file: in the mailbox's quota, in the account's limit for
@@ -334,7 +333,7 @@ func (s *Service) uploadSpace(who core.Actor, userID, ownName string) (room uplo
 func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join(s.uploadDir(), name)) }
 
 // keepUploadFor is how long an uploaded file without a job is kept. It is longer than an attempt of
-// an import, which sets the file's time at its start.
+// an import may take; each attempt sets the time of its file when it begins.
 const keepUploadFor = 48 * time.Hour
 
 // DropUploads deletes uploaded files that no job will import: the server stopped before the job was

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	inboxTTL      = time.Hour // the default
+	inboxTTL      = time.Hour // how long an inbox exists by default
 	inboxNameSize = 10        // characters of a generated username
 )
 
@@ -93,7 +93,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 	if err := s.Store.View(check); err != nil {
 		return nil, err // checked before the password is hashed, which is slow
 	}
-	b.Hash(s)
+	b.HashPassword(s)
 	b.Mb.SendPolicy = store.Policy{Send: policy.Send, AllowedRecipients: policy.AllowedRecipients}
 	c := &store.Credential{Name: "inbox " + b.Username, Protocols: []string{store.ProtocolIMAP, store.ProtocolSMTP}, MailboxID: b.Mb.ID, CreatedBy: who.UserID, Policy: policy}
 	out := &InboxCreated{Password: NewCredentialPassword(), Token: core.NewToken(), MCPURL: s.Config.BaseURL + "/mcp"}
@@ -189,7 +189,7 @@ func (s *Service) expireKind() jobs.Kind {
 }
 
 // expireMailbox starts the deletion of an expired mailbox. It does nothing if the expiry was
-// changed while the job was starting: then another job is queued.
+// changed while the job was starting, because then another job is queued.
 func (s *Service) expireMailbox(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[expireArgs](j)
 	if err != nil {

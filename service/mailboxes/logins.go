@@ -87,9 +87,9 @@ func (d *PasswordLogin) Refresh() error {
 // Exists reports whether there is a mailbox and it has its own password.
 func (d *PasswordLogin) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
 
-// Enter completes the sign-in after the right password. The error is a *core.Error, 403, if the
-// mailbox may not be used.
-func (d *PasswordLogin) Enter() error {
+// CompleteSignIn completes the sign-in after the right password. The error is a *core.Error, 403,
+// if the mailbox may not be used.
+func (d *PasswordLogin) CompleteSignIn() error {
 	_, err := d.service.completeLogin(d.record, nil, d.in)
 	return err
 }
@@ -116,7 +116,7 @@ func (s *Service) CheckPassword(ctx context.Context, email, password, ip string)
 	if !right {
 		return errWrongPassword()
 	}
-	return d.Enter()
+	return d.CompleteSignIn()
 }
 
 // A loginRecord holds the records that a login needs. For an unknown address they are empty, and
@@ -180,7 +180,7 @@ func (s *Service) readLoginRecord(in core.MailLogin) (name string, r *loginRecor
 			index, owner = store.CredentialsByMailbox, mb.ID
 		}
 		for _, c := range index.Asc(tx, owner, "") {
-			if usable(c, in, tx.Now()) && (r.domain == nil || c.ID == name) {
+			if isUsable(c, in, tx.Now()) && (r.domain == nil || c.ID == name) {
 				r.credentials = append(r.credentials, c)
 			}
 		}
@@ -192,13 +192,13 @@ func (s *Service) readLoginRecord(in core.MailLogin) (name string, r *loginRecor
 	return name, r, err
 }
 
-// usable reports whether a credential is valid for the login's protocol and network.
-func usable(c *store.Credential, in core.MailLogin, now time.Time) bool {
-	return slices.Contains(c.Protocols, in.Protocol) && !c.Expired(now) && UsableFrom(c, in.IP)
+// isUsable reports whether a credential is valid for the login's protocol and network.
+func isUsable(c *store.Credential, in core.MailLogin, now time.Time) bool {
+	return slices.Contains(c.Protocols, in.Protocol) && !c.Expired(now) && IsUsableFrom(c, in.IP)
 }
 
-// UsableFrom reports whether a credential may be used from an address.
-func UsableFrom(c *store.Credential, from string) bool {
+// IsUsableFrom reports whether a credential may be used from an address.
+func IsUsableFrom(c *store.Credential, from string) bool {
 	if len(c.Networks) == 0 {
 		return true
 	}
@@ -272,8 +272,8 @@ func (s *Service) OffersSCRAM() bool {
 }
 
 // SCRAM returns the server side of a SCRAM login (RFC 5802), for the protocol and network of in.
-// plus: the client uses the mechanism with channel binding. offered: the server offers that
-// mechanism. binding returns the channel binding data of a type. done is called with the user, or
+// plus says that the client uses the mechanism with channel binding, and offered that the server
+// offers it. binding returns the channel binding data of a type. done is called with the user, or
 // with one of the errors of LoginMailbox.
 func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server {
 	var r *loginRecord
@@ -323,7 +323,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 }
 
 // saltOf returns the salt of a mailbox's passwords. For an unknown address it returns a constant
-// salt, so that it looks like an existing one.
+// salt, so that clients cannot tell whether the address exists.
 func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
 	if mb.Salt != nil {
 		return mb.Salt
@@ -369,8 +369,8 @@ func (s *Service) hashPassword(mb store.Mailbox, password string, chosenByUser b
 	}
 }
 
-// upgradePassword stores a verified password in the current form: it replaces an imported hash and
-// adds the SCRAM keys.
+// upgradePassword replaces an imported hash by our own hash of the password, and adds the SCRAM
+// keys. The password must have been verified.
 func (s *Service) upgradePassword(mb *store.Mailbox, password string) {
 	put := s.hashPassword(*mb, password, false)
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -53,7 +53,7 @@ func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in B
 		return nil, err
 	}
 	b := bulkCreate{s: s, who: who, users: users, mailboxes: make([]*NewMailbox, len(users)), errs: make([]error, len(users))}
-	b.draft(domain.ID)
+	b.draftMailboxes(domain.ID)
 	err = s.Store.View(func(tx *store.Tx) error { return b.resolve(tx, b.errs) })
 	if err != nil {
 		return nil, err // checked before the passwords are hashed, which is slow
@@ -124,7 +124,7 @@ type bulkCreate struct {
 	errs      []error
 }
 
-func (b *bulkCreate) draft(domainID string) {
+func (b *bulkCreate) draftMailboxes(domainID string) {
 	for i, u := range b.users {
 		b.mailboxes[i], b.errs[i] = b.s.DraftMailbox(CreateEmailUserIn{
 			Username: u.Username, Domain: domainID, Name: u.Name, Password: u.Password, Footer: u.Footer,
@@ -135,8 +135,8 @@ func (b *bulkCreate) draft(domainID string) {
 	}
 }
 
-// resolve checks each new mailbox that has no error yet against the store. If an address is given
-// twice, the first mailbox gets it.
+// resolve checks against the store those new mailboxes that have no error yet. If an address is
+// given twice, the first mailbox gets it.
 func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	taken := map[string]bool{}
 	for i, mailbox := range b.mailboxes {
@@ -161,7 +161,7 @@ func (b *bulkCreate) hashPasswords() {
 	var wg sync.WaitGroup
 	for i, mailbox := range b.mailboxes {
 		if b.errs[i] == nil {
-			wg.Go(func() { mailbox.Hash(b.s) })
+			wg.Go(func() { mailbox.HashPassword(b.s) })
 		}
 	}
 	wg.Wait()
@@ -270,13 +270,13 @@ func (out *BulkDeleted) findMailboxes(tx *store.Tx, who core.Actor, in BulkDelet
 	return found, nil
 }
 
-// finderByEmail returns a function that finds mailboxes as core.MailboxByEmail does.
+// finderByEmail returns core.MailboxByEmail for this actor.
 func finderByEmail(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
 	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.MailboxByEmail(tx, who, email) }
 }
 
-// queueErasure marks the mailboxes as deleted and queues the job that deletes them. If all of them
-// are marked already, it returns the job that was queued for them.
+// queueErasure marks the mailboxes as deleted and queues the job that deletes them. It sets
+// out.JobID to this job or, if all of them are marked already, to the job that was queued for them.
 func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mailbox, out *BulkDeleted) error {
 	out.Queued = len(found)
 	var fresh []*store.Mailbox

@@ -162,7 +162,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
 			return err
 		}
-		tx.After(func() { s.LoginsEnded(mb.Num) }) // connections check whether their login is still valid
+		tx.After(func() { s.RecheckLogins(mb.Num) }) // connections check whether their login is still valid
 		out, err = s.mailboxOut(tx, mb)
 		return err
 	})
@@ -172,8 +172,8 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 	return &out, nil
 }
 
-// draftPassword validates and hashes the new password, if there is one. The function that it
-// returns sets it in the record.
+// draftPassword validates and hashes the new password, if there is one. It returns a function that
+// sets the password in the mailbox's record.
 func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*store.Mailbox), error) {
 	var before store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -238,8 +238,8 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 	return nil
 }
 
-// setStatus suspends a mailbox or activates it again. If its domain is not complete, it becomes
-// pending.
+// setStatus suspends a mailbox or activates it again. A mailbox whose domain is not complete
+// becomes pending instead of active.
 func setStatus(mb *store.Mailbox, status string) error {
 	switch {
 	case status == "suspended":
@@ -326,13 +326,13 @@ func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, deletedBy string)
 	return j.ID, s.DeleteMailbox(tx, mb, j.ID)
 }
 
-// DeleteMailbox marks a mailbox as deleted and frees its address. The job calls EraseMailbox for
-// the rest.
+// DeleteMailbox marks a mailbox as deleted and frees its address. The job with the id jobID must
+// call EraseMailbox, which deletes the rest.
 func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
 	tx.MayUseReserve() // the job frees the space later
 	mb.Status, mb.JobID, mb.UpdatedAt = store.MailboxDeleting, jobID, tx.Now()
 	tx.After(func() {
-		s.LoginsEnded(mb.Num)
+		s.RecheckLogins(mb.Num)
 		s.servers.EndIdle(mb.ID)
 	})
 	if _, err := endUserSessions(tx, mb.ID, "", true); err != nil {
@@ -350,8 +350,9 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
 }
 
-// removeFromTokens removes a mailbox from the lists of tokens. A token that is limited to it alone
-// is revoked and keeps its list, since an empty list would allow all mailboxes.
+// removeFromTokens removes a mailbox from the tokens that are limited to some mailboxes. A token
+// that is limited to this mailbox alone is revoked instead: with an empty list it could act for all
+// mailboxes.
 func removeFromTokens(tx *store.Tx, mb *store.Mailbox) error {
 	for _, t := range store.TokensOfMailbox(tx, mb.AccountID, mb.ID) {
 		left := slices.DeleteFunc(slices.Clone(t.Mailboxes), func(id string) bool { return id == mb.ID })

@@ -18,13 +18,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// folders are the folders of every new mailbox. INBOX is first, so that its id is store.InboxID.
-var folders = []struct{ name, use string }{
+// newMailboxFolders are the folders of every new mailbox. INBOX is first, so that its id is
+// store.InboxID.
+var newMailboxFolders = []struct{ name, use string }{
 	{"INBOX", ""}, {"Sent", `\Sent`}, {"Drafts", `\Drafts`}, {"Junk", `\Junk`}, {"Trash", `\Trash`}, {"Archive", `\Archive`},
 }
 
-// reservedNames belong to the operator of the domain's mail (RFC 2142, RFC 5321 section 4.5.1), or
-// receive reports.
+// reservedNames are local parts that mailboxes must not have: they belong to whoever runs the
+// domain's mail (RFC 2142, RFC 5321 section 4.5.1), or receive reports.
 var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.ReportsLocal}
 
 // CreateEmailUserIn is the body of create_email_user.
@@ -72,7 +73,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 	if err := s.Store.View(check); err != nil {
 		return nil, err // checked before the password is hashed, which is slow
 	}
-	b.Hash(s)
+	b.HashPassword(s)
 	out := EmailUserCreated{Password: b.password, PasswordGenerated: b.generated}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -105,7 +106,7 @@ type NewMailbox struct {
 	Username   string
 	domainName string // as given: a name or an id
 	password   string
-	generated  bool
+	generated  bool // the password was generated
 	aliases    []string
 	Domain     *store.Domain // set by resolve
 }
@@ -167,8 +168,8 @@ func (b *NewMailbox) choosePassword(given *string) error {
 	return core.CheckPassword("password", *given, core.LeastPassword)
 }
 
-// Hash sets the stored forms of the password.
-func (b *NewMailbox) Hash(s *Service) {
+// HashPassword sets the hash and the other stored forms of the password.
+func (b *NewMailbox) HashPassword(s *Service) {
 	if b.Mb.Type == store.MailboxTypeHosted {
 		b.Mb.Salt = make([]byte, saltSize)
 		rand.Read(b.Mb.Salt)
@@ -176,7 +177,7 @@ func (b *NewMailbox) Hash(s *Service) {
 	}
 }
 
-// checkName refuses names that would break a From line.
+// checkName returns an error for a name that would break a From header field.
 func checkName(name string) error {
 	if utf8.RuneCountInString(name) > 200 || strings.ContainsFunc(name, unicode.IsControl) {
 		return core.Invalid("name", "invalid", "must have at most 200 characters and no control characters")
@@ -253,8 +254,8 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// MailboxesLeft returns how many more mailboxes the limits of the account and the domain allow,
-// and the error for one more than that.
+// MailboxesLeft returns how many more mailboxes the limits of the account and the domain allow, and
+// the error that the first mailbox beyond them gets.
 func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *core.Error) {
 	left, full = math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
@@ -272,8 +273,8 @@ func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *
 	return left, full
 }
 
-// CreateMailbox writes a new mailbox with its folders, after resolve. On a complete domain the
-// mailbox becomes active at once.
+// CreateMailbox writes a new mailbox with its folders. resolve must have been called. On a complete
+// domain the mailbox becomes active at once.
 func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, error) {
 	a, err := store.Accounts.Get(tx, b.Domain.AccountID)
 	if err != nil {
@@ -286,7 +287,7 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 	}
 	mb.AccountID, mb.AccountNum, mb.DomainID = a.ID, a.Num, b.Domain.ID
 	mb.Status, mb.CreatedAt, mb.UpdatedAt = store.MailboxPending, tx.Now(), tx.Now()
-	for _, f := range folders {
+	for _, f := range newMailboxFolders {
 		if err := tx.CreateFolder(&store.Folder{Mailbox: mb.Num, Name: f.name, SpecialUse: f.use, Subscribed: true}); err != nil {
 			return nil, err
 		}
@@ -303,7 +304,8 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 	return &mb, store.Mailboxes.Put(tx, &mb)
 }
 
-// activate makes a mailbox ready and emits the event. A suspended one stays suspended.
+// activate makes a mailbox active, and emits email_user.created. A suspended mailbox stays
+// suspended, and becomes active when it is resumed.
 func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	mb.Ready, mb.UpdatedAt = true, tx.Now()
 	if mb.Status == store.MailboxPending {

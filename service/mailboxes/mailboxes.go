@@ -99,8 +99,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	return out, nil
 }
 
-// shownStatus returns the status for the API. An active external mailbox is shown as pending until
-// its first sync, and as error after a failed one, even if the next sync is scheduled.
+// shownStatus returns the status that the API shows. An active external mailbox is shown as pending
+// until its first sync, and as error after a failed one, even if the next sync is scheduled.
 func shownStatus(mb *store.Mailbox) string {
 	switch {
 	case mb.External == nil || mb.Status != store.MailboxActive:

@@ -131,12 +131,12 @@ func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string
 // the seed.
 type nameGenerator struct {
 	rand   *rand.Rand
-	first  []namePart
-	last   []namePart
+	first  []namePart // first names to draw from
+	last   []namePart // last names to draw from
 	styles []usernameStyle
 	fold   *strings.Replacer // replaces letters of the locale by plain ones
-	taken  map[string]bool
-	own    string // the given names in plain letters; a word in them does not count as rude
+	taken  map[string]bool   // usernames that must not be drawn
+	own    string            // the given names in plain letters; a word in them does not count as rude
 }
 
 // A namePart is a first or last name, and its form in usernames.
@@ -226,8 +226,8 @@ func (n *nameGenerator) useName(list *[]namePart, field, name string) error {
 	return nil
 }
 
-// Limits of the attempts to draw one name. After plainTries attempts the username gets a short
-// number, after shortTries a long one.
+// Limits of the attempts to draw one name. After plainTries attempts, usernames get a short number;
+// after shortTries attempts, a long one.
 const (
 	nameTries   = 200
 	plainTries  = 40
@@ -249,7 +249,8 @@ func (n *nameGenerator) drawNames(count int) []SuggestedName {
 	return out
 }
 
-func (n *nameGenerator) drawName() (SuggestedName, bool) {
+// drawName draws a name with a username that is not taken. ok is false if it finds none.
+func (n *nameGenerator) drawName() (name SuggestedName, ok bool) {
 	for try := range nameTries {
 		first, last := n.first[n.rand.IntN(len(n.first))], n.last[n.rand.IntN(len(n.last))]
 		username := n.styles[n.rand.IntN(len(n.styles))].make(first.plain, last.plain)

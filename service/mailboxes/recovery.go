@@ -14,8 +14,8 @@ import (
 const KindRecoveryConfirm = "recovery_confirm"
 
 const (
-	recoveryMailsADay = 3
-	confirmationsADay = 10
+	recoveryMailsADay = 3  // links that set a password, for one mailbox
+	confirmationsADay = 10 // links that confirm a recovery address, for one mailbox
 )
 
 // A RecoveryMail has the arguments of a job that sends one message about a mailbox's recovery
@@ -56,12 +56,14 @@ func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) err
 	return err
 }
 
-// MayMailRecovery reports whether one more link that sets a password may be sent today, and if so
-// counts it. The caller writes the record.
+// MayMailRecovery reports whether one more link that sets a password may be sent within 24 hours,
+// and if so counts it. The caller writes the record.
 func MayMailRecovery(r *store.Recovery, now time.Time) bool {
 	return mayMail(&r.Mailed, recoveryMailsADay, now)
 }
 
+// mayMail reports whether fewer than maxADay messages were sent in the last 24 hours. If so, it
+// adds now to the times in sent.
 func mayMail(sent *[]time.Time, maxADay int, now time.Time) bool {
 	*sent = slices.DeleteFunc(slices.Clone(*sent), func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
 	if len(*sent) >= maxADay {

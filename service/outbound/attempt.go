@@ -38,17 +38,17 @@ type delivery struct {
 	orphaned   bool                    // the sending mailbox was deleted
 	stranger   bool                    // an outside sender wrote the message and it is forwarded; the simulator does not answer such senders
 	now        time.Time
-	stored     []*inbox.StoredMessage // messages that the writes of the attempt file; released when the attempt ends
+	stored     []*inbox.StoredMessage // messages that the attempt files in mailboxes when its writes are committed; released when the attempt ends
 	recorded   *store.Outgoing        // the row with the result of the attempt; nil until that is committed
-	answer     deliver.Result         // the result that recorded has
+	answer     deliver.Result         // the result of the attempt, as it is in the row `recorded`
 }
 
 // An attemptResult is the result of an attempt.
 type attemptResult struct {
-	status   string // the row's new status
-	provided string // the Message-ID that a relay assigned
-	result   deliver.Result
-	arrived  *Arrived // set if the message arrived at a mailbox here
+	status            string // the row's new status
+	assignedMessageID string // the Message-ID that a relay assigned
+	result            deliver.Result
+	arrived           *Arrived // set if the message arrived at a mailbox here
 
 	answer *simulatedAnswer // the simulator's answer, or nil
 }

@@ -16,8 +16,8 @@ import (
 // maxForwardWait is the longest time that a forward waits until the limits of its sender allow it.
 const maxForwardWait = 5 * 24 * time.Hour
 
-// forwardsSpread is how long the forwards that wait for the next day are spread over: its first two
-// hours.
+// forwardsSpread is the time at the beginning of a day over which the forwards that waited for that
+// day are spread.
 const forwardsSpread = 2 * time.Hour
 
 // An AutomaticMail is a message that this server sends without a person's request.
@@ -107,9 +107,10 @@ type ForwardArgs struct {
 	Since        time.Time `json:"since,omitzero"` // when it began to wait for a limit
 }
 
-// PlanForward queues a job that forwards a message at due, or now if that is zero.
-func (s *Service) PlanForward(tx *store.Tx, like *store.Submission, args ForwardArgs, due time.Time) error {
-	sub := *like
+// PlanForward stores a copy of original, with a new ID, and queues a job that forwards it. The job
+// starts at due, or now if due is zero.
+func (s *Service) PlanForward(tx *store.Tx, original *store.Submission, args ForwardArgs, due time.Time) error {
+	sub := *original
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 1
 	if err := errors.Join(tx.RefSubmission(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
 		return err

@@ -55,7 +55,7 @@ func (f *Failure) SetAddressFault() {
 	if f.Host == "" && !f.Reported { // a text of this server, not a host's reply
 		return
 	}
-	switch msg.AboutOf(f.Diagnostic) {
+	switch msg.RefusalSubjectOf(f.Diagnostic) {
 	case msg.AboutAddress:
 		f.Address = (f.Address || cmp.Or(f.Kind, BounceType(f.Status)) == "hard") && !SenderFault(f.Status)
 	case msg.AboutUnknown:
@@ -68,7 +68,7 @@ func (f *Failure) SetAddressFault() {
 // bounceSubtype names the cause of a failure, by its status (RFC 3463) and its reply.
 func bounceSubtype(status, diagnostic string) string {
 	_, detail, _ := strings.Cut(status, ".")
-	about := msg.AboutOf(diagnostic)
+	about := msg.RefusalSubjectOf(diagnostic)
 	switch {
 	case detail == "1.10" && about == msg.AboutAddress: // Exchange's status for an unknown mailbox
 		return "no_such_mailbox"
@@ -130,7 +130,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 	}
 	simulated := row.Transport == store.OutgoingTransportSimulator // simulated mail does not affect suppression, counts and reputation
 	if simulated || isSystemMail(row) {
-		f.Address = false // a failure of such mail says nothing about the address
+		f.Address = false // simulated mail and system mail never suppress an address
 	}
 	if f.Address {
 		if err := core.Suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
@@ -172,7 +172,7 @@ const requireTLSFailedStatus = "5.7.30"
 const maxReturnedBytes = 1 << 20
 
 // WantsReport reports whether notify, the NOTIFY parameter of a recipient, asks for reports of the
-// kind what: SUCCESS, FAILURE or DELAY (RFC 3461 section 4.1). An empty notify asks for all.
+// given kind: SUCCESS, FAILURE or DELAY (RFC 3461 section 4.1). An empty notify asks for all.
 func WantsReport(notify, kind string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+kind+",")
 }
@@ -212,11 +212,11 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 	return report
 }
 
-// delayNotice returns when the delivery job must run again. It also returns the notice to the
-// sender that the message is delayed, if the message was queued at least delayNoticeAfter ago and
-// the sender wants the notice; else nil. next is when the next attempt is due. answer is the newest
-// answer to the message; ours means that this server wrote it.
-func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, ours bool) (due time.Time, report *inbox.StoredMessage, err error) {
+// delayNotice returns when the delivery job must run again, at next at the latest: that is when the
+// next attempt is due. report is the notice to the sender that the message is delayed. It is nil if
+// the sender wants none, or if the message was queued less than delayNoticeAfter ago. answer is the
+// newest answer to the message; answerIsOurs means that this server wrote it.
+func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, answerIsOurs bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(delayNoticeAfter)
 	switch {
 	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.someoneGetsReports(m.sub):
@@ -228,7 +228,7 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 		return next, nil, nil
 	}
 	r := msg.DSNRecipient{
-		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: ours,
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: answerIsOurs,
 		WillRetryUntil: m.row.Began().Add(GiveUpAfter),
 	}
 	report, err = s.writeReport(m, r)

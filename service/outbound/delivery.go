@@ -27,7 +27,7 @@ const (
 )
 
 func (s *Service) deliverKind(local Mailboxes, name string, perLane, maxJobs, maxOfAccount int) jobs.Kind {
-	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.attemptDelivery(ctx, j, local) }
+	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.runDeliveryJob(ctx, j, local) }
 	return jobs.Kind{
 		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, PerLane: perLane, Most: maxJobs, MostEach: maxOfAccount,
 		Backoff: RetryWait, Failed: s.deliveryFailed, Parked: deliveryParked,
@@ -54,9 +54,9 @@ const (
 	interruptedRemark = "; an attempt was cut off before its end, so that a host may have it all the same"
 )
 
-// attemptDelivery makes one attempt. Afterwards it cancels the message if its cancellation was
-// requested and it was not delivered.
-func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
+// runDeliveryJob works on a delivery job: it makes one attempt. Afterwards it cancels the message
+// if its cancellation was requested and it was not delivered.
+func (s *Service) runDeliveryJob(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -147,9 +147,9 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	span.Set("message_id", d.row.ID)
 	span.Set("submission_id", d.sub.ID)
 	span.Set("route", d.route.Transport)
-	r, err := s.attempt(traced, d)
+	r, err := s.deliverOnce(traced, d)
 	if err == nil {
-		span.Set("result", resultWord(r.result.Status))
+		span.Set("result", resultName(r.result.Status))
 		span.Set("smtp.status", r.result.Enhanced)
 	}
 	if err != nil || r.result.Status != deliver.Delivered {
@@ -230,7 +230,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if err != nil && !core.IsGone(err) {
 			return err
 		}
-		if err := s.loadSender(tx, d); err != nil {
+		if err := s.loadSenderState(tx, d); err != nil {
 			return err
 		}
 		d.suppressed, err = isSuppressed(tx, d.sub, d.row.Recipient)
@@ -261,8 +261,8 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 	return d, nil
 }
 
-// attempt tries to deliver the message once.
-func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
+// deliverOnce tries to deliver the message once, on its route.
+func (s *Service) deliverOnce(ctx context.Context, d *delivery) (*attemptResult, error) {
 	relay := d.route.relay
 	switch {
 	case d.damaged:
@@ -282,7 +282,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	case d.refusal != nil:
 		return refusedResult(d.refusal), nil
 	case d.route.Transport == core.ViaRelay && relay == nil:
-		return localResult("", deliver.Temporary, "4.3.5", d.route.missingRelay()), nil
+		return localResult("", deliver.Temporary, "4.3.5", d.route.missingRelayText()), nil
 	}
 
 	content, err := msg.AsSent(d.blob)
@@ -420,8 +420,8 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // without the answer, which may quote the message
 }
 
-// waitUntilDue makes a job that runs before the next attempt is due wait again. If the time for the
-// delay notice has come, it sends the notice.
+// waitUntilDue reschedules a job that runs before its next attempt is due. It sends the delay
+// notice if the time for that has come.
 func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	status := "4.0.0"
 	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
@@ -477,10 +477,10 @@ func (s *Service) finishDelivery(d *delivery, r *attemptResult) jobs.Writes {
 			}
 		}
 
-		if r.provided != "" {
-			row.ProviderMessageID = r.provided
-			m := &store.Mapping{
-				ID: tx.NewID("map"), AccountID: row.AccountID, Original: row.MessageID, Provided: r.provided, Provider: row.Provider,
+		if r.assignedMessageID != "" {
+			row.ProviderMessageID = r.assignedMessageID
+			m := &store.MessageIDMapping{
+				ID: tx.NewID("map"), AccountID: row.AccountID, Original: row.MessageID, Provided: r.assignedMessageID, Provider: row.Provider,
 				Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, RelayedAt: tx.Now(),
 			}
 			if err := store.Mappings.Put(tx, m); err != nil {
@@ -535,8 +535,8 @@ func pendingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
-// resultWord returns the name of a result for metrics and traces.
-func resultWord(s deliver.Status) string {
+// resultName returns the name of a result for metrics and traces.
+func resultName(s deliver.Status) string {
 	return map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[s]
 }
 
@@ -545,7 +545,7 @@ func resultWord(s deliver.Status) string {
 func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, result deliver.Result) error {
 	r := d.route
 	tx.After(func() {
-		s.Metrics.Deliveries.Add(r.Transport, resultWord(result.Status))
+		s.Metrics.Deliveries.Add(r.Transport, resultName(result.Status))
 		d.recorded, d.answer = row, result
 	})
 	row.Attempts++

@@ -66,7 +66,7 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 	if relay != nil {
 		own := relay.fields
 		if relay.Kind == "postmark" {
-			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.recipients.RowLocal(recipients.TagAddress, d.row.ID, "")[2:])
+			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.recipients.RowLocal(recipients.RelayTag, d.row.ID, "")[2:])
 		}
 		fields = append([]byte(own), fields...)
 	}
@@ -103,7 +103,7 @@ func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, cont
 			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+external.PlainRefused) // RFC 5248: encryption needed
 		}
 		if r.result.Status == deliver.Delivered {
-			r.provided = relay.assignedID(r.result.Reply)
+			r.assignedMessageID = relay.assignedID(r.result.Reply)
 		}
 		return r
 	}
@@ -188,7 +188,7 @@ func (s *Service) returnPath(m *delivery) string {
 // unsubscribeFields returns fields that let the recipient unsubscribe (RFC 2369, RFC 8058), if the
 // sending domain has that enabled. Mail within the domain, replies, automatic mail, and messages
 // with unsubscribe fields of their own get none. The link requires that this host is reached over
-// HTTPS (RFC 8058); the address is always offered.
+// HTTPS (RFC 8058). A mail address for unsubscribing is offered without HTTPS too.
 func (s *Service) unsubscribeFields(m *delivery) []byte {
 	d := m.domain
 	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || core.DomainOfAddress(m.row.Recipient) == d.Name {

@@ -163,7 +163,7 @@ func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, e
 		}
 		began := time.Now()
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			more, err = s.enqueueNext(tx, args.SubmissionID)
+			more, err = s.enqueueNextRecipients(tx, args.SubmissionID)
 			return err
 		})
 		if err != nil {
@@ -174,7 +174,7 @@ func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return nil, nil
 }
 
-func (s *Service) enqueueNext(tx *store.Tx, id string) (more bool, err error) {
+func (s *Service) enqueueNextRecipients(tx *store.Tx, id string) (more bool, err error) {
 	p, err := store.PendingRecipients.Get(tx, id)
 	if core.IsGone(err) {
 		return false, nil

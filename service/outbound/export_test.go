@@ -31,15 +31,15 @@ func (s *Service) DeliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 
 func (s *Service) Direct() *deliver.Client { return s.direct }
 
-func (s *Service) Forwards() *forwards { return s.forwards }
+func (s *Service) Forwards() *forwardCounter { return s.forwards }
 
 func (s *Service) AttemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
-	return s.attemptDelivery(ctx, j, local)
+	return s.runDeliveryJob(ctx, j, local)
 }
 
 func (s *Service) Paces() *paces { return s.paces }
 
-func (s *Service) Policies() *policies { return s.policies }
+func (s *Service) Policies() *policyCache { return s.policies }
 
 func (s *Service) RefreshPolicies(ctx context.Context, p1 *store.Job) (jobs.Writes, error) {
 	return s.refreshPolicies(ctx, p1)

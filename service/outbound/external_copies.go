@@ -126,7 +126,7 @@ func (s *Service) appendCopy(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if mb == nil || mb.External == nil {
 		return drop, nil
 	}
-	if err := s.appendRemote(ctx, mb, c); err != nil {
+	if err := s.appendCopyOnce(ctx, mb, c); err != nil {
 		if errors.Is(err, pull.ErrLogin) || errors.Is(err, pull.ErrRefused) {
 			err = jobs.Permanent(err)
 		}
@@ -135,8 +135,9 @@ func (s *Service) appendCopy(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return drop, nil
 }
 
-// appendRemote makes one attempt to append the copy.
-func (s *Service) appendRemote(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
+// appendCopyOnce makes one attempt to append a copy to its folder of the external mailbox. It does
+// nothing if the folder already has the message.
+func (s *Service) appendCopyOnce(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
 	session, err := s.servers.Connect(ctx, mb)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (s *Service) RecordBounce(tx *store.Tx, row *store.Outgoing, f Failure) err
 // A Complaint is a mail system's report that a recipient marked a message as spam.
 type Complaint struct {
 	Kind, Agent string
-	Arrived     time.Time // when the message arrived there; zero: unknown
+	Arrived     time.Time // when the message arrived at the recipient's mail system; zero: unknown
 }
 
 // ComplainedData is the data of email.complained.

@@ -18,8 +18,9 @@ const (
 	KindHold      = "hold"
 )
 
-// loadSender determines whether the sender of a message may send, and whether the message is held.
-func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
+// loadSenderState determines whether the sender of a message may send, and whether the message is
+// held.
+func (s *Service) loadSenderState(tx *store.Tx, d *delivery) error {
 	if d.row.Program && d.domain != nil {
 		d.paused = reputation.PausedError(nil, d.domain)
 	}
@@ -84,11 +85,11 @@ func (s *Service) holdRow(d *delivery) jobs.Writes {
 		case h == nil || !h.Holds(row):
 			return s.PutRowWithJob(tx, row)
 		}
-		return putHeld(tx, row)
+		return putHeldRow(tx, row)
 	}
 }
 
-func putHeld(tx *store.Tx, row *store.Outgoing) error {
+func putHeldRow(tx *store.Tx, row *store.Outgoing) error {
 	row.Status, row.HeldAt, row.JobID, row.NextAt, row.UpdatedAt = store.OutgoingHeld, tx.Now(), "", time.Time{}, tx.Now()
 	return store.Outgoings.Put(tx, row)
 }
@@ -110,12 +111,12 @@ func (s *Service) holdWaitingMail(ctx context.Context, j *store.Job) (jobs.Write
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	return nil, s.holdAll(ctx, j.AccountID, args.MailboxID)
+	return nil, s.holdPendingRows(ctx, j.AccountID, args.MailboxID)
 }
 
-// holdAll marks as held all pending rows that the Hold of a mailbox covers. It does not interrupt a
-// running attempt.
-func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) error {
+// holdPendingRows marks as held all pending rows that the Hold of a mailbox covers. It does not
+// interrupt a running attempt.
+func (s *Service) holdPendingRows(ctx context.Context, accountID, mailboxID string) error {
 	return s.eachPending(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
 		h, err := store.Holds.Find(tx, mailboxID)
 		if h == nil || err != nil || !h.Holds(row) || row.Status == store.OutgoingHeld {
@@ -127,7 +128,7 @@ func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) erro
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
 		}
-		return putHeld(tx, row)
+		return putHeldRow(tx, row)
 	})
 }
 
@@ -183,7 +184,7 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 		return nil, err
 	}
 	out := &Released{}
-	if err := s.settleHeld(ctx, who.AccountID, in.UserID, in.Action == "release", out); err != nil {
+	if err := s.settleHeldRows(ctx, who.AccountID, in.UserID, in.Action == "release", out); err != nil {
 		return nil, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -198,10 +199,10 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
-// settleHeld releases or discards the held rows of a mailbox, and counts them. A row that the Hold
-// covers may be in a running attempt. On release, the attempt goes on. On discard, the row is
+// settleHeldRows releases or discards the held rows of a mailbox, and counts them. A row that the
+// Hold covers may be in a running attempt. On release, the attempt goes on. On discard, the row is
 // cancelled after the attempt unless it was delivered.
-func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
+func (s *Service) settleHeldRows(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
 	for again := true; again; {
 		again = false
 		var h *store.Hold
@@ -211,7 +212,7 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 		}); err != nil {
 			return err
 		}
-		if err := s.holdAll(ctx, accountID, mailboxID); err != nil {
+		if err := s.holdPendingRows(ctx, accountID, mailboxID); err != nil {
 			return err
 		}
 		concerns := func(o *store.Outgoing) bool {
@@ -223,7 +224,7 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 				return nil
 			}
 			if row.Status == store.OutgoingHeld {
-				return s.settleRow(tx, row, release, out)
+				return s.settleHeldRow(tx, row, release, out)
 			}
 			running, err := s.wakeAfterAttempt(tx, row)
 			if err != nil || !running { // its attempt has ended since the row was selected
@@ -245,8 +246,8 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 	return nil
 }
 
-// settleRow releases or discards one held row, and counts it.
-func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out *Released) error {
+// settleHeldRow releases or discards one held row, and counts it.
+func (s *Service) settleHeldRow(tx *store.Tx, row *store.Outgoing, release bool, out *Released) error {
 	if !release {
 		row.LastResponse = withUnknownOutcome(row, discardedText)
 		tx.After(func() { out.Discarded++ })
@@ -288,7 +289,7 @@ func (s *Service) DiscardHeld(ctx context.Context) error {
 			return err
 		}
 		if !there {
-			if err := s.settleHeld(ctx, h.AccountID, h.MailboxID, false, &Released{}); err != nil {
+			if err := s.settleHeldRows(ctx, h.AccountID, h.MailboxID, false, &Released{}); err != nil {
 				return err
 			}
 		}

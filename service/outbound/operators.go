@@ -69,8 +69,9 @@ const (
 	maxOperators    = 4096             // cached domains
 )
 
-// operators has the limits of mail operators, and caches which operator runs the hosts of a domain.
-type operators struct {
+// An operatorCache has the limits of mail operators, and caches which operator runs the hosts of a
+// domain.
+type operatorCache struct {
 	limits  map[string]destinationLimits // by operator
 	relayed bool                         // a relay is configured for some operator
 
@@ -80,11 +81,11 @@ type operators struct {
 
 type knownOperator struct {
 	operator string
-	until    time.Time
+	expires  time.Time // when the operator must be looked up again
 }
 
-func newOperators(list []core.Destination) *operators {
-	o := &operators{limits: maps.Clone(largeOperators), known: map[string]knownOperator{}}
+func newOperators(list []core.Destination) *operatorCache {
+	o := &operatorCache{limits: maps.Clone(largeOperators), known: map[string]knownOperator{}}
 	for _, d := range list {
 		l := o.limitsOf(d.Operator)
 		if d.Connections != nil {
@@ -104,7 +105,7 @@ func newOperators(list []core.Destination) *operators {
 }
 
 // limitsOf returns the limits of an operator.
-func (o *operators) limitsOf(operator string) destinationLimits {
+func (o *operatorCache) limitsOf(operator string) destinationLimits {
 	if l, known := o.limits[operator]; known {
 		return l
 	}
@@ -138,7 +139,7 @@ func (s *Service) operatorOf(ctx context.Context, domain, recipient string) stri
 	o.mu.Lock()
 	k, known := o.known[domain]
 	o.mu.Unlock()
-	if known && now.Before(k.until) {
+	if known && now.Before(k.expires) {
 		return k.operator
 	}
 	host, sure := "", strings.HasPrefix(domain, "[")

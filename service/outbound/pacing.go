@@ -48,8 +48,8 @@ type pace struct {
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// reserve asks for the turn of a message. If ok is true, the message may be sent now, and the
-// caller must call release afterwards. Otherwise at is when to try again.
+// reserve asks whether a message may be sent on a lane now. If ok is true, it may, and the caller
+// must call release after the delivery. If ok is false, at is when to try again.
 func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok
 	return now, true
 }
 
-// retryTime returns when to retry a message that was refused.
+// retryTime returns when to retry a message that a throttling next hop did not take.
 func (p *paces) retryTime(lane string, limits destinationLimits) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,8 @@ func (p *paces) retryTime(lane string, limits destinationLimits) time.Time {
 	return l.assignTime(now, l.Next, max(l.Gap, limits.gap()))
 }
 
-// assignTime returns the send time of the next waiting message, which is no earlier than first.
+// assignTime gives the next waiting message its send time, which is no earlier than first, and
+// returns it.
 func (l *pace) assignTime(now, first time.Time, gap time.Duration) time.Time {
 	l.tail = l.tail.Add(gap)
 	if l.tail.Before(first) {
@@ -101,17 +102,17 @@ func (l *pace) assignTime(now, first time.Time, gap time.Duration) time.Time {
 	if l.until.Before(l.tail) {
 		l.until = l.tail
 	}
-	return wholeMillis(l.tail)
+	return roundUpToMillis(l.tail)
 }
 
-// wholeMillis rounds a time up to milliseconds, the precision of rows.
-func wholeMillis(at time.Time) time.Time {
+// roundUpToMillis rounds a time up to milliseconds, the precision of rows.
+func roundUpToMillis(at time.Time) time.Time {
 	return at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// nextTurn returns when the next message may be sent, and the gap to the message after it. waiting
-// is false if no message waits beyond now. It is also false if the hop has not asked for less mail,
-// since the send times that messages were given are then still right.
+// nextTurn returns when the next message of a lane may be sent, and the gap to the message after
+// it. waiting is true if the send times of waiting messages may have become too late. It is false
+// if no message waits, or if the hop has not asked for less mail lately.
 func (p *paces) nextTurn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,10 +124,11 @@ func (p *paces) nextTurn(lane string, limits destinationLimits) (next time.Time,
 	if l.Next.After(now) {
 		next = l.Next
 	}
-	return wholeMillis(next), max(l.Gap, limits.gap()), true
+	return roundUpToMillis(next), max(l.Gap, limits.gap()), true
 }
 
-// release ends the turn of a message, whose delivery took that long.
+// release records that the delivery of a message, which reserve allowed, has ended. took is how
+// long the delivery took.
 func (p *paces) release(lane string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,13 +138,13 @@ func (p *paces) release(lane string, took time.Duration) {
 	}
 	l.running = max(l.running-1, 0)
 	l.took = (7*l.took + took) / 8
-	if l.idle(p.now()) {
+	if l.isIdle(p.now()) {
 		delete(p.Lanes, lane)
 	}
 }
 
-// idle reports whether a pace has no state worth keeping.
-func (l *pace) idle(now time.Time) bool {
+// isIdle reports whether a pace has no state worth keeping.
+func (l *pace) isIdle(now time.Time) bool {
 	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
 }
 
@@ -150,7 +152,7 @@ func (l *pace) idle(now time.Time) bool {
 func (p *paces) addPace(lane string) *pace {
 	if len(p.Lanes) >= maxPaces {
 		now := p.now()
-		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.idle(now) })
+		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.isIdle(now) })
 	}
 	if len(p.Lanes) >= maxPaces {
 		clear(p.Lanes) // a hop that wants less mail will say so again
@@ -188,8 +190,8 @@ func (p *paces) throttleAnswer(lane string) string {
 	return ""
 }
 
-// slowDown slows a pace down. It does so once for all messages that get such an answer at the same
-// time.
+// slowDown slows a pace down after an answer that asks for less mail. If several messages get such
+// an answer at the same time, only the first one slows it down.
 func (l *pace) slowDown(now time.Time, limits destinationLimits) {
 	if l.Gap == 0 && l.safe > 0 {
 		l.Gap = shortGap // safe is set: the hop asked for less mail a short while ago
@@ -208,9 +210,9 @@ func (l *pace) slowDown(now time.Time, limits destinationLimits) {
 	l.tail = time.Time{}
 }
 
-// speedUp shrinks the gap by a tenth after an accepted message. A gap of at most safe shrinks only
-// by a hundredth per second, so that the rate stays close to what the host accepts. If the gap
-// falls far below safe, the host accepts more mail than before, and safe is dropped.
+// speedUp shrinks the gap by a tenth after an accepted message. Once the gap is at most l.safe, it
+// shrinks only by a hundredth per second, so that the rate stays close to what the host accepts. If
+// the gap falls far below l.safe, the host accepts more mail than before, and l.safe is dropped.
 func (l *pace) speedUp(now time.Time) {
 	if l.Gap == 0 {
 		return
@@ -249,8 +251,8 @@ func asksForLessMail(r deliver.Result) bool {
 // greylistTexts matches replies about greylisting, which ask for a retry and not for less mail.
 var greylistTexts = lazyregexp.New(`(?i)gr[ea]y.?list`)
 
-// Limits of the mail forwarded to one address. It is more than a person can read, and hosts blame
-// the forwarder if so much mail is spam.
+// Limits of the mail forwarded to one address. A person cannot read more, and hosts blame the
+// forwarder if so much mail is spam.
 const (
 	maxForwards       = 200
 	forwardWindow     = time.Hour
@@ -258,8 +260,9 @@ const (
 	maxForwardTargets = 10000 // addresses in memory
 )
 
-// forwards counts the messages forwarded to each address within the last hour, in memory only.
-type forwards struct {
+// A forwardCounter counts the messages forwarded to each address within the last hour, in memory
+// only.
+type forwardCounter struct {
 	mu sync.Mutex
 	to map[string]*forwardTarget
 }
@@ -269,17 +272,17 @@ type forwardTarget struct {
 	tail time.Time   // when the last waiting message is due
 }
 
-func newForwards() *forwards { return &forwards{to: map[string]*forwardTarget{}} }
+func newForwards() *forwardCounter { return &forwardCounter{to: map[string]*forwardTarget{}} }
 
 // Take counts a message to the address. If the limit is reached, it counts nothing: ok is false,
 // and at is when to try again.
-func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
+func (f *forwardCounter) Take(address string, now time.Time) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.to[address]
 	if t == nil {
 		if len(f.to) >= maxForwardTargets {
-			maps.DeleteFunc(f.to, func(_ string, t *forwardTarget) bool { return t.idle(now) })
+			maps.DeleteFunc(f.to, func(_ string, t *forwardTarget) bool { return t.isIdle(now) })
 		}
 		t = &forwardTarget{}
 		f.to[address] = t
@@ -304,13 +307,13 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	return t.tail, false
 }
 
-// idle reports whether the address has no state worth keeping.
-func (t *forwardTarget) idle(now time.Time) bool {
+// isIdle reports whether the address has no state worth keeping.
+func (t *forwardTarget) isIdle(now time.Time) bool {
 	return len(t.sent) == 0 || !now.Before(t.sent[len(t.sent)-1].Add(forwardWindow))
 }
 
 // undoTake removes the last message that Take counted for the address, since it was not sent.
-func (f *forwards) undoTake(address string) {
+func (f *forwardCounter) undoTake(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t := f.to[address]; t != nil && len(t.sent) > 0 {

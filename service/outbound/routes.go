@@ -104,8 +104,8 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	return Route{Transport: core.ViaDirect}, nil
 }
 
-// missingRelay explains why a route has no relay.
-func (r Route) missingRelay() string {
+// missingRelayText explains why a route has no relay.
+func (r Route) missingRelayText() string {
 	if r.own {
 		return "the mailbox has no server that sends for it"
 	}

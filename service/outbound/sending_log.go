@@ -182,7 +182,8 @@ type sentFilter struct {
 	who       core.Actor
 }
 
-// prefilter returns a Prefilter for matches: a cheap check of the encoded row.
+// prefilter returns a cheap check of an encoded row. If it returns false, matches is false for the
+// row, which then need not be decoded.
 func (f *sentFilter) prefilter() func(row []byte) bool {
 	status, domain, to, from := page.HasTexts(f.Status, f.tag.Name, f.tag.Value), page.HasFolded(f.Domain), page.HasFolded(f.Recipient), page.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
@@ -339,7 +340,7 @@ func (s *Service) CancelRow(who core.Actor, id string) (*SentMessage, error) {
 		why := cmp.Or(row.LastResponse, cancelledText)
 		running, err := s.cancelAfterAttempt(tx, row, cancelledText)
 		if err == nil && !running {
-			err = s.cancel(tx, row, why)
+			err = s.cancelRow(tx, row, why)
 		}
 		if err != nil {
 			return err
@@ -449,7 +450,7 @@ func (s *Service) LookupMessage(_ context.Context, who core.Actor, in LookupIn) 
 	return out, nil
 }
 
-func (l *Lookup) add(m *store.Mapping) {
+func (l *Lookup) add(m *store.MessageIDMapping) {
 	l.OriginalMessageID = &m.Original
 	l.ProviderMessageIDs = append(l.ProviderMessageIDs, m.Provided)
 	l.Data = append(l.Data, Mapping{m.Original, m.Provided, m.Provider, m.Recipient, m.Sender, m.SendingDomain, core.Time{Time: m.RelayedAt}})

@@ -62,8 +62,8 @@ type Service struct {
 	direct    *deliver.Client // to the MX hosts of recipients
 	relayed   *deliver.Client // to the operator's relays
 	plain     *deliver.Client // to tenants' servers without TLS
-	forwards  *forwards
+	forwards  *forwardCounter
 	paces     *paces
-	operators *operators
-	policies  *policies
+	operators *operatorCache
+	policies  *policyCache
 }

@@ -31,7 +31,7 @@ type signer struct {
 	opened     map[string]openedKeys // by domain ID
 	loggedAt   map[string]time.Time  // when unusable keys of a domain were last logged, by domain ID
 	signatures map[signatureID]*signature
-	order      []signatureID // keys of made, oldest first
+	order      []signatureID // keys of signatures, oldest first
 }
 
 type openedKeys struct {
@@ -64,9 +64,9 @@ func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omi
 	}
 	id := signatureID{submission, omitMessageID}
 	sig := s.signature(id)
-	sig.once.Do(func() { sig.fields, sig.err = s.makeFields(d, message, omitMessageID) })
+	sig.once.Do(func() { sig.fields, sig.err = s.makeSignatureFields(d, message, omitMessageID) })
 	if sig.err != nil {
-		s.forget(id)
+		s.forgetSignature(id)
 	}
 	return sig.fields, sig.err
 }
@@ -87,13 +87,13 @@ func (s *signer) signature(id signatureID) *signature {
 	return sig
 }
 
-func (s *signer) forget(id signatureID) {
+func (s *signer) forgetSignature(id signatureID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.signatures, id)
 }
 
-func (s *signer) makeFields(d *store.Domain, message io.Reader, omitMessageID bool) ([]byte, error) {
+func (s *signer) makeSignatureFields(d *store.Domain, message io.Reader, omitMessageID bool) ([]byte, error) {
 	keys, err := s.openKeys(d)
 	if err != nil {
 		return nil, err

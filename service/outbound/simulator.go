@@ -16,9 +16,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The simulator plays outside recipients: a delivery to one of its addresses asks it instead of
-// another host. Retries, rows, events and reports are the same as for other outgoing mail; its
-// answers arrive like other mail. It has no effect on reputation and limits.
+// The simulator plays outside recipients: a delivery to one of its addresses asks the simulator
+// instead of another host. Retries, rows, events and reports are the same as for other outgoing
+// mail; its answers arrive like other mail. It has no effect on reputation and limits.
 
 const (
 	slowDelay              = 60 * time.Second // how long the recipient "slow" waits before it accepts a message
@@ -69,7 +69,7 @@ func (s *Service) slowAcceptTime(d *delivery) time.Time {
 	if d.route.Transport != core.ViaSimulator || simulatedName(d.row.Recipient) != "slow" {
 		return time.Time{}
 	}
-	return wholeMillis(d.row.Began().Add(slowDelay))
+	return roundUpToMillis(d.row.Began().Add(slowDelay))
 }
 
 // simulate makes an attempt to deliver to a recipient of the simulator. It counts earlier deferrals
@@ -158,10 +158,10 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 	if _, answer := msg.BaseSubject(sum.Subject); !answer {
 		reply.Subject = "Re: " + sum.Subject
 	}
-	if core.ValidMessageID(d.sub.MessageID) {
+	if core.IsValidMessageID(d.sub.MessageID) {
 		reply.InReplyTo = d.sub.MessageID
 		for _, id := range append(sum.References, d.sub.MessageID) {
-			if core.ValidMessageID(id) {
+			if core.IsValidMessageID(id) {
 				reply.References = append(reply.References, id)
 			}
 		}

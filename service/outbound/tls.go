@@ -27,10 +27,10 @@ const (
 	refreshAtOnce = 8                   // policies that are fetched at the same time
 )
 
-// policies has the MTA-STS policies of other domains (RFC 8461). Fetched policies are stored and
-// valid until they expire, even if the domain cannot be reached. The time of the last lookup is
+// A policyCache has the MTA-STS policies of other domains (RFC 8461). Fetched policies are stored
+// and valid until they expire, even if the domain cannot be reached. The time of the last lookup is
 // kept in memory.
-type policies struct {
+type policyCache struct {
 	svc  *Service
 	HTTP *http.Client
 
@@ -40,23 +40,23 @@ type policies struct {
 
 // A policyLookup is a lookup of a domain's policy, shared by all deliveries to the domain.
 type policyLookup struct {
-	done   chan struct{} // closed when the fields below are set
-	until  time.Time
-	policy *mtasts.Policy   // nil if the domain has none
-	failed *deliver.Session // for TLS reports: the domain has a record, but its policy could not be fetched
+	done    chan struct{}    // closed when the fields below are set
+	expires time.Time        // when the record may be looked up again
+	policy  *mtasts.Policy   // nil if the domain has none
+	failed  *deliver.Session // for TLS reports: the domain has a record, but its policy could not be fetched
 }
 
-func newPolicies(s *Service) *policies {
+func newPolicies(s *Service) *policyCache {
 	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
 	t.DisableKeepAlives = true
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 10*time.Second, 20*time.Second
 	t.MaxResponseHeaderBytes = 16 << 10
-	return &policies{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
+	return &policyCache{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
 }
 
 // Of returns the current policy of a domain, which must be an ASCII name; nil if there is none.
 // failed, unless nil, must be counted for TLS reports.
-func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy, failed *deliver.Session, err error) {
+func (p *policyCache) Of(ctx context.Context, domain string) (policy *mtasts.Policy, failed *deliver.Session, err error) {
 	if strings.HasPrefix(domain, "[") {
 		return nil, nil, nil
 	}
@@ -75,16 +75,16 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 
 // lookup returns the newest lookup of a domain. isNew is true if it is new; the caller must then
 // call runLookup.
-func (p *policies) lookup(domain string) (look *policyLookup, isNew bool) {
+func (p *policyCache) lookup(domain string) (look *policyLookup, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.svc.Now()
-	if l := p.lookups[domain]; l != nil && now.Before(l.until) {
+	if l := p.lookups[domain]; l != nil && now.Before(l.expires) {
 		return l, false
 	}
 	if len(p.lookups) >= maxLookups {
 		for name, l := range p.lookups {
-			if !now.Before(l.until) {
+			if !now.Before(l.expires) {
 				delete(p.lookups, name)
 			}
 		}
@@ -92,12 +92,12 @@ func (p *policies) lookup(domain string) (look *policyLookup, isNew bool) {
 	if len(p.lookups) >= maxLookups {
 		clear(p.lookups) // waiting callers hold their own lookup
 	}
-	l := &policyLookup{done: make(chan struct{}), until: now.Add(policyRecheck)}
+	l := &policyLookup{done: make(chan struct{}), expires: now.Add(policyRecheck)}
 	p.lookups[domain] = l
 	return l, true
 }
 
-func (p *policies) runLookup(ctx context.Context, l *policyLookup, domain string) {
+func (p *policyCache) runLookup(ctx context.Context, l *policyLookup, domain string) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (p *policies) runLookup(ctx context.Context, l *policyLookup, domain string
 }
 
 // StoredPolicy returns the stored policy of a domain; nil if there is none or it has expired.
-func (p *policies) StoredPolicy(domain string) (*store.TLSPolicy, error) {
+func (p *policyCache) StoredPolicy(domain string) (*store.TLSPolicy, error) {
 	var row *store.TLSPolicy
 	err := p.svc.Store.View(func(tx *store.Tx) (err error) {
 		row, err = store.TLSPolicies.Get(tx, domain)
@@ -129,7 +129,7 @@ func (p *policies) StoredPolicy(domain string) (*store.TLSPolicy, error) {
 // renew returns stored if the domain's record still has its ID, or if no newer policy can be
 // fetched. Otherwise it returns the policy that the domain serves. With force, it fetches the
 // policy even if the ID is the same.
-func (p *policies) renew(ctx context.Context, domain string, stored *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
+func (p *policyCache) renew(ctx context.Context, domain string, stored *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
 	if err != nil || !ok {
@@ -153,7 +153,7 @@ func (p *policies) renew(ctx context.Context, domain string, stored *store.TLSPo
 }
 
 // markUsed records that a policy is in use, at most once a day.
-func (p *policies) markUsed(row *store.TLSPolicy) error {
+func (p *policyCache) markUsed(row *store.TLSPolicy) error {
 	if now := p.svc.Now(); now.Sub(row.UsedAt) > policyRefresh {
 		row.UsedAt = now
 		return p.put(row)
@@ -161,7 +161,7 @@ func (p *policies) markUsed(row *store.TLSPolicy) error {
 	return nil
 }
 
-func (p *policies) put(row *store.TLSPolicy) error {
+func (p *policyCache) put(row *store.TLSPolicy) error {
 	return p.svc.Store.Update(func(tx *store.Tx) error { return store.TLSPolicies.Put(tx, row) })
 }
 
@@ -277,7 +277,8 @@ func countTLS(tx *store.Tx, domain string, sessions []deliver.Session) error {
 	return store.TLSCounts.Put(tx, row)
 }
 
-// AddSession counts one session. Above the limits of a row, failures are counted without details.
+// AddSession counts one TLS session in a row. If the row has reached the limit of failures that it
+// describes, a further failure is only counted.
 func AddSession(row *store.TLSCount, s deliver.Session) {
 	i := slices.IndexFunc(row.Policies, func(p store.TLSPolicyCount) bool {
 		return p.Type == s.Policy && slices.Equal(p.Strings, s.Strings)

@@ -45,7 +45,7 @@ func waitReason(o *store.Outgoing, now time.Time) string {
 // CancelWaiting cancels the pending messages of an account for which matches returns true, and
 // records the reason why in their rows.
 func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, matches func(*store.Outgoing) bool) error {
-	return s.eachPending(ctx, accountID, matches, func(tx *store.Tx, row *store.Outgoing) error { return s.cancel(tx, row, why) })
+	return s.eachPending(ctx, accountID, matches, func(tx *store.Tx, row *store.Outgoing) error { return s.cancelRow(tx, row, why) })
 }
 
 // eachPending calls change for the pending rows of an account for which matches returns true,
@@ -93,9 +93,10 @@ func (s *Service) eachPending(ctx context.Context, accountID string, matches fun
 	return nil
 }
 
-// cancel cancels a pending message for one recipient, and records the reason why in its row. If the
-// message is being delivered, it is cancelled after the attempt, unless the attempt delivers it.
-func (s *Service) cancel(tx *store.Tx, row *store.Outgoing, why string) error {
+// cancelRow cancels a pending message for one recipient, and records the reason why in its row. If
+// the message is being delivered, it is cancelled after the attempt, unless the attempt delivers
+// it.
+func (s *Service) cancelRow(tx *store.Tx, row *store.Outgoing, why string) error {
 	if running, err := s.cancelAfterAttempt(tx, row, why); running || err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 			if row == nil || !waitsAtHop(row) {
 				continue
 			}
-			if turn := wholeMillis(at); turn.Before(next.Due) {
+			if turn := roundUpToMillis(at); turn.Before(next.Due) {
 				row.NextAt, row.UpdatedAt = turn, tx.Now()
 				if err := store.Outgoings.Put(tx, row); err != nil {
 					return err

@@ -78,7 +78,7 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 		mb, err := store.MailboxByEmail.Read(tx, a.Email)
 		if err == nil && mb.Type != store.MailboxTypeExternal {
 			d, err := store.Domains.Read(tx, mb.DomainID)
-			return mailboxDestination(d, mb), errors.Join(err, Accepting(mb))
+			return mailboxDestination(d, mb), errors.Join(err, CheckAccepting(mb))
 		}
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
 			return &Destination{Domain: d, Forward: a.Email, Must: true}, nil
@@ -88,15 +88,15 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 }
 
-// Resolve is like Receiver, and also checks that the destination accepts a message of this size
-// from the sender now.
+// Resolve is like Receiver, but returns an error if the destination does not accept a message of
+// this size from the sender now.
 func (s *Service) Resolve(tx *store.Tx, sender, address string, size int64) (*Destination, error) {
 	to, err := s.Receiver(tx, address)
 	if err == nil {
-		err = to.Admits(sender)
+		err = to.CheckSender(sender)
 	}
 	if err == nil {
-		err = to.Takes(tx, size)
+		err = to.CheckDeliverable(tx, size)
 	}
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
 		switch {
 		case err == nil && !mb.Gone():
-			return mailboxDestination(d, mb), Accepting(mb)
+			return mailboxDestination(d, mb), CheckAccepting(mb)
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Desti
 		if err != nil {
 			return nil, err
 		}
-		return mailboxDestination(d, mb), Accepting(mb)
+		return mailboxDestination(d, mb), CheckAccepting(mb)
 	}
 	g, err := store.Groups.Read(tx, a.GroupID)
 	if err == nil && !store.MembersOfGroup.Has(tx, g.ID) {
@@ -174,7 +174,8 @@ func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Desti
 	return &Destination{Domain: d, Group: g}, err
 }
 
-// PlaceKey returns a key of the destination, so that one message is delivered there only once.
+// PlaceKey returns a key that is the same for all addresses that lead to the destination, so that
+// one message is delivered there only once.
 func (d *Destination) PlaceKey() string {
 	if d.Group != nil {
 		return "group " + d.Group.ID
@@ -192,8 +193,8 @@ func (d *Destination) PlaceKey() string {
 	return "forward " + d.Forward + " " + row
 }
 
-// Accepting returns an error that says why a mailbox accepts no mail; nil if it does accept mail.
-func Accepting(mb *store.Mailbox) error {
+// CheckAccepting returns an error that says why a mailbox accepts no mail; nil if it accepts mail.
+func CheckAccepting(mb *store.Mailbox) error {
 	switch mb.Status {
 	case store.MailboxActive:
 		return nil
@@ -214,7 +215,7 @@ func fallbackDestination(tx *store.Tx, d *store.Domain, local string) (*Destinat
 	if d.CatchAll != "" {
 		out, err := destinationAt(tx, d, d.CatchAll, true)
 		if err == nil {
-			err = out.Takes(tx, 1) // refuses a full mailbox
+			err = out.CheckDeliverable(tx, 1) // refuses a full mailbox
 		}
 		if refused := new(core.SMTPError); !errors.As(err, &refused) {
 			return out, err
@@ -228,7 +229,8 @@ func fallbackDestination(tx *store.Tx, d *store.Domain, local string) (*Destinat
 }
 
 // destinationAt returns the destination of mail to the domain d that goes to the address to: a
-// mailbox of the account, or a forward. The error is 550 5.1.1 if to is "".
+// mailbox of the account, or a forward. must says that a forward gets the mail even if the address
+// is suppressed. The error is 550 5.1.1 if to is "".
 func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination, error) {
 	if to == "" {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
@@ -242,22 +244,22 @@ func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destin
 	}
 	out := mailboxDestination(d, mb)
 	out.Must = must && out.Only
-	return out, Accepting(mb)
+	return out, CheckAccepting(mb)
 }
 
-// Admits returns an error if the sender may not write to the destination. A rewritten return path
-// accepts only bounces, which come from the null sender (RFC 5321 section 4.5.5), so that nobody
-// can use it to reach the address that it hides.
-func (d *Destination) Admits(sender string) error {
+// CheckSender returns an error if the sender may not write to the destination. A rewritten return
+// path accepts only bounces, which come from the null sender (RFC 5321 section 4.5.5), so that
+// nobody can use it to reach the address that it hides.
+func (d *Destination) CheckSender(sender string) error {
 	if d.SRS && sender != "" {
 		return core.SMTPErrorf(550, "5.7.1", "Address accepts only delivery reports, from the null sender")
 	}
 	return nil
 }
 
-// Takes returns an error if a message of this size cannot be delivered now: 452 4.2.2 for a full
-// mailbox, 550 5.7.1 for a forward to an address that must not get mail.
-func (d *Destination) Takes(tx *store.Tx, size int64) error {
+// CheckDeliverable returns an error if a message of this size cannot be delivered now: 452 4.2.2
+// for a full mailbox, 550 5.7.1 for a forward to an address that must not get mail.
+func (d *Destination) CheckDeliverable(tx *store.Tx, size int64) error {
 	if d.Row != nil || d.Reports || d.Group != nil { // these are checked elsewhere
 		return nil
 	}

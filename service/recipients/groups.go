@@ -12,21 +12,22 @@ import (
 // members.
 const MaxPlaces = 5000
 
-// A message to a group is first listed in an Arrival under the group's address. When the group is
-// processed, one entry for each member replaces it: the address in the envelope, the group and the
-// member, separated by line ends, which no address contains.
+// An entry of Arrival.To is an address in the envelope. When a group is processed, one entry for
+// each member replaces its address: the address in the envelope, the group and the member,
+// separated by line ends, which no address contains.
 
 func memberEntry(address string, m *store.GroupMember) string {
 	return address + "\n" + m.GroupID + "\n" + m.MailboxID + m.MemberID + m.Email // exactly one of the three is set
 }
 
-// EntryAddress returns the envelope's address of an entry.
+// EntryAddress returns the address in the envelope that an entry of Arrival.To comes from.
 func EntryAddress(entry string) string {
 	address, _, _ := strings.Cut(entry, "\n")
 	return address
 }
 
-// ExpandGroup replaces a group with the entries of its members in the list of an arrival.
+// ExpandGroup adds an entry for each member of a group to the recipients of an arrival. address is
+// the one in the envelope that led to the group.
 func ExpandGroup(tx *store.Tx, a *store.Arrival, g *store.Group, address string) error {
 	var entries []string
 	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
@@ -39,9 +40,9 @@ func ExpandGroup(tx *store.Tx, a *store.Arrival, g *store.Group, address string)
 	return nil
 }
 
-// ResolveEntry returns the destination of a list entry, if it accepts a message of this size; nil
-// for a member that was deleted or must not get mail.
-func (s *Service) ResolveEntry(tx *store.Tx, sender, entry string, size int64) (*Destination, error) {
+// ResolveArrivalEntry returns the destination of an entry of Arrival.To, if it accepts a message of
+// this size. It returns nil for a member that was deleted or must not get mail.
+func (s *Service) ResolveArrivalEntry(tx *store.Tx, sender, entry string, size int64) (*Destination, error) {
 	address, rest, member := strings.Cut(entry, "\n")
 	if !member {
 		return s.Resolve(tx, sender, address, size)
@@ -82,10 +83,10 @@ func (s *Service) ResolveEntry(tx *store.Tx, sender, entry string, size int64) (
 		return nil, err
 	}
 	to := mailboxDestination(d, mb)
-	if err := Accepting(mb); err != nil {
+	if err := CheckAccepting(mb); err != nil {
 		return nil, err
 	}
-	return to, to.Takes(tx, size)
+	return to, to.CheckDeliverable(tx, size)
 }
 
 // ListID returns the List-Id of a group (RFC 2919).

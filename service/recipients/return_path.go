@@ -27,7 +27,8 @@ const (
 	maxPathLen = 254 // RFC 5321 section 4.5.3.1.3
 )
 
-// RowAddress returns an address of the row; "" if the domain's name leaves too little room for it.
+// RowAddress returns the address of this kind for a row of the sending log; "" if the address would
+// be too long because of the domain's name.
 func (s *Service) RowAddress(kind string, row *store.Outgoing) string {
 	address := s.RowLocal(kind, row.ID, row.Domain) + "@" + row.Domain
 	if len(address) > maxPathLen {
@@ -36,8 +37,8 @@ func (s *Service) RowAddress(kind string, row *store.Outgoing) string {
 	return address
 }
 
-// RowLocal returns the local part of an address of a row: its kind, the id of the row, and a MAC
-// over both and the domain.
+// RowLocal returns the local part of a row's address: the kind, the id of the row, and a MAC over
+// both and the domain.
 func (s *Service) RowLocal(kind, id, domain string) string {
 	id = strings.TrimPrefix(id, "msg_")
 	return rowLocalText(kind, id, s.Keys.Mac("row address", kind, id, domain))
@@ -55,8 +56,9 @@ func (s *Service) IsRowLocal(text, kind, id, domain string) bool {
 	return s.Keys.MatchesMac(same, "row address", kind, id, domain)
 }
 
-// ReadRowLocal splits a local part of the domain. kind is "" if the local part does not have the
-// form of a row's address. id is "" if this server did not make the address.
+// ReadRowLocal returns the kind and the id of the row in the local part of an address of the
+// domain. kind is "" if the local part does not have the form of a row's address. id is "" if this
+// server did not make the address.
 func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	local = strings.ToLower(local)
 	if len(local) != rowPathLen || local[1] != '-' || local[2+RowIDLen] != '-' {
@@ -72,8 +74,8 @@ func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	return kind, id
 }
 
-// BouncedRowID returns the id of the row that an address is the return path of; "" if this server
-// did not make the address.
+// BouncedRowID returns the id of the row of the sending log whose return path is the address; "" if
+// this server did not make the address.
 func (s *Service) BouncedRowID(address string) string {
 	local, domain, _ := msg.SplitEmail(strings.Trim(address, "<> "))
 	kind, id := s.ReadRowLocal(local, strings.ToLower(domain))
@@ -121,8 +123,9 @@ const (
 	MaxLocal = 64      // RFC 5321 section 4.5.3.1.1
 )
 
-// SRSForward rewrites a sender into the domain. The null sender, a sender of the domain itself, and
-// one whose new local part would be too long are returned unchanged.
+// SRSForward rewrites a sender to an address in the domain. It returns three kinds of senders
+// unchanged: the null sender, a sender of the domain itself, and one whose new local part would be
+// too long.
 func (s *Service) SRSForward(sender, domain string) string {
 	local, from, ok := msg.SplitEmail(sender)
 	if !ok || from == domain {
@@ -139,8 +142,9 @@ func (s *Service) SRSForward(sender, domain string) string {
 	return text + "@" + domain
 }
 
-// splitSRS splits a path that a forwarder has rewritten. hop is the forwarder that knows the
-// sender; rest is the text after the word SRS0.
+// splitSRS splits a return path that a forwarder has rewritten. hop is the domain of the forwarder
+// that knows the first sender, and rest is the text after the word SRS0. ok is false if no
+// forwarder has rewritten the path.
 func splitSRS(local, from string) (hop, rest string, ok bool) {
 	switch word, text := srsWord(local); word {
 	case srsFirst:
@@ -166,7 +170,7 @@ func srsWord(local string) (word, rest string) {
 // SRSReverse returns the address that a bounce goes back to, for a local part that SRSForward made.
 // For SRS0 that is the original sender, for SRSValid days. For SRS1 it is the address of the
 // earlier forwarder, which checks the time itself. ok is false if this server did not make the
-// local part, or if its time is over.
+// local part, or if it has expired.
 func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 	var err error
 	switch word, text := srsWord(local); word {
@@ -210,7 +214,7 @@ func (s *Service) isSRSMAC(text string, parts ...string) bool {
 
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
 
-// SRSDay returns the day as two characters; the values repeat after 1024 days.
+// SRSDay returns the day of a time as two characters. They repeat after 1024 days.
 func SRSDay(t time.Time) string {
 	day := t.Unix() / (24 * 60 * 60) % srsDays
 	return string([]byte{srsDigits[day>>5], srsDigits[day&31]})
@@ -225,6 +229,6 @@ func (s *Service) isFreshSRSDay(day string) bool {
 	return false
 }
 
-// TagAddress is the kind of RowLocal for the tag by which a relay's notice names a row. A tag is
-// not an address.
-const TagAddress = "t"
+// RelayTag is the kind for RowLocal of a tag, which is not an address: we add it to a message for a
+// relay, whose notices then name the row by it.
+const RelayTag = "t"

@@ -20,7 +20,8 @@ const (
 	maxCountsOfDomain = 1_000
 )
 
-// reportPolicy is the part of a domain's DMARC record that a row stores.
+// reportPolicy is the part of a domain's DMARC record that is stored with the counts for its
+// report.
 type reportPolicy struct {
 	dmarcreport.Policy
 	Reports []string // rua=
@@ -87,7 +88,7 @@ func addCountRow(tx *store.Tx, c *store.DMARCCount) (added bool, err error) {
 	return true, store.DMARCDays.Put(tx, d)
 }
 
-func reportPolicyOf(p *auth.Published) reportPolicy {
+func reportPolicyOf(p *auth.PublishedRecord) reportPolicy {
 	out := reportPolicy{dmarcreport.Policy{
 		Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, NP: p.NoPolicy, ADKIM: "r", ASPF: "r", Failures: p.Failures, Testing: p.Testing, Discovery: "treewalk", Pct: 100,
 	}, p.Reports}

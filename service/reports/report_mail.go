@@ -48,13 +48,13 @@ func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.Stored
 	return err
 }
 
-// readArgs are the arguments of the job that reads one message.
+// readArgs are the arguments of the job that reads the reports in one message.
 type readArgs struct {
 	MailID string `json:"mail_id"`
 }
 
-// readKind is the job that reads messages that may contain reports.
-func (s *Service) readKind() jobs.Kind {
+// readReportsKind is the job that reads messages that may contain reports.
+func (s *Service) readReportsKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "report_read", Work: s.readReports, Max: 5, Timeout: time.Minute, Most: maxReadJobs, MostEach: 1,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
@@ -187,10 +187,10 @@ func storeReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 	r := found.Report
 	r.ID, r.AccountID, r.DomainID = tx.NewID("rep"), m.AccountID, d.ID
 	r.From, r.Authenticated, r.ReceivedAt = m.From, m.Authenticated, m.ReceivedAt
-	if store.ReportsBySender.Has(tx, store.ReportSender(&r)) {
+	if store.ReportsBySender.Has(tx, store.ReportSenderKey(&r)) {
 		return nil
 	}
-	class := store.ReportClass(&r)
+	class := store.ReportClassKey(&r)
 	if store.ReportsByClass.Count(tx, class, maxDomainReports) == maxDomainReports {
 		for _, id := range store.ReportsByClass.Keys(tx, class, "") {
 			if err := store.Reports.Delete(tx, id); err != nil {

@@ -107,7 +107,8 @@ func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListRep
 	return listReports(s, who, in, store.ReportDMARC, l)
 }
 
-// listReports completes a listing with the parts that both kinds of reports share.
+// listReports lists the stored reports of one kind about a domain. It sets the fields of l that are
+// the same for both kinds.
 func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l page.Listing[store.Report, Out]) (*page.Page[Out], error) {
 	from, to, err := outbound.ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {

@@ -28,11 +28,11 @@ type Service struct {
 // New returns a Service over the given rooms.
 func New(c *core.Core, i *inbox.Service, o *outbound.Service) *Service {
 	s := &Service{Core: c, inbox: i, outbound: o}
-	s.reportClient = s.newReportHTTP()
+	s.reportClient = s.newReportClient()
 	return s
 }
 
 // Kinds lists the kinds of jobs that this package runs.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.tlsReportKind(), s.WhileActive(s.readKind()), s.reportKind(), s.reportSweepKind()}
+	return []jobs.Kind{s.tlsReportKind(), s.WhileActive(s.readReportsKind()), s.reportKind(), s.reportSweepKind()}
 }

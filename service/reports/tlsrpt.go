@@ -35,7 +35,7 @@ func (s *Service) tlsReportKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_reports", Work: s.ReportTLS, Timeout: 30 * time.Minute}
 }
 
-func (s *Service) newReportHTTP() *http.Client {
+func (s *Service) newReportClient() *http.Client {
 	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
 	t.DisableKeepAlives = true
 	t.MaxResponseHeaderBytes = 16 << 10

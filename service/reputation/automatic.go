@@ -31,13 +31,13 @@ const (
 )
 
 // automatics holds, for each kind, its name and its limits for a day (UTC), or for an hour if
-// hourly is set. mostTo is how many messages one address gets from all accounts together. ofAccount
-// is how many are sent for one account; 0 means that the sender's own limits apply.
+// hourly is set. maxToAddress is how many messages one address gets from all accounts together.
+// maxForAccount is how many are sent for one account; 0 means that the sender's own limits apply.
 var automatics = [...]struct {
-	name      string
-	mostTo    int
-	ofAccount int
-	hourly    bool
+	name          string
+	maxToAddress  int
+	maxForAccount int
+	hourly        bool
 }{
 	AutomaticReply: {"reply", 100, 0, false}, AutomaticForward: {"forward", 5000, 0, false},
 	AutomaticRequired: {"required", 1000, 5000, false}, AutomaticNotice: {"notice", 500, 10_000, false}, AutomaticReport: {"report", 1000, 50_000, false},
@@ -74,10 +74,11 @@ func canonicalAddress(address string) string {
 	return local + "@" + one
 }
 
-// An allowance is a limit for one day or hour.
+// An allowance is how many automatic messages of a kind may be sent in a day or hour: to one
+// address, or for one account.
 type allowance struct {
 	accountID, subject, what string
-	mostMessages             int
+	maxMessages              int
 }
 
 // AdmitAutomatic checks whether this server may send an automatic message to an address, which is
@@ -95,18 +96,18 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 	var list []allowance
 	if !here || kind != AutomaticForward && kind != AutomaticNotice {
 		sum := sha256.Sum256([]byte(canonicalAddress(recipient)))
-		list = append(list, allowance{"", "to " + is.name + " " + hex.EncodeToString(sum[:16]), "an address gets mail of the kind " + is.name, is.mostTo})
+		list = append(list, allowance{"", "to " + is.name + " " + hex.EncodeToString(sum[:16]), "an address gets mail of the kind " + is.name, is.maxToAddress})
 	}
-	if is.ofAccount > 0 {
-		list = append(list, allowance{account, is.name + "s", "an account has mail of the kind " + is.name, is.ofAccount})
+	if is.maxForAccount > 0 {
+		list = append(list, allowance{account, is.name + "s", "an account has mail of the kind " + is.name, is.maxForAccount})
 	}
 	days, err := countAllowances(tx, kind, list)
 	if err != nil {
 		return err
 	}
-	if is.ofAccount == 0 {
-		// Check all scopes first: if a wider scope refuses, Admit has already counted in the
-		// narrower ones.
+	if is.maxForAccount == 0 {
+		// Check all limits before anything is counted: Admit counts for the mailbox before it
+		// checks the limits of the domain and the account.
 		if err := s.MayAdd(tx, mb, from, &Envelope{}, recipient); err != nil {
 			return err
 		}
@@ -127,8 +128,8 @@ func (s *Service) MayWait(tx *store.Tx, kind Automatic, accountID string) (bool,
 	return err == nil, errors.Join(err, putDays(tx, days))
 }
 
-// countAllowances adds one to each allowance and returns the rows for putDays; it returns an error
-// if one allowance is used up.
+// countAllowances counts one message in each allowance. It returns the changed rows, which the
+// caller writes with putDays. It returns an error if one allowance is used up.
 func countAllowances(tx *store.Tx, kind Automatic, list []allowance) (days []*store.SendDay, err error) {
 	for _, a := range list {
 		if automatics[kind].hourly {
@@ -141,8 +142,8 @@ func countAllowances(tx *store.Tx, kind Automatic, list []allowance) (days []*st
 		if d == nil {
 			d = &store.SendDay{AccountID: a.accountID, Day: today(tx), Subject: a.subject}
 		}
-		if d.Recipients >= a.mostMessages {
-			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.mostMessages, kind.NextReset(tx).Format(time.RFC3339))
+		if d.Recipients >= a.maxMessages {
+			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.maxMessages, kind.NextReset(tx).Format(time.RFC3339))
 		}
 		d.Recipients++
 		days = append(days, d)

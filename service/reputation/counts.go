@@ -27,15 +27,17 @@ func OperatorOf(host, recipient string) string {
 	return name
 }
 
-// countsForSender reports whether the result of a row says something about the sender. It does if a
-// person or a program sent the message, and the message leaves this server.
+// countsForSender reports whether the deliveries and bounces of a message are counted for its
+// sender. They are if a person or a program sent the message, and not this server, and the message
+// leaves this server.
 func countsForSender(row *store.Outgoing, forward bool) bool {
 	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
 	return (row.MailboxID != "" || row.Program) && !forward && left
 }
 
-// CountAttempt counts a delivery attempt and checks whether its sender may go on. The caller calls
-// it for each attempt, in the transaction that records the attempt, and writes the row.
+// CountAttempt counts a delivery attempt. It pauses the sender if too much of its mail has bounced
+// or drawn complaints. The caller calls it for each attempt, in the transaction that records the
+// attempt, and writes the row.
 func (s *Service) CountAttempt(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
 	if !countsForSender(row, forward) {
 		return nil
@@ -170,9 +172,9 @@ func add(to *store.HourCount, h store.HourCount, sign int) {
 	to.Complained += sign * h.Complained
 }
 
-// sumLastDay sums up the results of a subject's mail of the last 24 hours, or since its counting
-// was restarted.
-func sumLastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
+// sumLastDay sums up the results of a subject's mail: of the last 24 hours, or since the counting
+// was restarted if that is less long ago.
+func sumLastDay(tx *store.Tx, accountID, subject string, since *store.CountingStart) (sum store.HourCount, err error) {
 	now := tx.Now().UTC()
 	first := now.Truncate(time.Hour).Add(-23 * time.Hour)
 	if since != nil {
@@ -198,12 +200,12 @@ func sumLastDay(tx *store.Tx, accountID, subject string, since *store.Counting) 
 	return sum, nil
 }
 
-// restartCounting returns a new start for the counting of a subject's mail: now, with this hour's
-// counts so far as the base that is subtracted.
-func restartCounting(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
+// restartCounting returns a CountingStart of now for a subject's mail. It has this hour's counts so
+// far, so that sumLastDay can subtract them.
+func restartCounting(tx *store.Tx, accountID, subject string) (*store.CountingStart, error) {
 	now := tx.Now().UTC()
 	c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, now.Format(time.DateOnly), subject))
-	out := &store.Counting{Since: now}
+	out := &store.CountingStart{Since: now}
 	if err == nil && c != nil {
 		for _, h := range c.Hours {
 			if h.Hour == now.Hour() {

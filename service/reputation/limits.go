@@ -19,8 +19,8 @@ type scope struct {
 	own     bool // most is the mailbox's daily_send_limit
 }
 
-// scopes returns the scopes of a mailbox of a domain, the narrowest first. mb is nil when the
-// credential of the domain sends without a mailbox.
+// scopes returns the scopes whose limits apply to mail of a mailbox: the mailbox, its domain and
+// its account, in this order. mb is nil when the credential of the domain sends without a mailbox.
 func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]scope, error) {
 	a, err := store.Accounts.Read(tx, d.AccountID)
 	if err != nil {
@@ -74,7 +74,7 @@ type Envelope struct {
 func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error {
 	var e Envelope
 	for _, r := range recipients {
-		if err := s.add(tx, from.AccountID, &e, r); err != nil {
+		if err := s.addRecipient(tx, from.AccountID, &e, r); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e 
 		return nil
 	}
 	more := *e // shares the map with e
-	err := s.add(tx, from.AccountID, &more, recipient)
+	err := s.addRecipient(tx, from.AccountID, &more, recipient)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e 
 	return nil
 }
 
-// add adds a recipient to an envelope, if it is not in it.
-func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient string) error {
+// addRecipient adds a recipient to an envelope, unless the envelope has it already.
+func (s *Service) addRecipient(tx *store.Tx, accountID string, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
 	}
@@ -162,8 +162,8 @@ func (s *Service) limitsNewRecipients() bool {
 	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
 }
 
-// checkScopeLimit returns today's count of a scope, or an error if the recipients of an envelope
-// exceed its limit.
+// checkScopeLimit returns today's count of a mailbox, domain or account, or an error if the
+// recipients of an envelope exceed its limit.
 func (s *Service) checkScopeLimit(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
 	d, err := store.SendDays.Find(tx, store.SendDayID(accountID, day, sc.id))
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 // Bounds for the mail of the last 24 hours: from when a sender is paused, and from when the owner
 // is alerted.
 const (
-	minForBounces    = 50  // fewer recipients say nothing about bounces
+	minForBounces    = 50  // with fewer recipients, the share of bounces is not judged
 	pauseBounces     = 10  // per cent that pause the sender
 	alertBounces     = 5   // per cent that alert the owner
-	minForComplaints = 300 // fewer recipients say nothing about complaints
+	minForComplaints = 300 // with fewer recipients, the share of complaints is not judged
 	pauseComplaints  = 3   // per mille that pause the sender
 	alertComplaints  = 1   // per mille that alert the owner
 )
@@ -83,7 +83,7 @@ func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 	var ofPaused store.HourCount
 	since := d.Counting
 	if since != nil {
-		since = &store.Counting{Since: since.Since}
+		since = &store.CountingStart{Since: since.Since}
 	}
 	for _, id := range store.MailboxesPaused.Keys(tx, d.ID, "") {
 		theirs, err := sumLastDay(tx, row.AccountID, id, since)
@@ -178,8 +178,9 @@ type SendingAlert struct {
 	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
-// alertOwner notifies the owner of bounces and complaints above a bound, once per episode. exceeded
-// is true if a bound is exceeded, whether the owner is notified now or was before.
+// alertOwner notifies the owner of bounces and complaints above a bound, but not again while the
+// bound stays exceeded. exceeded is true if a bound is exceeded, whether the owner is notified now
+// or was before.
 func (s *Service) alertOwner(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (exceeded bool, err error) {
 	kind := exceededBound(c, alertBounces, alertComplaints)
 	for _, k := range []string{KindBounces, KindComplaints} {
@@ -222,7 +223,7 @@ func (s *Service) raiseAlert(tx *store.Tx, a *store.SendAlert, name string) erro
 		if a.Kind == KindLimit || a.Until.Sub(known.Until) < time.Hour {
 			return nil
 		}
-		known.Until = a.Until // the episode goes on
+		known.Until = a.Until // the cause persists, so the alert is not repeated
 		return store.SendAlerts.Put(tx, known)
 	}
 	if err := store.SendAlerts.Put(tx, a); err != nil {
@@ -258,8 +259,8 @@ func (s *Service) mailOwner(tx *store.Tx, accountID, subject, text string) error
 	return alert.Plan(s.Core, tx, alert.HostMail{About: a.ID, To: a.Email, Subject: subject, Text: text})
 }
 
-// notifyBlocked notifies an account that a receiver blocks this host or sender. The episode ends
-// with the first message that the receiver accepts.
+// notifyBlocked notifies an account, once, that a receiver blocks this host or sender. It can
+// notify the account again after the receiver has accepted a message.
 func (s *Service) notifyBlocked(tx *store.Tx, row *store.Outgoing, operator, reply, advice string) error {
 	return s.raiseAlert(tx, &store.SendAlert{
 		AccountID: row.AccountID, Kind: KindBlocked, Scope: "account", Subject: operator, Until: tx.Now().AddDate(0, 0, store.SendCountDays), Reply: reply, Advice: advice,

@@ -120,8 +120,8 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 			onlyMailbox = mb.ID
 		}
 
-		// Sum up the hours of the last 1, 7 and 30 days. Each iteration reads one day of all
-		// subjects.
+		// Sum up the hours of the last 1, 7 and 30 days. Each iteration reads one day of the
+		// account, its domains and mailboxes, and all operators.
 		now := tx.Now().UTC()
 		hour := now.Truncate(time.Hour)
 		var first [3]time.Time

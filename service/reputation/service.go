@@ -26,8 +26,8 @@ type Service struct {
 // New returns a Service.
 func New(c *core.Core, e *events.Service) *Service { return &Service{Core: c, events: e} }
 
-// KindResume is the kind of the job that retries mail when sending is resumed: mail that was queued
-// while it was paused.
+// KindResume is the kind of the job that runs when sending is resumed. It retries the mail that was
+// queued while sending was paused.
 const KindResume = "resume_sending"
 
 // planResume plans a KindResume job.

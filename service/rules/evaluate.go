@@ -50,9 +50,9 @@ type Outcome struct {
 	Left    int      `json:"-"`                 // effects, copies and keywords that exceed their limits
 }
 
-// LeavesMailbox reports whether actions of a kind have an effect outside the mailbox. These actions
-// have a common limit, maxEffects.
-func LeavesMailbox(kind string) bool {
+// HasOutsideEffect reports whether actions of a kind have an effect outside the mailbox. These
+// actions have a common limit, maxEffects.
+func HasOutsideEffect(kind string) bool {
 	return kind == "forward" || kind == "webhook" || kind == "reply"
 }
 
@@ -84,7 +84,7 @@ func ApplyLimits(list []*Outcome) {
 	}
 	effects := func(o *Outcome) (n int) {
 		for _, e := range o.Actions {
-			if LeavesMailbox(e.Type) {
+			if HasOutsideEffect(e.Type) {
 				n++
 			}
 		}
@@ -93,7 +93,7 @@ func ApplyLimits(list []*Outcome) {
 	drop := func(o *Outcome, which func(Effect) bool) { o.Actions = slices.DeleteFunc(o.Actions, which) }
 	share(maxEffects, effects, func(o *Outcome, most int) {
 		drop(o, func(e Effect) bool {
-			if !LeavesMailbox(e.Type) {
+			if !HasOutsideEffect(e.Type) {
 				return false
 			}
 			most--
@@ -120,7 +120,7 @@ func (o *Outcome) actionsOf(kind string) (out []Effect) {
 	return out
 }
 
-// A budget limits the processor time of the rules.
+// A budget limits the processor time for the rules of one mailbox.
 type budget struct {
 	begun time.Time            // when the rules began to run
 	cpu   func() time.Duration // returns the processor time that this thread has used since begun
@@ -128,9 +128,9 @@ type budget struct {
 	over  bool                 // the time is used up
 }
 
-// spent reports whether the time is used up. Each call reads the clock. It reads the processor time
-// only if the clock shows that the time may be used up.
-func (b *budget) spent() bool {
+// isSpent reports whether the time is used up. Each call reads the clock. It reads the processor
+// time only if the clock shows that the time may be used up.
+func (b *budget) isSpent() bool {
 	if b.over {
 		return true
 	}
@@ -159,7 +159,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 		if !r.Enabled {
 			continue
 		}
-		if b.spent() {
+		if b.isSpent() {
 			out.skipRules(list[i:])
 			break
 		}
@@ -226,7 +226,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 					continue
 				}
 			}
-			if LeavesMailbox(a.Type) {
+			if HasOutsideEffect(a.Type) {
 				if effects == maxEffects {
 					out.Left++
 					continue
@@ -286,7 +286,7 @@ func (m *Message) matchesRule(r *store.Rule, b *budget) bool {
 	return len(r.Conditions) == 0 || r.Match != "any"
 }
 
-// matchesCondition reports whether the message matches a condition without its Not.
+// matchesCondition reports whether the message matches a condition. It ignores Not.
 func (m *Message) matchesCondition(c *store.RuleCondition, b *budget) bool {
 	switch c.Field {
 	case "size", "spam_score":
@@ -324,7 +324,7 @@ func (m *Message) matchesCondition(c *store.RuleCondition, b *budget) bool {
 	}
 	want := strings.ToLower(c.Value)
 	for _, text := range texts {
-		if b.spent() {
+		if b.isSpent() {
 			return false
 		}
 		switch c.Op {
@@ -349,8 +349,8 @@ func (m *Message) matchesCondition(c *store.RuleCondition, b *budget) bool {
 	return false
 }
 
-// A timedText is a reader of a text that ends when the time is used up. It is the only way to stop
-// a long search.
+// A timedText reads a text for a search, and ends early if the time is used up. There is no other
+// way to stop a long search.
 type timedText struct {
 	text   string
 	budget *budget
@@ -359,7 +359,7 @@ type timedText struct {
 // ReadRune returns the next character. The error is io.EOF at the end of the text, or when the time
 // is used up.
 func (t *timedText) ReadRune() (r rune, size int, err error) {
-	if t.text == "" || t.budget.spent() {
+	if t.text == "" || t.budget.isSpent() {
 		return 0, 0, io.EOF
 	}
 	r, size = utf8.DecodeRuneInString(t.text)

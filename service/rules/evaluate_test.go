@@ -132,7 +132,7 @@ func someRules(r *rand.Rand) (list []*store.Rule) {
 		for range r.IntN(4) {
 			c := store.RuleCondition{Field: []string{"from", "to", "cc", "subject", "header", "body", "size", "list_id", "spam_score"}[r.IntN(9)], Not: r.IntN(4) == 0}
 			switch {
-			case isNumber(c.Field):
+			case isNumberField(c.Field):
 				c.Op = []string{"is", "above", "below"}[r.IntN(3)]
 				c.Value = strconv.Itoa(r.IntN(600))
 				if c.Field == "spam_score" {
@@ -215,7 +215,7 @@ func model(l *letter, size int, list []*store.Rule) *Outcome {
 		return all
 	}
 	meets := func(c store.RuleCondition) bool {
-		if isNumber(c.Field) {
+		if isNumberField(c.Field) {
 			have := float64(size)
 			if c.Field == "spam_score" {
 				if l.score == nil {

@@ -20,8 +20,8 @@ type Message struct {
 	r       io.ReaderAt
 	root    *msg.Part
 	headers []msg.Header
-	read    bool // headers has been read
-	body    *string
+	read    bool    // headers has been read
+	body    *string // nil: not read yet
 	err     error
 }
 

@@ -129,9 +129,9 @@ func (m *Message) MayReply(sender string, own core.Senders) bool {
 	return false
 }
 
-// Correspondent returns the address for which a reply is recorded. It is the sender of the SMTP
-// envelope. But if that was generated for one message (VERP, BATV), it is the author's address, if
-// that is in the same domain or a parent domain.
+// Correspondent returns the address under which an automatic reply to a message is recorded. It is
+// the sender of the SMTP envelope. If that address was generated for one message (VERP, BATV), it
+// is the author's address, provided that this is in the same domain or a parent domain.
 func Correspondent(sender string, from []msg.Address) string {
 	sender = strings.ToLower(sender)
 	local, domain, _ := msg.SplitEmail(sender)
@@ -167,12 +167,12 @@ func isSingleUse(local string) bool {
 	return false
 }
 
-// A Replier is the source of an automatic reply. Of is OfVacation or the ID of a rule. Version is a
-// hash of the reply's text.
-type Replier struct{ Of, Version string }
+// A Replier is what sends an automatic reply: a vacation reply or a rule. ID is VacationReplier or
+// the ID of the rule. Version is a hash of the reply's text.
+type Replier struct{ ID, Version string }
 
-// OfVacation is the value of Replier.Of for the vacation reply of a mailbox.
-const OfVacation = "vacation"
+// VacationReplier is the ID of a Replier that is the vacation reply of a mailbox.
+const VacationReplier = "vacation"
 
 // RuleReplier returns the Replier of a rule that replies with a text.
 func RuleReplier(id, text string) Replier { return Replier{id, core.TextHash(text)[:16]} }
@@ -188,11 +188,11 @@ func RecordReply(tx *store.Tx, mailboxID string, by Replier, version, correspond
 		return false, err
 	}
 	if before != nil && tx.Now().Before(before.Expires) {
-		if by.Of != OfVacation || before.Version == version {
+		if by.ID != VacationReplier || before.Version == version {
 			return false, nil
 		}
 	} else { // older versions wrote one row for each replier
-		old, err := store.AutoReplies.Find(tx, store.AutoReplyID(mailboxID, by.Of, by.Version, correspondent))
+		old, err := store.AutoReplies.Find(tx, store.AutoReplyID(mailboxID, by.ID, by.Version, correspondent))
 		if err != nil || old != nil && tx.Now().Before(old.Expires) {
 			return false, err
 		}
@@ -201,6 +201,6 @@ func RecordReply(tx *store.Tx, mailboxID string, by Replier, version, correspond
 }
 
 // PruneReplies deletes expired records of replies. It returns how many it has deleted.
-func (s *Service) PruneReplies(tx *store.Tx) (int, error) {
+func (s *Service) PruneReplies(tx *store.Tx) (deleted int, err error) {
 	return core.DeleteExpired(tx, store.AutoReplies, store.AutoRepliesByTime)
 }

@@ -131,7 +131,7 @@ func TestSharesAreEven(t *testing.T) {
 		given, most := 0, 0
 		of := func(o *Outcome) (n int) {
 			for _, e := range o.Actions {
-				if LeavesMailbox(e.Type) {
+				if HasOutsideEffect(e.Type) {
 					n++
 				}
 			}

@@ -120,7 +120,7 @@ func ruleOut(r *store.Rule) Rule {
 	for _, c := range r.Conditions {
 		shown := Condition{Field: c.Field, Op: c.Op, Header: c.Header, Not: c.Not}
 		if c.Op != "exists" {
-			shown.Value = &Value{Text: c.Value, Number: isNumber(c.Field)}
+			shown.Value = &Value{Text: c.Value, Number: isNumberField(c.Field)}
 		}
 		out.Conditions = append(out.Conditions, shown)
 	}
@@ -351,8 +351,8 @@ func renumber(tx *store.Tx, list []*store.Rule) error {
 	return nil
 }
 
-// isNumber reports whether the values of a field are numbers.
-func isNumber(field string) bool { return field == "size" || field == "spam_score" }
+// isNumberField reports whether conditions compare a field with numbers.
+func isNumberField(field string) bool { return field == "size" || field == "spam_score" }
 
 // setConditions validates conditions and sets them in a rule.
 func setConditions(r *store.Rule, list []Condition) error {
@@ -364,7 +364,7 @@ func setConditions(r *store.Rule, list []Condition) error {
 		wrong := func(format string, args ...any) error {
 			return core.Invalid(fmt.Sprintf("conditions.%d", i), "invalid", format, args...)
 		}
-		number := isNumber(c.Field)
+		number := isNumberField(c.Field)
 		fits := slices.Contains([]string{"is", "contains", "matches", "exists"}, c.Op)
 		if number {
 			fits = slices.Contains([]string{"is", "above", "below"}, c.Op)
@@ -415,7 +415,7 @@ func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 		}
 		switch a.Type {
 		case "move", "copy":
-			if !inbox.ValidFolder(value) {
+			if !inbox.IsValidFolder(value) {
 				return wrong("the value must be the role or the name of a folder")
 			}
 		case "forward":
@@ -543,7 +543,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 // nonNil returns a copy of a list that is not nil, so that it is not null in JSON.
 func nonNil(list []string) []string { return append([]string{}, list...) }
 
-// RepliesNow reports whether a vacation reply is enabled and the time now is within its period.
-func RepliesNow(v *store.Vacation, now time.Time) bool {
+// IsVacationActive reports whether a vacation reply is enabled and its period includes now.
+func IsVacationActive(v *store.Vacation, now time.Time) bool {
 	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }

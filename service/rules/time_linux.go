@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime returns a function. The function returns how much processor time the current thread
-// has used since the call of threadTime.
+// threadTime returns a function that returns how much processor time the current thread has used
+// since the call of threadTime.
 func threadTime() func() time.Duration {
 	now := func() time.Duration {
 		var at unix.Timespec

@@ -4,8 +4,8 @@ package rules
 
 import "time"
 
-// threadTime returns a function. The function returns how much time has passed since the call of
-// threadTime, because this system does not tell the processor time of a thread.
+// threadTime returns a function that returns how much time has passed since the call of threadTime.
+// This system does not tell the processor time of a thread.
 func threadTime() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }

@@ -108,7 +108,7 @@ func (b *Sandbox) Text(t testing.TB, m Stored) string {
 func (b *Sandbox) Map(t testing.TB, accountID, original, provided string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
-		return store.Mappings.Put(tx, &store.Mapping{
+		return store.Mappings.Put(tx, &store.MessageIDMapping{
 			ID: tx.NewID("map"), AccountID: accountID, Original: original, Provided: provided, Provider: "r1", Recipient: "far@far.test",
 			Sender: "ann@boxes.test", SendingDomain: "boxes.test", RelayedAt: tx.Now(),
 		})

@@ -17,8 +17,8 @@ const (
 	SessionsMost  = maxSessions
 )
 
-var SessionByValue = sessionByValue
+var SessionByCookie = sessionByCookie
 
 func (s *Service) SendForgot(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	return s.sendForgot(ctx, j)
+	return s.sendPasswordLink(ctx, j)
 }

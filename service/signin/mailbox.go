@@ -11,7 +11,7 @@ import (
 
 // startMailboxSession begins a session for the person of a mailbox, after the right password.
 func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor, code string) (out *SignedIn, err error) {
-	if err := login.Enter(); err != nil {
+	if err := login.CompleteSignIn(); err != nil {
 		return nil, err
 	}
 	person, err := s.findOrCreateMailboxUser(login.Mailbox)
@@ -21,8 +21,8 @@ func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor,
 	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return checkPasswordUnchanged(tx, login.Mailbox) })
 }
 
-// checkPasswordUnchanged returns an error unless the mailbox still has the password that was
-// verified outside the transaction.
+// checkPasswordUnchanged returns an error if the password of mb, which was verified outside the
+// transaction, has been changed since.
 func checkPasswordUnchanged(tx *store.Tx, mb *store.Mailbox) error {
 	now, err := store.Mailboxes.Read(tx, mb.ID)
 	if err == nil && !now.PasswordAt.Equal(mb.PasswordAt) {
@@ -100,7 +100,7 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 		if err != nil {
 			return err
 		}
-		tx.After(func() { s.LoginsEnded(mb.Num) })
+		tx.After(func() { s.RecheckLogins(mb.Num) })
 		return errors.Join(store.Mailboxes.Put(tx, mb), core.Audit(tx, who, core.MailboxTarget(mb)))
 	})
 	if err != nil {
@@ -120,6 +120,6 @@ func (s *Service) endMailClientLogins(tx *store.Tx, u *store.User) error {
 		return err
 	}
 	mb.PasswordAt = tx.Now()
-	tx.After(func() { s.LoginsEnded(mb.Num) })
+	tx.After(func() { s.RecheckLogins(mb.Num) })
 	return store.Mailboxes.Put(tx, mb)
 }

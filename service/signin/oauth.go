@@ -161,8 +161,8 @@ func isResource(given []string, base string) bool {
 	return same && *got == *want
 }
 
-// authorizationResponse returns the redirect URI of an authorization response: the state, pairs of
-// names and values, and the issuer (RFC 9207).
+// authorizationResponse returns the URI to which the browser is redirected. It adds to the query of
+// redirectURI: the state, the pairs of names and values, and the issuer (RFC 9207).
 func authorizationResponse(base, redirectURI, state string, pairs ...string) string {
 	q := url.Values{"iss": {base}}
 	if state != "" {
@@ -200,8 +200,8 @@ type ConsentClient struct {
 // consentPolicy returns the default sending policy of a grant.
 func consentPolicy() store.Policy { return store.Policy{Send: store.SendApproval, Taint: true} }
 
-// AskConsent stores a consent request for the person of a session, and returns it. The query is the
-// client's authorization request.
+// AskConsent stores a consent request for the person of a session, and returns it. q is the query
+// of the client's authorization request.
 func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q url.Values) (*Consent, error) {
 	a, err := s.checkAuthorization(ctx, base, q)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
@@ -278,7 +278,7 @@ type Decided struct {
 // DecideConsent records a person's decision on a consent request that AskConsent stored for the
 // same session.
 func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in ConsentIn) (*Decided, error) {
-	if who.Given {
+	if who.PasswordGiven {
 		return nil, errPasswordNotOwn()
 	}
 	policy, mailboxes := consentPolicy(), []string(nil)
@@ -300,7 +300,7 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 		}
 	}
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		mailboxes, err = accounts.CheckMailboxIDs(in.Mailboxes.Value)
+		mailboxes, err = accounts.CleanMailboxIDs(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -340,8 +340,9 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 	return out, nil
 }
 
-// PruneOAuth deletes consent requests that nobody decided in time, and codes that no client used.
-func (s *Service) PruneOAuth(tx *store.Tx) (int, error) {
+// PruneOAuth deletes expired consent requests that nobody has decided, and expired codes that no
+// client has used.
+func (s *Service) PruneOAuth(tx *store.Tx) (deleted int, err error) {
 	var ids []string
 	for key, id := range store.OAuthRequestsByTime.Keys(tx, "", "") {
 		if len(ids) == core.PruneAtATime || tx.Now().Before(store.KeyTime(key)) {

@@ -200,8 +200,8 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 	}, nil
 }
 
-// OAuthClientEnded reports whether a registered client has been unused for too long.
-func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
+// IsOAuthClientExpired reports whether a registered client has been unused for too long.
+func IsOAuthClientExpired(c *store.OAuthClient, now time.Time) bool {
 	if c.UsedAt.IsZero() {
 		return now.Sub(c.CreatedAt) > OAuthClientKept
 	}
@@ -211,7 +211,7 @@ func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
 // registeredClient returns a registered client, or nil if there is none.
 func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
 	c, err := store.OAuthClients.Find(tx, id)
-	if c == nil || err != nil || OAuthClientEnded(c, tx.Now()) {
+	if c == nil || err != nil || IsOAuthClientExpired(c, tx.Now()) {
 		return nil, err
 	}
 	return c, nil

@@ -205,7 +205,7 @@ func (s *Service) renewGrant(tx *store.Tx, t *store.Token, family string) (*Acce
 	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPartLen, core.Base62), tx.Now()
 	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshTokenLife)
 	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessTokenLife)
-	_, err := s.accounts.StandingActor(tx, t)
+	_, err := s.accounts.ActorWithoutUse(tx, t)
 	if _, ours := core.AsError(err); ours || errors.Is(err, store.ErrNotFound) {
 		return nil, invalidGrant("The person for whom this client acts may not use Mailstead now."), nil
 	}
@@ -218,8 +218,8 @@ func (s *Service) renewGrant(tx *store.Tx, t *store.Token, family string) (*Acce
 // verifierMatches reports whether a code verifier matches a challenge (RFC 7636 sections 4.1 and
 // 4.6).
 func verifierMatches(verifier, challenge string) bool {
-	const letters = core.Base62 + "-._~"
-	if len(verifier) < 43 || len(verifier) > 128 || strings.Trim(verifier, letters) != "" {
+	const verifierChars = core.Base62 + "-._~"
+	if len(verifier) < 43 || len(verifier) > 128 || strings.Trim(verifier, verifierChars) != "" {
 		return false
 	}
 	sum := sha256.Sum256([]byte(verifier))
@@ -267,7 +267,7 @@ func grantOf(tx *store.Tx, value string) (*store.Token, error) {
 	if family, ok := familyOf(value); ok {
 		return store.TokenByFamily.Find(tx, core.TokenHash(family))
 	}
-	if !core.WellFormedToken(value) {
+	if !core.IsWellFormedToken(value) {
 		return nil, nil
 	}
 	t, err := store.TokenByHash.Find(tx, core.TokenHash(value))

@@ -56,9 +56,9 @@ func newPasskeyUser(u *store.User) (passkeyUser, error) {
 	return out, nil
 }
 
-// relyingParty returns the server's identity towards authenticators. In production it is the
-// configured host. In a sandbox it is the host name in origin, since a sandbox is reached under
-// several names. Browsers accept only names, no IP addresses.
+// relyingParty returns the identity that the server has for authenticators: in production the
+// configured host, in a sandbox the host name in origin, since a sandbox is reached under several
+// names. Browsers accept only names, no IP addresses.
 func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 	id := s.Hostname()
 	if s.Config.Sandbox {
@@ -106,12 +106,12 @@ func (s *Service) challengeMAC(text []byte, purpose, rpID string) []byte {
 	return s.Keys.Mac("passkey challenge", string(text), purpose, rpID)
 }
 
-// checkChallenge returns the decoded challenge that a browser sends back, if this server made it
-// and it has not expired.
+// checkChallenge decodes a challenge that a browser has sent back. It returns an error if this
+// server did not make the challenge, or if it has expired.
 func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	const signed = challengeNonceBytes + 8
-	if err != nil || len(raw) <= signed || !hmac.Equal(raw[signed:], s.challengeMAC(raw[:signed], purpose, rpID)) {
+	const signedBytes = challengeNonceBytes + 8
+	if err != nil || len(raw) <= signedBytes || !hmac.Equal(raw[signedBytes:], s.challengeMAC(raw[:signedBytes], purpose, rpID)) {
 		return nil, errBadPasskey(errors.New("the challenge was not made by this server"))
 	}
 	if s.Now().Unix() >= int64(binary.BigEndian.Uint64(raw[challengeNonceBytes:])) {
@@ -139,7 +139,7 @@ func creationOptions(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*f
 // (navigator.credentials.create). origin is the origin of the dashboard. The error for a wrong
 // password is 403 wrong_password.
 func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
-	if who.Given {
+	if who.PasswordGiven {
 		return nil, errPasswordNotOwn()
 	}
 	rp, err := s.relyingParty(origin)

@@ -19,7 +19,7 @@ import (
 func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string, dropPasskeys bool) error {
 	var holder *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		holder, err = userByReset(tx, token)
+		holder, err = userByResetToken(tx, token)
 		return err
 	})
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
-		u, err := userByReset(tx, token)
+		u, err := userByResetToken(tx, token)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 	})
 }
 
-func userByReset(tx *store.Tx, token string) (*store.User, error) {
+func userByResetToken(tx *store.Tx, token string) (*store.User, error) {
 	hash, dead := core.TokenHash(token), true
 	u, err := store.UserByReset.Get(tx, hash)
 	if err == nil {
@@ -72,9 +72,9 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 // Limits on password links that are sent by mail.
 const (
 	forgotLinkLife     = 2 * time.Hour // how long a link works
-	forgotWindow       = time.Hour
-	maxLinksPerAddress = 3  // links to one address in the window
-	maxLinksPerNetwork = 20 // requests from one network in the window
+	forgotWindow       = time.Hour     // the time to which the following limits apply
+	maxLinksPerAddress = 3             // links to one address in the window
+	maxLinksPerNetwork = 20            // requests from one network in the window
 )
 
 // ForgotIn names the address that needs a new password.
@@ -119,9 +119,9 @@ type forgotArgs struct {
 	IP    string `json:"ip"`
 }
 
-// sendForgot makes the link and queues the message with it. Each attempt makes a new link: links
-// are stored only as hashes, so that an old one cannot be sent again.
-func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// sendPasswordLink makes the link and queues the message with it. Each attempt makes a new link:
+// links are stored only as hashes, so that an old one cannot be sent again.
+func (s *Service) sendPasswordLink(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[forgotArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -172,7 +172,7 @@ type Welcome struct {
 func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Welcome, error) {
 	var out *Welcome
 	err := s.Store.View(func(tx *store.Tx) error {
-		u, err := userByReset(tx, in.Token)
+		u, err := userByResetToken(tx, in.Token)
 		if err == nil {
 			out = &Welcome{Kind: accounts.KindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u), Passkeys: len(u.Passkeys)}
 			if u.MailboxID != "" {
@@ -209,7 +209,7 @@ type WelcomeIn struct {
 func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
 	var u *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		u, err = userByReset(tx, in.Token)
+		u, err = userByResetToken(tx, in.Token)
 		return err
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 	}
 	var out *SignedIn
 	err = s.withSecondFactor(u, v, in.Code, func(tx *store.Tx, now *store.User) error {
-		holder, err := userByReset(tx, in.Token)
+		holder, err := userByResetToken(tx, in.Token)
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, setPassword func(*store.
 		if !mayChooseEmail(u) {
 			return core.Errorf("forbidden_role", "The email address cannot be changed here.")
 		}
-		if err := accounts.MoveUser(tx, u, *in.Email); err != nil {
+		if err := accounts.ChangeEmail(tx, u, *in.Email); err != nil {
 			return err
 		}
 	}

@@ -107,7 +107,7 @@ func TestResetEnds(t *testing.T) {
 			return err
 		},
 		"with the operator's password": func(c *resetCase) error {
-			_, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test"})
+			_, err := c.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "ann@team.test"})
 			return err
 		},
 		"with the user": func(c *resetCase) error {
@@ -137,11 +137,11 @@ func TestResetEnds(t *testing.T) {
 // token.
 func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	c := newResetCase(t)
-	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", Password: "before that"}); err != nil {
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "ann@team.test", Password: "before that"}); err != nil {
 		t.Fatal(err)
 	}
 	asking, other := c.session(t), c.session(t)
-	key, err := c.Accounts.CreateTokenFor(t.Context(), accounts.TokenFor{User: "ann@team.test", Permissions: []string{"read"}})
+	key, err := c.Accounts.CreateTokenFor(t.Context(), accounts.CreateTokenForIn{User: "ann@team.test", Permissions: []string{"read"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestPasskeysAfterTheOperatorsPassword(t *testing.T) {
 			u.Passkeys = []store.Passkey{{ID: "pky_1", Name: "phone"}, {ID: "pky_2", Name: "key"}}
 			return store.Users.Put(tx, u)
 		})
-		out, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", NoFactor: noFactor})
+		out, err := c.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "ann@team.test", NoFactor: noFactor})
 		if err != nil || out.Passkeys != want {
 			t.Errorf("without a factor %v: %+v, %v", noFactor, out, err)
 		}

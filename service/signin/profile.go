@@ -101,7 +101,7 @@ func (in *ProfileIn) apply(tx *store.Tx, u *store.User, hash, askingToken string
 		}
 	}
 	if in.Email != nil {
-		if err := accounts.MoveUser(tx, u, *in.Email); err != nil {
+		if err := accounts.ChangeEmail(tx, u, *in.Email); err != nil {
 			return err
 		}
 	}

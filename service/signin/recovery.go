@@ -110,8 +110,9 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 }
 
 // mailLink sends a message with a link to the person of a mailbox. put stores the hash of the link
-// in the mailbox, in the same transaction; if it returns false, nothing is sent. Each attempt makes
-// a new link: links are stored only as hashes, so that an old one cannot be sent again.
+// in the mailbox, in the transaction that queues the message; if put returns false, nothing is
+// sent. Each attempt makes a new link: links are stored only as hashes, so that an old one cannot
+// be sent again.
 func (s *Service) mailLink(ctx context.Context, userID string, message alert.HostMail, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
 	sent, err := s.outbound.SendHostMail(message, func(tx *store.Tx) (bool, error) {
 		mb, err := core.LiveMailbox(tx, userID)
@@ -147,7 +148,7 @@ type RecoveryConfirmed struct {
 func (s *Service) CheckRecovery(_ context.Context, token string) (*RecoveryConfirmed, error) {
 	var out *RecoveryConfirmed
 	err := s.Store.View(func(tx *store.Tx) error {
-		mb, err := mailboxOfRecovery(tx, token)
+		mb, err := mailboxByRecoveryToken(tx, token)
 		if err == nil {
 			out = &RecoveryConfirmed{Email: mb.Email, RecoveryEmail: mb.Recovery.Email}
 		}
@@ -160,7 +161,7 @@ func (s *Service) CheckRecovery(_ context.Context, token string) (*RecoveryConfi
 func (s *Service) ConfirmRecovery(_ context.Context, in RecoveryIn) (*RecoveryConfirmed, error) {
 	var out *RecoveryConfirmed
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := mailboxOfRecovery(tx, in.Token)
+		mb, err := mailboxByRecoveryToken(tx, in.Token)
 		if err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (s *Service) ConfirmRecovery(_ context.Context, in RecoveryIn) (*RecoveryCo
 	return out, err
 }
 
-func mailboxOfRecovery(tx *store.Tx, token string) (*store.Mailbox, error) {
+func mailboxByRecoveryToken(tx *store.Tx, token string) (*store.Mailbox, error) {
 	mb, err := store.MailboxByRecovery.Get(tx, core.TokenHash(token))
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.Gone() || !tx.Now().Before(mb.Recovery.Expires)) {
 		return nil, core.Errorf("not_found", "This link was used already or has expired. Set the recovery address again to get another.")
@@ -204,7 +205,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 		if err != nil {
 			return err
 		}
-		out.URL = s.accounts.NewReset(person)
+		out.URL = s.accounts.NewResetLink(person)
 		out.ExpiresAt = core.Time{Time: person.ResetExpires}
 		return errors.Join(store.Users.Put(tx, person), core.Audit(tx, who, core.MailboxTarget(mb)), once.KeepAnswer(ctx, s.Core, tx, out))
 	})
@@ -254,11 +255,11 @@ func (s *Service) preparePassword(u *store.User, password string) (set func(*sto
 		put(mb)
 		mb.PasswordAt, mb.UpdatedAt = tx.Now(), tx.Now()
 		now.UpdatedAt = tx.Now()
-		accounts.DropLinks(now)
+		accounts.DropResetLinks(now)
 		if _, err := s.mailboxes.EndSessions(tx, mb.ID, ""); err != nil {
 			return err
 		}
-		tx.After(func() { s.LoginsEnded(mb.Num) })
+		tx.After(func() { s.RecheckLogins(mb.Num) })
 		return store.Mailboxes.Put(tx, mb)
 	}, nil
 }

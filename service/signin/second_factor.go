@@ -21,11 +21,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Limits on wrong codes of one user in a day: a code is short, and whoever guesses it already has
-// the password. Networks from which the user has signed in lately are counted separately, so that a
-// stranger cannot lock the user out.
+// Limits on wrong codes of one user in a day: a code is short, and whoever guesses codes has the
+// password already. Codes from networks from which the user has signed in lately are counted
+// separately, so that a stranger cannot lock the user out.
 const (
-	codeWindow    = 24 * time.Hour
+	codeWindow    = 24 * time.Hour // the time to which maxWrongCodes applies
 	maxWrongCodes = 20
 
 	recoveryCodeCount = 10        // how many a user gets; ten characters each, 57 bits
@@ -115,8 +115,8 @@ func (s *Service) useCode(u *store.User, code string, now time.Time) (right bool
 
 const recoveryMAC = "recovery code" // purpose of the MAC of recovery codes
 
-// recoveryHash returns the MAC under which a recovery code is stored. Its key is not in the
-// database.
+// recoveryHash returns the MAC that is stored in place of a recovery code. The key of the MAC is
+// not in the database.
 func (s *Service) recoveryHash(userID, code string) []byte {
 	return s.Keys.Mac(recoveryMAC, userID, normalizeCode(code))
 }

@@ -33,15 +33,15 @@ import (
 type Accounts interface {
 	// ActorOf returns the actor that a token or session acts as, and records this use from ip.
 	ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error)
-	// StandingActor is ActorOf without recording a use.
-	StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error)
+	// ActorWithoutUse is like ActorOf, but records no use.
+	ActorWithoutUse(tx *store.Tx, t *store.Token) (core.Actor, error)
 	// FindPasswordLogin finds the team user of an address, for the comparison of a password.
 	FindPasswordLogin(email, ip string) (*accounts.PasswordLogin, error)
 	// ProvePassword verifies the password of the signed-in user. The caller runs checkUnchanged in
 	// its later transaction, to make sure that the password was not changed in between.
 	ProvePassword(ctx context.Context, who core.Actor, password string) (checkUnchanged func(*store.Tx, *store.User) error, err error)
-	// NewReset gives a user a new link that sets a password. The caller stores the user.
-	NewReset(u *store.User) (link string)
+	// NewResetLink gives a user a new link that sets a password. The caller stores the user.
+	NewResetLink(u *store.User) (link string)
 	// RevokeMost revokes matching tokens of a user until so few are left that one transaction can
 	// revoke them.
 	RevokeMost(userID string, match func(*store.Token) bool) error
@@ -83,15 +83,15 @@ type Service struct {
 func New(c *core.Core, a Accounts, m Mailboxes, o Outbound) *Service {
 	return &Service{
 		Core: c, accounts: a, mailboxes: m, outbound: o,
-		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeLife, core.AttemptKeys),
-		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), clientFetches: make(chan struct{}, maxClientFetches),
+		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.MaxAttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeLife, core.MaxAttemptKeys),
+		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.MaxAttemptKeys), clientFetches: make(chan struct{}, maxClientFetches),
 	}
 }
 
 // Kinds lists the kinds of jobs that this package runs.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: kindForgot, Work: s.sendForgot, Max: 5, Timeout: time.Minute},
+		{Name: kindForgot, Work: s.sendPasswordLink, Max: 5, Timeout: time.Minute},
 		{Name: kindRecovery, Work: s.sendRecovery, Max: 5, Timeout: time.Minute},
 		{Name: mailboxes.KindRecoveryConfirm, Work: s.sendConfirmation, Max: 5, Timeout: time.Minute},
 	}

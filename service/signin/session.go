@@ -99,12 +99,12 @@ type SignedIn struct {
 // AuthenticateSession returns the actor of a session cookie, and records this use of the session
 // from ip.
 func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core.Actor, error) {
-	if !core.WellFormedToken(value) {
+	if !core.IsWellFormedToken(value) {
 		return core.Actor{}, core.ErrSignedOut()
 	}
 	var who core.Actor
 	err := s.Store.View(func(tx *store.Tx) error {
-		t, err := sessionByValue(tx, value)
+		t, err := sessionByCookie(tx, value)
 		if err != nil {
 			return err
 		}
@@ -114,9 +114,9 @@ func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core
 	return who, err
 }
 
-// sessionByValue returns the session of a cookie, for reading only; 401 if the value is not a
-// session.
-func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
+// sessionByCookie returns the session of a cookie. The record is shared and must not be changed.
+// The error is 401 if the value is not that of a session.
+func sessionByCookie(tx *store.Tx, value string) (*store.Token, error) {
 	t, err := store.TokenByHash.Read(tx, core.TokenHash(value))
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
 		return nil, core.ErrSignedOut()
@@ -147,7 +147,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, passwordGi
 	if err := store.Tokens.Put(tx, t); err != nil {
 		return nil, err
 	}
-	accounts.DropLinks(u)
+	accounts.DropResetLinks(u)
 	u.LastLoginAt = now
 	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
 	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), core.UserTarget(u))); err != nil {
@@ -179,12 +179,12 @@ func endOldSessions(tx *store.Tx, userID string) error {
 	return nil
 }
 
-// endSession ends the session of a cookie. A value that is not a session is ignored.
+// endSession ends the session of a cookie. It ignores a value that is not that of a session.
 func endSession(tx *store.Tx, value string) error {
-	if !core.WellFormedToken(value) {
+	if !core.IsWellFormedToken(value) {
 		return nil
 	}
-	t, err := sessionByValue(tx, value)
+	t, err := sessionByCookie(tx, value)
 	if _, ours := core.AsError(err); ours {
 		return nil
 	}
@@ -378,7 +378,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	if err := d.refresh(); err != nil { // the records may have changed during the wait
 		return nil, err
 	}
-	out, err := d.enter(ctx, g, v, in)
+	out, err := d.tryPassword(ctx, g, v, in)
 	if err != nil {
 		return nil, err
 	}
@@ -419,7 +419,7 @@ func (s *Service) findCandidates(address, as, ip string) (*candidates, error) {
 	return d, nil
 }
 
-// refresh reads the records again.
+// refresh reads the records of the candidates again.
 func (d *candidates) refresh() error {
 	if d.user != nil {
 		if err := d.user.Refresh(); err != nil {
@@ -432,7 +432,7 @@ func (d *candidates) refresh() error {
 	return nil
 }
 
-// identities returns the identities of all records: a wrong password is counted at each.
+// identities returns the identities of all candidates. A wrong password is counted at each of them.
 func (d *candidates) identities() (out []core.Identity) {
 	if d.user != nil {
 		out = append(out, d.user.Identity)
@@ -443,8 +443,9 @@ func (d *candidates) identities() (out []core.Identity) {
 	return out
 }
 
-// enter begins a session if the password is right. It tries the team user before the mailbox.
-func (d *candidates) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
+// tryPassword begins a session if the password is right. It compares the password with the team
+// user's before the mailbox's.
+func (d *candidates) tryPassword(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
 	if d.user != nil {
 		right, err := g.Compare(ctx, d.user.Identity.Name, d.user.User.PasswordHash, in.Password)
 		if err != nil {
@@ -494,7 +495,8 @@ func (s *Service) startSession(u *store.User, v Visitor, code string, checkUncha
 	return out, err
 }
 
-// actor returns the actor for a user who was identified by a password, a passkey or a link.
+// actor returns the actor for the audit log, of a user who was identified by a password, a passkey
+// or a link.
 func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
 	return core.Actor{
 		AccountID: u.AccountID, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,

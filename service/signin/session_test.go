@@ -26,7 +26,7 @@ func newSessionCase(t *testing.T) *sessionCase {
 	c := &sessionCase{now: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)}
 	c.Service, _ = servicetest.NewClocked(t, func() time.Time { return c.now })
 	c.Core.Config.Hostname = "mail.example.com"
-	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "owner@example.test", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -102,7 +102,7 @@ func TestSessionsEnd(t *testing.T) {
 func (c *sessionCase) tokenOf(t *testing.T, in *signin.SignedIn) (id string) {
 	t.Helper()
 	err := c.Core.Store.View(func(tx *store.Tx) error {
-		token, err := signin.SessionByValue(tx, in.Cookie)
+		token, err := signin.SessionByCookie(tx, in.Cookie)
 		if err == nil {
 			id = token.ID
 		}
@@ -145,7 +145,7 @@ func TestWhatIsKeptOfASession(t *testing.T) {
 	c := newSessionCase(t)
 	in := c.here(t)
 	err := c.Core.Store.View(func(tx *store.Tx) error {
-		token, err := signin.SessionByValue(tx, in.Cookie)
+		token, err := signin.SessionByCookie(tx, in.Cookie)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func TestSignInIsThrottled(t *testing.T) {
 func TestUnknownAndWrongAreTheSame(t *testing.T) {
 	c := newSessionCase(t)
 	c.Core.Logins.Time, c.Core.Logins.Memory = 3, 12*1024 // what users have
-	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.ResetPasswordIn{User: "owner@example.test", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	_, unknown := c.signIn("192.0.2.1", "nobody@example.test", "correct horse")

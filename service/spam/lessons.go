@@ -30,9 +30,10 @@ type Move struct{ FromJunk, ToJunk, ToTrash bool }
 
 // Moved records what the classifier of the account learns from a moved message; m is the message at
 // its new place. A message moved into Junk is spam; one moved out of it, except to Trash, is wanted
-// mail. A message counts once, and moving it back undoes that. A read message that is kept in
-// another folder may be an example that the mailbox still needs. Moved returns which of
-// BitTaughtSpam and BitTaughtHam the message has afterwards.
+// mail. A message counts once, and moving it back undoes that. If a read message is moved to a
+// folder other than Junk and Trash, and its mailbox still needs examples of wanted mail, Moved
+// queues learning. Moved returns which of BitTaughtSpam and BitTaughtHam the message has
+// afterwards.
 func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Move) (taught store.Bits, err error) {
 	taught = m.Bits & taughtEither
 	if !s.On() || to.FromJunk && (to.ToJunk || to.ToTrash) {
@@ -106,7 +107,7 @@ func (s *Service) learnKind() jobs.Kind {
 	return jobs.Kind{Name: kindLearn, Work: s.learn, Max: 10, Timeout: time.Minute}
 }
 
-// learn is the work of learn_spam. It learns the next lessons of an account. People mark spam far
+// learn works on a learn_spam job: it learns the next lessons of an account. People mark spam far
 // more often than wanted mail, so that words in all mail of an account would count as signs of
 // spam. For each spam message learn therefore takes one example of wanted mail.
 func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {

@@ -20,7 +20,7 @@ type models struct {
 	mu        sync.Mutex
 	byAccount map[string]*model // by account id
 	bytes     int
-	used      uint64 // number of uses of all models so far
+	uses      uint64 // number of uses of all models so far
 }
 
 // A model is the entry of one account. Its Model is nil if the account has learned nothing.
@@ -28,7 +28,7 @@ type model struct {
 	ready chan struct{} // closed when the model is loaded
 	known bool          // Model is loaded
 	*classify.Model
-	used uint64
+	lastUse uint64 // value of models.uses at its last use
 }
 
 func newModels(st *store.Store) *models { return &models{store: st, byAccount: map[string]*model{}} }
@@ -36,14 +36,14 @@ func newModels(st *store.Store) *models { return &models{store: st, byAccount: m
 // get returns the model of an account, which must not be changed; nil if it has learned nothing.
 func (c *models) get(accountID string) (*classify.Model, error) {
 	c.mu.Lock()
-	c.used++
+	c.uses++
 	if m := c.byAccount[accountID]; m != nil {
-		m.used = c.used
+		m.lastUse = c.uses
 		c.mu.Unlock()
 		<-m.ready
 		return m.Model, nil
 	}
-	m := &model{ready: make(chan struct{}), used: c.used}
+	m := &model{ready: make(chan struct{}), lastUse: c.uses}
 	c.byAccount[accountID] = m
 	c.mu.Unlock()
 
@@ -97,13 +97,13 @@ func (c *models) put(accountID string, learned *classify.Model) {
 		m = &model{ready: make(chan struct{})}
 		c.byAccount[accountID] = m
 	}
-	c.used++
+	c.uses++
 	if m.known {
 		c.bytes -= modelSize(m.Model)
-		next := &model{ready: m.ready, known: true, Model: learned, used: c.used} // a new entry, since other goroutines may be reading m
+		next := &model{ready: m.ready, known: true, Model: learned, lastUse: c.uses} // a new entry, since other goroutines may be reading m
 		c.byAccount[accountID] = next
 	} else {
-		m.Model, m.known, m.used = learned, true, c.used
+		m.Model, m.known, m.lastUse = learned, true, c.uses
 		close(m.ready)
 	}
 	c.bytes += modelSize(learned)
@@ -116,7 +116,7 @@ func (c *models) evictModels() {
 		oldest := ""
 		var found *model
 		for accountID, m := range c.byAccount {
-			if m.known && (found == nil || m.used < found.used) {
+			if m.known && (found == nil || m.lastUse < found.lastUse) {
 				oldest, found = accountID, m
 			}
 		}

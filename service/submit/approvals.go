@@ -221,7 +221,7 @@ func (s *Service) notifyApprovers(_ context.Context, j *store.Job) (jobs.Writes,
 		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
 			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalPeriod.Hours()/24))
 		for _, u := range store.UsersByAccount.Asc(tx, a.ID, "") {
-			if !core.RoleManages(u.Role) || u.Status != store.UserActive {
+			if !core.IsOwnerOrAdmin(u.Role) || u.Status != store.UserActive {
 				continue
 			}
 			l.To = u.Email
@@ -289,8 +289,8 @@ func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.Sto
 	return s.storeDecision(tx, a, events.EventEmailRejected)
 }
 
-// storeDecision writes an approval that has been decided, and settles its first rows; a job settles
-// the others.
+// storeDecision writes an approval that has been decided, emits the event, and applies the decision
+// to the first rows of the message. A job applies it to the others.
 func (s *Service) storeDecision(tx *store.Tx, a *store.Approval, event string) error {
 	if a.JobID != "" {
 		if err := s.Queue.Cancel(tx, a.JobID); err != nil && !core.IsGone(err) {

@@ -435,7 +435,7 @@ func (s *Service) admitApproved(tx *store.Tx, u core.MailboxUser, a *store.Appro
 
 // RejectMessage rejects a held message, which is then never sent.
 func (s *Service) RejectMessage(ctx context.Context, who core.Actor, in RejectMessageIn) (*Approval, error) {
-	a, err := s.reject(ctx, who, in.ApprovalID, in.Note)
+	a, err := s.rejectHeld(ctx, who, in.ApprovalID, in.Note)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +453,7 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 	}); err != nil || row == nil || row.AccountID != who.AccountID || !who.Sees(row.MailboxID) || !row.AwaitsApproval() {
 		return false, err
 	}
-	a, err := s.reject(ctx, who, row.ApprovalID, "Its sender has cancelled it.")
+	a, err := s.rejectHeld(ctx, who, row.ApprovalID, "Its sender has cancelled it.")
 	if e, ours := core.AsError(err); ours && e.Code == "already_decided" {
 		return false, nil // the message was approved, but this row is not queued yet
 	}
@@ -463,7 +463,7 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 	return true, s.settleAllRows(ctx, a.ID)
 }
 
-func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (a *store.Approval, err error) {
+func (s *Service) rejectHeld(ctx context.Context, who core.Actor, id, note string) (a *store.Approval, err error) {
 	if err := s.Store.View(func(tx *store.Tx) error {
 		a, err = findApproval(tx, who, id)
 		if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxForwardRows is how many rows with a Message-ID are examined for earlier forwards: anyone can
-// reuse the Message-ID of a message with very many recipients.
+// maxForwardRows is how many rows of the sending log are examined for earlier forwards of a
+// message. They all have its Message-ID, and anyone can reuse that of a message with very many
+// recipients.
 const maxForwardRows = 1000
 
 func (s *Service) forwardKind() jobs.Kind {
@@ -92,9 +93,9 @@ func (s *Service) forwardMessage(_ context.Context, j *store.Job) (jobs.Writes, 
 }
 
 // CollectFacts collects the facts that the policy of a mailbox needs about an automatic message to
-// the address to. isReply says that the message is a reply. people are the people of the message
-// that it is about. CollectFacts returns nil if the mailbox has no policy. It must not run in a
-// write transaction, since it may take long.
+// the address to. isReply says that the message is a reply; people are then the people of the
+// message that it answers. CollectFacts returns nil if the mailbox has no policy. It must not run
+// in a write transaction, since it may take long.
 func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, isReply bool, people []string) (*agents.Message, error) {
 	if mb == nil || mb.SendPolicy.IsDefault() {
 		return nil, nil
@@ -107,10 +108,10 @@ func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, isRep
 	return m, s.rooms.Policies.Reach(tx, m)
 }
 
-// SendAutoMessage queues an automatic message of the mailbox mb, which is nil for a message of a
-// domain, if mb's policy allows it. A message that needs approval is held; a refused one is logged
-// and dropped. If the policy needs facts that m does not have, a job collects them for a forward;
-// otherwise the error is errNeedFacts.
+// SendAutoMessage queues an automatic message of the mailbox mb. mb is nil for a message of a
+// domain. If mb's policy requires approval, the message is held; if it refuses the message, that is
+// logged and the message is dropped. If the policy needs facts that m does not have, a job collects
+// them for a forward. For other messages the error is then errNeedFacts.
 func (s *Service) SendAutoMessage(tx *store.Tx, mb *store.Mailbox, m outbound.AutoMessage) error {
 	held := ""
 	if mb != nil && !mb.SendPolicy.IsDefault() {
@@ -228,7 +229,7 @@ func dropSubmission(tx *store.Tx, id string) error {
 // composeAutoHold composes an automatic message again, for approval. The mailbox becomes the author
 // of a forward, since the original author's signature does not cover the new message.
 func (s *Service) composeAutoHold(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
-	w := rewriting{automatic: true}
+	w := rewriter{automatic: true}
 	if sub.Forward {
 		var mb *store.Mailbox
 		if err := s.Store.View(func(tx *store.Tx) (err error) {

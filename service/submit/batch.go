@@ -160,8 +160,8 @@ func (b *storedBatch) checkSize() error {
 	return nil
 }
 
-// check returns an error if fields of a batch contradict each other or are missing.
-func (in *SendBatchIn) check(now time.Time) error {
+// checkFields returns an error if fields of a batch contradict each other or are missing.
+func (in *SendBatchIn) checkFields(now time.Time) error {
 	switch forRecipients := len(in.Recipients) > 0; {
 	case forRecipients == (len(in.Messages) > 0):
 		return core.Invalid("messages", "required", "give messages, or recipients with template_id or message")
@@ -185,7 +185,7 @@ func (in *SendBatchIn) check(now time.Time) error {
 // SendEmailBatch accepts many messages at once, which a job sends. If one cannot be sent, the
 // others are; the job's result says which failed and why.
 func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBatchIn) (*core.JobResponse, error) {
-	if err := in.check(s.Now()); err != nil {
+	if err := in.checkFields(s.Now()); err != nil {
 		return nil, err
 	}
 	kept := storedBatch{SendBatchIn: in, Templates: map[string]templates.Content{}}

@@ -26,7 +26,7 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h HoldDetails) (
 		return nil, nil, err
 	}
 	defer s.rooms.Inbox.Release(stored)
-	h.Content, err = s.composeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
+	h.Content, err = s.composeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriter{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,7 +24,7 @@ const maxNested = 4
 // reaches only its recipients: nothing in it loads remote content, no program replies to a third
 // address, and every reader sees the same message. It returns nil for other senders. The caller
 // closes the spool.
-func (s *Service) rewriteIfTainted(by sentBy, body msg.Source) (*store.Spool, error) {
+func (s *Service) rewriteIfTainted(by senderInfo, body msg.Source) (*store.Spool, error) {
 	var taint *store.Taint
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		taint, err = by.holder.Taint(tx)
@@ -33,23 +33,23 @@ func (s *Service) rewriteIfTainted(by sentBy, body msg.Source) (*store.Spool, er
 	if taint == nil && !by.rewrite || err != nil {
 		return nil, err
 	}
-	m, err := rewriting{now: s.Now()}.compose(body, 1)
+	m, err := rewriter{now: s.Now()}.compose(body, 1)
 	if err != nil {
 		return nil, err
 	}
 	return s.writeRewritten(m, errNotRewritable())
 }
 
-// writeRewritten writes a rewritten message to a spool, which the caller closes. It returns the
-// error bad if the header cannot be written.
-func (s *Service) writeRewritten(m *msg.Composer, bad error) (*store.Spool, error) {
+// writeRewritten writes a rewritten message to a spool, which the caller closes. It returns
+// headerErr if the header cannot be written.
+func (s *Service) writeRewritten(m *msg.Composer, headerErr error) (*store.Spool, error) {
 	spool := s.Store.NewSpool(core.MaxMessage)
 	if _, err := m.WriteTo(spool); err != nil {
 		switch {
 		case errors.Is(err, store.ErrTooLarge):
 			err = core.MessageTooLarge(err)
 		case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
-			err = bad
+			err = headerErr
 		}
 		return nil, errors.Join(err, spool.Close())
 	}
@@ -68,8 +68,8 @@ var composedFields = []string{
 	"received", "return-path", "dkim-signature", "authentication-results",
 }
 
-// A rewriting composes a message again from its content.
-type rewriting struct {
+// A rewriter composes a message again from its content.
+type rewriter struct {
 	now        time.Time
 	toApprove  bool        // the message needs approval: it must contain nothing that the approving person is not shown
 	automatic  bool        // a mailbox sends the message automatically, and nobody would get an error
@@ -77,7 +77,7 @@ type rewriting struct {
 }
 
 // errNotRewritable returns the error for a message that cannot be rewritten for this purpose.
-func (w rewriting) errNotRewritable() error {
+func (w rewriter) errNotRewritable() error {
 	if w.toApprove {
 		return errNotShowable()
 	}
@@ -86,7 +86,7 @@ func (w rewriting) errNotRewritable() error {
 
 // compose parses a message and composes it again. nested is the depth of the message, 1 for the
 // outer one.
-func (w rewriting) compose(body msg.Source, nested int) (*msg.Composer, error) {
+func (w rewriter) compose(body msg.Source, nested int) (*msg.Composer, error) {
 	root, err := msg.Scan(msg.Whole(body))
 	if err != nil {
 		return nil, fmt.Errorf("rewrite message: %w", err)
@@ -155,12 +155,12 @@ func (w rewriting) compose(body msg.Source, nested int) (*msg.Composer, error) {
 }
 
 // keepsField reports whether a header field that the Composer does not write is copied unchanged.
-func (w rewriting) keepsField(name string) bool {
-	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
+func (w rewriter) keepsField(name string) bool {
+	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.IsDroppedWhileTainted(name)
 }
 
 // rewriteFile rewrites one file of a message, to at most maxSize bytes.
-func (w rewriting) rewriteFile(body io.ReaderAt, a msg.Attachment, maxSize int64, nested int) (file msg.AttachedFile, err error) {
+func (w rewriter) rewriteFile(body io.ReaderAt, a msg.Attachment, maxSize int64, nested int) (file msg.AttachedFile, err error) {
 	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
 	if w.toApprove { // the text refers to no embedded images any more
 		file.ContentID = ""
@@ -184,7 +184,7 @@ func (w rewriting) rewriteFile(body io.ReaderAt, a msg.Attachment, maxSize int64
 			return file, w.errNotRewritable()
 		}
 		file.Content, file.ContentType = out.Bytes(), "message/rfc822"
-	case kind == "multipart", kind == "message": // a part that the rewriting did not enter
+	case kind == "multipart", kind == "message": // a part that the rewriter did not enter
 		return file, w.errNotRewritable()
 	case isHTML(a) && !w.toApprove:
 		alone := *a.Part // parse it like the only part of an HTML message

@@ -53,7 +53,7 @@ func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in Answe
 		UserID: in.UserID, From: by.Email, To: Texts{i.Organizer.Email}, Subject: strings.Join(strings.FieldsFunc(said+": "+i.Summary, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "),
 		Text: said + ": " + i.Summary + "\n", calendar: i.Reply(by, inbox.AnswerStatus(in.Answer), s.Now()),
 	}
-	if core.ValidMessageID(id) {
+	if core.IsValidMessageID(id) {
 		out.InReplyTo = id
 	}
 	return s.sendEmail(ctx, who, out, func(tx *store.Tx, sent *EmailQueued) error {

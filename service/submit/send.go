@@ -537,20 +537,20 @@ var (
 func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string) error {
 	m.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {
-		if !core.ValidMessageID(in.MessageID) {
+		if !core.IsValidMessageID(in.MessageID) {
 			return core.Invalid("message_id", "invalid", "must be of the form <left@right>, in ASCII, without spaces and of at most 250 characters")
 		}
 		m.MessageID = core.Bracketed(in.MessageID)
 	}
 	if in.InReplyTo != "" {
-		if !core.ValidMessageID(in.InReplyTo) {
+		if !core.IsValidMessageID(in.InReplyTo) {
 			return core.Invalid("in_reply_to", "invalid", "must be one Message-ID")
 		}
 		m.InReplyTo = core.Bracketed(in.InReplyTo)
 	}
 	for _, text := range in.References {
 		for _, id := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' }) {
-			if !core.ValidMessageID(id) {
+			if !core.IsValidMessageID(id) {
 				return core.Invalid("references", "invalid", "must be Message-IDs, not %.80q", id)
 			}
 			m.References = append(m.References, core.Bracketed(id))

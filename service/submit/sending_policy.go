@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A sentBy says who sends a message, and how.
-type sentBy struct {
+// A senderInfo says who sends a message, and how.
+type senderInfo struct {
 	holder    agents.Holder
 	tokenName string
 	via       string
@@ -22,8 +22,8 @@ type sentBy struct {
 }
 
 // sentByActor returns the sender for a request by the API or MCP.
-func sentByActor(who core.Actor) sentBy {
-	by := sentBy{holder: agents.HolderOf(who), tokenName: who.TokenName, via: store.ApprovalViaAPI}
+func sentByActor(who core.Actor) senderInfo {
+	by := senderInfo{holder: agents.HolderOf(who), tokenName: who.TokenName, via: store.ApprovalViaAPI}
 	if who.Request != nil && who.Request.Via == core.AuditMCP {
 		by.via = store.ApprovalViaMCP
 	}
@@ -33,8 +33,8 @@ func sentByActor(who core.Actor) sentBy {
 
 // sentByLogin returns the sender for a submission by SMTP. A login counts as a person if it used
 // the password of a mailbox, or an app password without a policy; otherwise as a program.
-func sentByLogin(u core.MailboxUser) sentBy {
-	return sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
+func sentByLogin(u core.MailboxUser) senderInfo {
+	return senderInfo{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
 }
 
 // errNeedFacts is returned if a policy applies and the facts about the message are missing.

@@ -34,7 +34,7 @@ type heldContent struct {
 
 // composeHeld composes the message that is to be held, and appends it to a segment. The caller
 // releases its blob.
-func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriting) (*heldContent, error) {
+func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriter) (*heldContent, error) {
 	_, leave, err := s.WorkOnLarge(ctx, stored.Size())
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func hasUnshowablePart(root *msg.Part) bool {
 }
 
 // fillShown fills m with the text and the header fields that a person is shown.
-func (w rewriting) fillShown(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
+func (w rewriter) fillShown(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
 	if nested == 1 {
 		m.Date = w.now
 		if w.forwarding.Mailbox != "" { // the author's address moves into the display name, since this server signs the message

@@ -66,7 +66,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 			refused := new(core.SMTPError)
 			later := errors.As(err, &refused) && refused.Enhanced != "5.1.1"
 			if err == nil {
-				err = to.Admits(u.Email)
+				err = to.CheckSender(u.Email)
 			}
 			if err != nil && !later {
 				return err
@@ -208,7 +208,7 @@ type checkedSubmission struct {
 	authors   []string // addresses in From
 	to        []outbound.Rcpt
 	body      *store.Spool
-	by        sentBy
+	by        senderInfo
 	foreign   bool   // it may contain the words of somebody else
 	rewritten bool   // rewriteIfTainted has rewritten it
 	blind     string // blind copy recipients, kept for a Sent copy that is filed later
@@ -223,7 +223,7 @@ func (l *checkedSubmission) addresses() []string {
 }
 
 // checkSubmission validates sender and recipients, and writes the message as it will be sent.
-func (s *Service) checkSubmission(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
+func (s *Service) checkSubmission(as core.Senders, by senderInfo, in Submission) (*checkedSubmission, error) {
 	rewritten, err := s.rewriteIfTainted(by, in.Body)
 	if err != nil {
 		return nil, err
@@ -303,7 +303,8 @@ func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 // delivery writes.
 var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 
-// A header is the header with which a message is sent.
+// A header is the header of a message as it will be sent, with what submission needs to know from
+// it.
 type header struct {
 	text         []byte
 	messageID    string
@@ -352,9 +353,9 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 	return h, err
 }
 
-// ownAuthors returns the authors of a header, as programs will read it once it is sent. It returns
-// an error if an address in From, Sender, Resent-From or Resent-Sender, as any program may read it,
-// is not one that the sender may use.
+// ownAuthors returns the authors that mail programs will see in a header once it is sent. It
+// returns an error if From, Sender, Resent-From or Resent-Sender has an address that the sender may
+// not use, even if only some programs read the field so.
 func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 	var lines bytes.Buffer // writes to it cannot fail
 	w := msg.NormalizeLines(&lines)
@@ -402,18 +403,18 @@ func (s *Service) writeMessage(l *checkedSubmission, head []byte, body io.Reader
 	if !watch.high && !watch.long {
 		return nil
 	}
-	if err := s.recode(l); err != nil {
+	if err := s.encodeParts(l); err != nil {
 		_ = l.body.Close()
 		return err
 	}
 	return nil
 }
 
-// recode encodes the parts of the submission as ASCII with short lines where possible, before the
-// submission is signed. Otherwise a host on the way might have to do it, and would break the
+// encodeParts encodes the parts of the submission as ASCII with short lines where possible, before
+// the submission is signed. Otherwise a host on the way might have to do it, and would break the
 // signature (RFC 6152 section 3). Without SMTPUTF8 it also encodes the header, and returns an error
 // if that is impossible.
-func (s *Service) recode(l *checkedSubmission) error {
+func (s *Service) encodeParts(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
 		return fmt.Errorf("parse message: %w", err)
@@ -511,7 +512,7 @@ func (s *Service) withDecision(ctx context.Context, u core.MailboxUser, l *check
 				facts, err = s.factsOf(mb, l)
 			}
 		case errors.Is(err, errNeedContent) && content == nil:
-			content, err = s.composeHeld(ctx, inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
+			content, err = s.composeHeld(ctx, inbox.Envelope{From: l.Sender}, l.to, l.body, rewriter{})
 		}
 		if err != nil {
 			return s.notifyLimit(u, err)
@@ -541,7 +542,7 @@ func (s *Service) queueOrHold(tx *store.Tx, u core.MailboxUser, l *checkedSubmis
 
 	// Recipients that are not suppressed or simulated count against the sender's limits, and in the
 	// account's traffic.
-	out := resultOf(&sub, rows)
+	out := submissionResult(&sub, rows)
 	out.origin = agents.OriginOf(sub.AccountID, &sub)
 	var sent []string
 	for _, row := range rows {
@@ -577,13 +578,13 @@ func (s *Service) holdSubmission(tx *store.Tx, sub *store.Submission, d *store.D
 	if err != nil {
 		return nil, err
 	}
-	out := resultOf(sub, rows)
+	out := submissionResult(sub, rows)
 	out.ApprovalID = a.ID
 	return out, nil
 }
 
-// resultOf returns the result of a submission.
-func resultOf(sub *store.Submission, rows []*store.Outgoing) *Submitted {
+// submissionResult returns the result of a submission.
+func submissionResult(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
 	for _, row := range rows {
 		out.Recipients = append(out.Recipients, SubmittedRcpt{row.ID, row.Recipient, row.Status, row.Transport})

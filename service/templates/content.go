@@ -20,7 +20,7 @@ type Form struct {
 	own  int           // bytes of the content outside of variables
 }
 
-// A variableUse is a variable and how often each part contains it.
+// A variableUse says how often each part of a Content contains a variable.
 type variableUse struct {
 	name                string
 	subject, text, html int
@@ -66,17 +66,17 @@ func (f *Form) Variables() []string {
 	return names
 }
 
-// Size returns how many bytes the content has with the values. The time that it takes does not
-// depend on how often the values occur. It returns the same errors as Fill.
+// Size returns how many bytes the content has with the values. It takes no longer if the content
+// contains a variable many times. It returns the same errors as Fill.
 func (f *Form) Size(values Variables) (size int64, err error) {
 	_, size, err = f.measure(values)
 	return size, err
 }
 
 // Fill replaces the variables with their values. In HTML, values are escaped. A value that contains
-// a variable is not filled again. The error is payload_too_large if the result exceeds
-// core.MaxContent, missing_variable if a value is missing, or validation_error if a value is not a
-// text, a number or a boolean, or has a line break and occurs in the subject.
+// a variable is not filled again. The errors are payload_too_large if the result exceeds
+// core.MaxContent; missing_variable if a value is missing; and validation_error for a value that is
+// no text, number or boolean, and for one with a line break in the subject.
 func (f *Form) Fill(values Variables) (out Content, err error) {
 	texts, size, err := f.measure(values)
 	if err == nil && size > core.MaxContent {
@@ -102,11 +102,11 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 	return Content{fill(f.Subject, plainLen, plain), fill(f.Text, plainLen, plain), fill(f.HTML, escapedLen, escaped)}, nil
 }
 
-// measure returns the values that the content needs as texts, and how many bytes the content has
-// with them.
+// measure returns the texts of the values that the content needs, and how many bytes the content
+// has with them.
 func (f *Form) measure(values Variables) (texts map[string]string, size int64, err error) {
 	for name, v := range values {
-		if !v.usable() {
+		if !v.isUsable() {
 			return nil, 0, core.Invalid("variables."+name, "wrong_type", "must be a text, a number or a boolean")
 		}
 	}
@@ -155,7 +155,7 @@ func parseParts(field, text string, own, variable func(string)) error {
 		}
 		inside, after, closed := strings.Cut(rest, "}}")
 		name := strings.Trim(inside, " \t\r\n")
-		if !closed || !isName(name) {
+		if !closed || !isVariableName(name) {
 			shown := "{{" + inside[:min(len(inside), 40)]
 			what := fmt.Sprintf("%q begins no variable: one is {{name}}, of letters, digits, _ and ., and begins with a letter or _", strings.ToValidUTF8(shown, "�"))
 			return core.Errorf("invalid_template", "%s: %s.", field, what).With(field, "invalid", what)
@@ -165,8 +165,8 @@ func parseParts(field, text string, own, variable func(string)) error {
 	}
 }
 
-// isName reports whether a name is a valid name of a variable.
-func isName(name string) bool {
+// isVariableName reports whether a text is a valid name of a variable.
+func isVariableName(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 		if !letter && (i == 0 || c != '.' && (c < '0' || c > '9')) {
@@ -213,8 +213,8 @@ func (v Variable) MarshalJSON() ([]byte, error) {
 // Forms returns examples of the types that a value may have in JSON.
 func (Variable) Forms() []any { return []any{"", 0.0, true} }
 
-// usable reports whether the value is a text, a number or a boolean.
-func (v Variable) usable() bool {
+// isUsable reports whether the value is a text, a number or a boolean.
+func (v Variable) isUsable() bool {
 	if len(v.raw) == 0 {
 		return false
 	}
@@ -225,7 +225,8 @@ func (v Variable) usable() bool {
 	return false
 }
 
-// text returns the value as a text. The value must be usable. A number keeps its spelling.
+// text returns the value as a text. isUsable must be true for the value. A number keeps its
+// spelling.
 func (v Variable) text() (text string) {
 	if v.raw[0] != '"' {
 		return string(v.raw)

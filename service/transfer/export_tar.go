@@ -88,14 +88,15 @@ func (x *tarExport) write(ctx context.Context, format string) error {
 }
 
 // writeFile writes one file into the archive.
-func (x *tarExport) writeFile(h *tar.Header, body io.Reader) (int64, error) {
+func (x *tarExport) writeFile(h *tar.Header, body io.Reader) (written int64, err error) {
 	if err := x.out.WriteHeader(h); err != nil {
 		return 0, err
 	}
 	return io.Copy(x.out, body)
 }
 
-// eachMessage calls see for each readable message of a folder.
+// eachMessage calls see for each message of a folder that can be read, and notes the others in
+// unreadable.
 func (x *tarExport) eachMessage(ctx context.Context, f ExportFolder, see func(ExportMessage) error) error {
 	for from, more := uint32(1), true; more; {
 		list, behind, err := x.s.ExportMessages(ctx, x.u, f.ID, from, exportPageBytes)

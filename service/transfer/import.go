@@ -83,8 +83,9 @@ func ImportFolder(levels []string) string {
 }
 
 // FindMailbox finds the mailbox for an import or export by its address. If several accounts have a
-// mailbox with this address, it prefers that of the account accountID, and then that of the account
-// with the proven domain. The mailbox may be suspended. The error is not_found if there is none.
+// mailbox with this address, it returns that of the account accountID or, if this account has none,
+// that of the account that has proven the domain. The mailbox may be suspended. The error is
+// not_found if there is none.
 func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				if _, err := s.inbox.File(tx, mb, d, filing); err != nil {
 					return err
 				}
-				if err := store.ImportedMessages.Put(tx, &store.Imported{ID: ids[next], Expires: tx.Now().Add(importRecordTTL)}); err != nil {
+				if err := store.ImportedMessages.Put(tx, &store.ImportedMessage{ID: ids[next], Expires: tx.Now().Add(importRecordTTL)}); err != nil {
 					return err
 				}
 				*r = ImportResult{Status: ImportDone}
@@ -245,7 +246,7 @@ func importableMailbox(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error)
 	return mb, err
 }
 
-// importRecordID returns the ID of the record that a message was imported into a folder.
+// importRecordID returns the ID of the record which says that a message was imported into a folder.
 func importRecordID(u core.MailboxUser, folder, key string) string {
 	sum := sha256.Sum256([]byte(folder + "\x00" + key))
 	return store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
@@ -272,6 +273,6 @@ func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder str
 }
 
 // PruneImported deletes expired records of imported messages. It returns how many it has deleted.
-func (s *Service) PruneImported(tx *store.Tx) (int, error) {
+func (s *Service) PruneImported(tx *store.Tx) (deleted int, err error) {
 	return core.DeleteExpired(tx, store.ImportedMessages, store.ImportedByTime)
 }

@@ -86,8 +86,8 @@ type Importer struct {
 	// Report is called with the progress of a source. total is 0 if it is not known.
 	Report func(source, folder string, done, total, bytes int64)
 	// TurnOver reports whether the import must stop so that another import can run. Then the import
-	// ends with ErrTurnOver after the current batch. When it is repeated, it skips the messages
-	// that it has imported. If TurnOver is nil, the import does not stop.
+	// ends with ErrTurnOver after the current batch. When the import is repeated, it skips the
+	// messages that are imported already. If TurnOver is nil, the import does not stop.
 	TurnOver func() bool
 	// Now is the clock for the minimum rate of a server. If it is nil, there is no minimum rate.
 	Now func() time.Time
@@ -402,7 +402,7 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 // A limitedBuffer collects the text of a message, up to MaxMessage bytes. Then over is true.
 type limitedBuffer struct {
 	b    []byte
-	over bool
+	over bool // the text has more than MaxMessage bytes
 }
 
 // Write appends p. The error is ErrImportTooLarge if the text would exceed MaxMessage.

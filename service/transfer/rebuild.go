@@ -65,7 +65,7 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 		return nil, err
 	}
 	unknown := false
-	err = st.EachUnlisted(func(u store.Unlisted) error {
+	err = st.EachUnlisted(func(u store.UnlistedMessage) error {
 		if len(missing) == 0 && !u.Newer {
 			return nil
 		}
@@ -205,10 +205,11 @@ func (m *rowRebuild) write(tx *store.Tx) error {
 	return tx.AddMessageAt(&row, &meta)
 }
 
-// rebuildFromEnvelope files a message that has no row in INBOX of the mailboxes that its envelope
-// names. If the message is newer than the database, these are all such mailboxes, and otherwise
-// only those in which messages are missing. known is true if the envelope names a mailbox.
-func rebuildFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
+// rebuildFromEnvelope handles a message that no row refers to: it files the message in the INBOX of
+// mailboxes that its envelope names. If the message is newer than the database, it files it for all
+// of these mailboxes, otherwise only for those that miss messages. known is true if the envelope
+// names a mailbox.
+func rebuildFromEnvelope(st *store.Store, u store.UnlistedMessage, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
 	var env storedEnvelope
 	if err := json.Unmarshal(u.Envelope, &env); err != nil {
 		return false, nil
@@ -257,8 +258,8 @@ func rebuildFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]b
 	return known, err
 }
 
-// mailboxes returns the mailboxes that the envelope names. known is false if it names none. Then
-// the message may still have been in a mailbox.
+// mailboxes returns the mailboxes that the envelope names. known is false if it names none. Even
+// then, the message may have been in a mailbox.
 func (e *storedEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
 	if e.Mailbox != 0 {
 		mb, err := store.MailboxByNum.Find(tx, store.NumKey(e.Mailbox))

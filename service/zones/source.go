@@ -145,7 +145,7 @@ func (s *Service) tlsaDigests(tx *store.Tx, d *store.Domain) []string {
 // delegations returns the zones directly below a domain that are also served here.
 func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegation {
 	var out []builtin.Delegation
-	for _, id := range store.DomainsUnder.Keys(tx, store.TreeKey(d.Name), "") {
+	for _, id := range store.DomainsUnder.Keys(tx, store.ReverseLabels(d.Name), "") {
 		if id == d.ID {
 			continue
 		}

@@ -316,7 +316,7 @@ func Contested(tx *store.Tx, d *store.Domain) bool {
 			}
 		}
 	}
-	for _, o := range store.DomainsUnder.Asc(tx, store.TreeKey(d.Name), "") {
+	for _, o := range store.DomainsUnder.Asc(tx, store.ReverseLabels(d.Name), "") {
 		if isRival(d, o) {
 			return true
 		}

@@ -140,7 +140,7 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 // RestoreArchive makes a store in dir from an archive. dir must be empty, except for files of a
 // restore that was killed. at is the zero time or the time of the archive; for any other time the
 // error is a *RangeError. program is the version of this program.
-func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (res *Restored, err error) {
+func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (res *RestoreResult, err error) {
 	work := ""
 	defer func() {
 		if work != "" {
@@ -171,7 +171,7 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	if err := errors.Join(st.ForgetEntries(), st.Close()); err != nil {
 		return nil, err
 	}
-	res = &Restored{At: m.At, Number: m.Number, Messages: m.Messages}
+	res = &RestoreResult{At: m.At, Number: m.Number, Messages: m.Messages}
 	return res, finishRestore(work, dir, res)
 }
 
@@ -194,7 +194,7 @@ func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 }
 
 // VerifyArchive reads an archive, compares each file in it with its checksum, and checks every
-// record of its segments.
+// record in the segments.
 func VerifyArchive(ctx context.Context, file string, identities []age.Identity) error {
 	_, err := readArchive(ctx, file, identities, func(*Manifest) error { return nil }, func(name string, r io.Reader) error {
 		if !strings.HasPrefix(name, store.SegmentDir+"/") {
@@ -206,8 +206,8 @@ func VerifyArchive(ctx context.Context, file string, identities []age.Identity) 
 	return err
 }
 
-// readArchive calls begin with the manifest of an archive, then calls each for every other file. At
-// the end it compares the checksums of all files. It stops at the first error of begin or each.
+// readArchive calls `begin` with the manifest of an archive, then `each` for every other file. At
+// the end it compares the checksums of all files. It stops at the first error of `begin` or `each`.
 func readArchive(ctx context.Context, file string, identities []age.Identity, begin func(*Manifest) error, each func(name string, r io.Reader) error) (*Manifest, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -139,11 +139,12 @@ type Result struct {
 	Reason     string    `json:"reason,omitempty"` // why a full backup was made although an incremental one was requested
 }
 
-// maxPacedDatabase is the size of the database above which its copy is not paced: the longer a
-// snapshot stays open, the more the database grows.
+// maxPacedDatabase is the size of the database above which no Pacer slows down the copying of it:
+// the longer a snapshot stays open, the more the database grows.
 const maxPacedDatabase = 1 << 30
 
-// databasePacer returns the pacer for copying a snapshot's database; nil if the copy is not paced.
+// databasePacer returns the Pacer that slows down the copying of a snapshot's database; nil if it
+// is not to be slowed down.
 func databasePacer(snap *store.Snapshot) *store.Pacer {
 	if snap.DatabaseSize() > maxPacedDatabase {
 		return nil
@@ -154,12 +155,12 @@ func databasePacer(snap *store.Snapshot) *store.Pacer {
 // A backupRun is one backup in progress.
 type backupRun struct {
 	*Target
-	src         Source
-	m           *Manifest
-	besideFiles []sourceFile            // files of the data directory beside the store
-	known       map[string]StoredObject // objects of earlier backups by name
-	added       []StoredObject          // objects that this backup has stored
-	pace        *store.Pacer            // nil: not paced
+	src       Source
+	m         *Manifest
+	dataFiles []sourceFile            // files of the data directory that are not part of the store
+	known     map[string]StoredObject // objects of earlier backups by name
+	added     []StoredObject          // objects that this backup has stored
+	pace      *store.Pacer            // nil: not paced
 }
 
 // Run makes a backup of the store. It is incremental to the newest backup that it can be based on.
@@ -218,7 +219,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			base, reason = nil, "a master key that was in use since the last backup is not there any more"
 		}
 	}
-	r := &backupRun{Target: t, src: src, besideFiles: files, known: map[string]StoredObject{}, pace: databasePacer(snap), m: &Manifest{
+	r := &backupRun{Target: t, src: src, dataFiles: files, known: map[string]StoredObject{}, pace: databasePacer(snap), m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -227,7 +228,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	at := src.Store.Now()
 	if len(manifests) > 0 { // the clock may have been set back, but the newest backup must have the last id
-		if last, ok := madeAt(manifests[len(manifests)-1].ID); ok && !at.After(last) {
+		if last, ok := timeInID(manifests[len(manifests)-1].ID); ok && !at.After(last) {
 			at = last.Add(time.Millisecond)
 		}
 	}
@@ -271,7 +272,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	killpoint.At("backup.objects")
 	if verify {
 		for _, o := range r.added {
-			if err := t.verify(ctx, o, r.pace); err != nil {
+			if err := t.verifyObject(ctx, o, r.pace); err != nil {
 				return nil, err
 			}
 		}
@@ -387,8 +388,8 @@ func segmentName(number uint32, mark [8]byte) string {
 	return fmt.Sprintf("segments/%08x-%x", number, mark)
 }
 
-// storeEntries stores the entries after the number `after`, up to that of the backup. It leaves out
-// the bytes of messages in stored segments.
+// storeEntries stores the entries after the number `after`, up to the last commit of the backup. It
+// leaves out the bytes of messages in stored segments.
 func (r *backupRun) storeEntries(ctx context.Context, after uint64) error {
 	stored := map[uint32]bool{}
 	for _, list := range [][]StoredObject{r.added, r.m.Objects} {
@@ -404,8 +405,8 @@ func (r *backupRun) storeEntries(ctx context.Context, after uint64) error {
 		}
 	}
 	for after < r.m.Number {
-		b := batch{first: after + 1}
-		temp, err := r.seal(func(w io.Writer) error {
+		b := entryBatch{first: after + 1}
+		temp, err := r.sealToFile(func(w io.Writer) error {
 			for size := int64(0); b.last < r.m.Number && size < partBytes; {
 				list, err := r.src.Store.Entries(max(after, b.last), batchBytes)
 				if err != nil {
@@ -511,11 +512,11 @@ func (r *backupRun) storeDatabase(ctx context.Context, snap *store.Snapshot) err
 	return nil
 }
 
-// storeFiles stores the files beside the database.
+// storeFiles stores the files of the data directory that are not part of the store.
 func (r *backupRun) storeFiles(ctx context.Context) error {
 	return r.addObject(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
-		for _, f := range r.besideFiles {
+		for _, f := range r.dataFiles {
 			if err := out.WriteHeader(&tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.data)), Format: tar.FormatPAX}); err != nil {
 				return err
 			}
@@ -529,7 +530,7 @@ func (r *backupRun) storeFiles(ctx context.Context) error {
 
 // addObject stores the output of write as an object of the backup.
 func (r *backupRun) addObject(ctx context.Context, name string, write func(io.Writer) error) error {
-	temp, err := r.seal(func(w io.Writer) error {
+	temp, err := r.sealToFile(func(w io.Writer) error {
 		return write(&pacedStream{ctx: ctx, pace: r.pace, to: w})
 	})
 	if err != nil {

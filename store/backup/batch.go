@@ -21,15 +21,15 @@ import (
 // ones.
 const maxEntry = 1 << 30
 
-// A batch is an object with several entries. The name of the object contains all fields of the
-// batch.
-type batch struct {
+// An entryBatch is an object with several entries. The name of the object contains all fields of
+// the batch.
+type entryBatch struct {
 	first, last     uint64    // numbers of the entries
-	previous, nonce string    // first 8 bytes, in hex, of two nonces: that of the entry before the first one, and that of the last one
+	previous, nonce string    // nonces of the entry before the first one and of the last one: their first 8 bytes, in hex
 	at              time.Time // time of the last entry
 }
 
-func (b *batch) add(e *store.Entry) {
+func (b *entryBatch) add(e *store.Entry) {
 	if b.previous == "" {
 		b.previous = shortNonce(e.Previous)
 	}
@@ -38,11 +38,11 @@ func (b *batch) add(e *store.Entry) {
 
 func shortNonce(n entry.Nonce) string { return hex.EncodeToString(n[:8]) }
 
-func (b *batch) name() string {
+func (b *entryBatch) name() string {
 	return fmt.Sprintf("entries/%016x-%016x-%s-%s-%x", b.first, b.last, b.previous, b.nonce, b.at.UnixMilli())
 }
 
-func parseBatch(name string) (b batch, ok bool) {
+func parseBatch(name string) (b entryBatch, ok bool) {
 	part := strings.Split(strings.TrimPrefix(name, "entries/"), "-")
 	if len(part) != 5 || !strings.HasPrefix(name, "entries/") {
 		return b, false
@@ -50,7 +50,7 @@ func parseBatch(name string) (b batch, ok bool) {
 	first, err1 := strconv.ParseUint(part[0], 16, 64)
 	last, err2 := strconv.ParseUint(part[1], 16, 64)
 	ms, err3 := strconv.ParseInt(part[4], 16, 64)
-	b = batch{first, last, part[2], part[3], time.UnixMilli(ms).UTC()}
+	b = entryBatch{first, last, part[2], part[3], time.UnixMilli(ms).UTC()}
 	return b, err1 == nil && err2 == nil && err3 == nil && first <= last
 }
 
@@ -73,7 +73,7 @@ func writeEntry(w io.Writer, e *store.Entry) (int64, error) {
 
 // readEntries calls fn with each entry in an object.
 func (t *Target) readEntries(ctx context.Context, name string, fn func(*store.Entry) error) error {
-	return t.read(ctx, name, func(r io.Reader) error {
+	return t.readObject(ctx, name, func(r io.Reader) error {
 		in := bufio.NewReaderSize(r, 256<<10)
 		for {
 			size, err := binary.ReadUvarint(in)
@@ -101,8 +101,8 @@ func (t *Target) readEntries(ctx context.Context, name string, fn func(*store.En
 	})
 }
 
-// read calls fn with the decrypted and decompressed contents of an object.
-func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error) error {
+// readObject calls fn with the decrypted and decompressed contents of an object.
+func (t *Target) readObject(ctx context.Context, name string, fn func(io.Reader) error) error {
 	in, err := t.Place.Open(ctx, name)
 	if err != nil {
 		return err
@@ -177,14 +177,14 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 		if err != nil {
 			return err
 		}
-		b := batch{first: t.sent + 1}
-		temp, err := t.seal(func(w io.Writer) error {
+		b := entryBatch{first: t.sent + 1}
+		temp, err := t.sealToFile(func(w io.Writer) error {
 			for _, e := range list {
 				if e.Number > number {
 					break
 				}
 				for _, ref := range e.SeparateMessages() {
-					message, err := t.seal(func(w io.Writer) error { return writeMessage(w, s, ref) })
+					message, err := t.sealToFile(func(w io.Writer) error { return writeMessage(w, s, ref) })
 					if isLost(err) {
 						e.RecordLost(ref)
 						continue

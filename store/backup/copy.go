@@ -114,8 +114,8 @@ func CopyStopped(from, to string, files []string) error {
 	return copyFile(path, filepath.Join(to, store.DatabaseFile), -1)
 }
 
-// beginCopy creates the directory. It returns an error if less than twice the size is free on the
-// disk: a migration may write the database a second time.
+// beginCopy creates the directory. It returns an error if less than twice `size` bytes are free on
+// the disk: a migration may write the database a second time.
 func beginCopy(to string, size int64) error {
 	if err := os.MkdirAll(filepath.Join(to, store.SegmentDir), 0o700); err != nil {
 		return err

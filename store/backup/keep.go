@@ -32,7 +32,7 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	chains, err := t.chains(ctx, manifests)
+	chains, err := t.readChains(ctx, manifests)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 	for _, m := range manifests {
 		out.Data = append(out.Data, ListedBackup{m.ID, m.Kind, m.At, m.Number, m.Bytes()})
 	}
-	if list := t.ranges(chains); len(list) > 0 {
+	if list := t.restorableRanges(chains); len(list) > 0 {
 		out.FirstAt, out.LastAt = &list[0].First, &list[len(list)-1].Last
 	}
 	return out, nil
@@ -48,7 +48,7 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 
 // Prune deletes the objects that are not needed to restore any time since `from`, and those that
 // killed runs have left. The newest full backup always stays. No backup may run at the same time.
-// No entries are sent meanwhile.
+// Sending of entries waits until Prune returns.
 func (t *Target) Prune(ctx context.Context, from time.Time) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -74,7 +74,7 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 		}
 	}
 	tails := map[string]bool{} // batches of entries that were sent since the newest backup
-	chains, err := t.chains(ctx, manifests[first:])
+	chains, err := t.readChains(ctx, manifests[first:])
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 // with PutKeys, and each backup stores the keys that no earlier one has. The store has the
 // fingerprints of the keys that it needs.
 
-// A sourceFile is a file in the data directory beside the store.
+// A sourceFile is a file in the data directory that is not part of the store.
 type sourceFile struct {
 	name string
 	data []byte
@@ -132,7 +132,7 @@ func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 // storeKeys stores the master keys that no earlier backup has. A full backup stores the current
 // keys again, since it is complete in itself.
 func (r *backupRun) storeKeys(ctx context.Context) error {
-	for print, master := range keysIn(r.besideFiles) {
+	for print, master := range keysIn(r.dataFiles) {
 		named := false
 		for name := range r.known {
 			of, _, ok := parseKeyName(name)
@@ -152,9 +152,8 @@ func (r *backupRun) storeKeys(ctx context.Context) error {
 	return nil
 }
 
-// PutKeys stores at the target the master keys that are beside the store and that the target lacks:
-// the current one and the next one. It must have returned before anything is sealed under the next
-// key.
+// PutKeys stores at the target those master keys of the data directory that the target lacks: the
+// current one and the next one. It must have returned before anything is sealed under the next key.
 func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.readFiles()
 	if err != nil {
@@ -168,7 +167,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 		if len(stored[print]) > 0 {
 			continue
 		}
-		temp, err := t.seal(func(w io.Writer) error {
+		temp, err := t.sealToFile(func(w io.Writer) error {
 			_, err := io.WriteString(w, keyfile.Format(master))
 			return err
 		})
@@ -179,7 +178,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 		if err := errors.Join(t.Place.Put(ctx, name, temp, temp.size), temp.Close()); err != nil {
 			return err
 		}
-		if err := t.verify(ctx, StoredObject{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
+		if err := t.verifyObject(ctx, StoredObject{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
 			return err
 		}
 	}
@@ -188,7 +187,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 
 // readKey returns the master key in an object.
 func (t *Target) readKey(ctx context.Context, name string) (master []byte, err error) {
-	err = t.read(ctx, name, func(r io.Reader) error {
+	err = t.readObject(ctx, name, func(r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, 1<<10))
 		if err != nil {
 			return err

@@ -23,8 +23,8 @@ import (
 // and exists until the restore is finished.
 const WorkDir = "restore.part"
 
-// A Restored is the result of a restore.
-type Restored struct {
+// A RestoreResult is the result of a restore.
+type RestoreResult struct {
 	At       time.Time `json:"at"`     // time of the last restored commit
 	Number   uint64    `json:"number"` // number of that commit
 	Messages int64     `json:"messages"`
@@ -53,16 +53,16 @@ const rangeTimeLayout = "2006-01-02T15:04:05.000Z07:00"
 // A TimeRange is a period in which every time can be restored.
 type TimeRange struct{ First, Last time.Time }
 
-// A chain is a full backup with the batches of entries that follow it.
-type chain struct {
+// A backupChain is a full backup with the batches of entries that follow it.
+type backupChain struct {
 	full    *Manifest
 	batches []string  // names of the objects
 	last    time.Time // time of the last entry
 }
 
-// chains returns a chain for each full backup, the newest last.
-func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, error) {
-	follow := map[string][]batch{} // batches by number and nonce of the entry before their first one
+// readChains returns a chain for each full backup, the newest last.
+func (t *Target) readChains(ctx context.Context, manifests []*Manifest) ([]backupChain, error) {
+	follow := map[string][]entryBatch{} // batches by number and nonce of the entry before their first one
 	link := func(number uint64, nonce string) string {
 		return fmt.Sprintf("%d %s", number, nonce[:min(16, len(nonce))])
 	}
@@ -75,14 +75,14 @@ func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, er
 			follow[at] = append(follow[at], b)
 		}
 	}
-	var list []chain
+	var list []backupChain
 	for _, m := range manifests {
 		if m.Kind != Full {
 			continue
 		}
-		c := chain{full: m, last: m.At}
+		c := backupChain{full: m, last: m.At}
 		for at := link(m.Number, m.Nonce); len(follow[at]) > 0; {
-			next := slices.MaxFunc(follow[at], func(a, b batch) int { return int(int64(a.last) - int64(b.last)) })
+			next := slices.MaxFunc(follow[at], func(a, b entryBatch) int { return int(int64(a.last) - int64(b.last)) })
 			c.batches, c.last = append(c.batches, next.name()), next.at
 			at = link(next.last, next.nonce)
 		}
@@ -91,15 +91,15 @@ func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, er
 	return list, nil
 }
 
-// report calls Progress if it is set.
-func (t *Target) report(what string, done, all int) {
+// reportProgress calls Progress if it is set.
+func (t *Target) reportProgress(what string, done, all int) {
 	if t.Progress != nil {
 		t.Progress(what, int64(done), int64(all))
 	}
 }
 
-// ranges returns the periods that can be restored.
-func (t *Target) ranges(chains []chain) (list []TimeRange) {
+// restorableRanges returns the periods that can be restored.
+func (t *Target) restorableRanges(chains []backupChain) (list []TimeRange) {
 	for _, c := range chains {
 		if n := len(list); n > 0 && !c.full.At.After(list[n-1].Last) {
 			if c.last.After(list[n-1].Last) {
@@ -115,12 +115,12 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 // Restore makes a store in dir as it was at the time `at`; the zero time means the newest state.
 // dir must be empty, except for files of a restore that was killed. It returns a *RangeError for a
 // time that is not kept, and ErrNoIdentity if the backup cannot be decrypted.
-func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *Restored, err error) {
+func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *RestoreResult, err error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	chains, err := t.chains(ctx, manifests)
+	chains, err := t.readChains(ctx, manifests)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	for ; i >= 0 && !at.IsZero() && chains[i].full.At.After(at); i-- {
 	}
 	if i < 0 || !at.IsZero() && chains[i].last.Before(at) {
-		return nil, &RangeError{at, t.ranges(chains)}
+		return nil, &RangeError{at, t.restorableRanges(chains)}
 	}
 	c := chains[i]
 	if c.full.Encrypted && len(t.Identities) == 0 {
@@ -165,7 +165,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	}
 	end := errors.New("stop: the time to restore is reached") // ends readEntries
 	for i, name := range c.batches {
-		t.report("batches of entries", i, len(c.batches))
+		t.reportProgress("batches of entries", i, len(c.batches))
 		err = t.readEntries(ctx, name, func(e *store.Entry) error {
 			if !at.IsZero() && e.Time.After(at) {
 				return end
@@ -187,7 +187,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if errors.Is(err, end) {
 		err = nil
 	}
-	res = new(Restored)
+	res = new(RestoreResult)
 	if err == nil {
 		err = t.restoreKeys(ctx, st, log)
 	}
@@ -212,7 +212,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 
 // readStoreFields sets the fields of res that are read from the restored store: its time, its
 // number and how many messages it has.
-func readStoreFields(st *store.Store, res *Restored) error {
+func readStoreFields(st *store.Store, res *RestoreResult) error {
 	snap, err := st.Snapshot()
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func fileExists(path string) bool {
 const movingFile = "moving"
 
 // finishRestore syncs the files and moves them from the work directory to dir, the database last.
-func finishRestore(work, dir string, res *Restored) error {
+func finishRestore(work, dir string, res *RestoreResult) error {
 	err := filepath.WalkDir(work, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -322,7 +322,7 @@ func syncDir(dir string) error {
 // fetchFull writes the files of a full backup to the work directory.
 func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error {
 	for i, o := range m.Objects {
-		t.report("objects", i, len(m.Objects))
+		t.reportProgress("objects", i, len(m.Objects))
 		kind, rest, _ := strings.Cut(o.Name, "/")
 		path := ""
 		switch kind {
@@ -341,14 +341,14 @@ func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error 
 			}
 			path = filepath.Join(store.SegmentDir, segment.FileName(number))
 		case "files":
-			if err := t.read(ctx, o.Name, func(r io.Reader) error { return extract(tar.NewReader(r), work) }); err != nil {
+			if err := t.readObject(ctx, o.Name, func(r io.Reader) error { return extractTar(tar.NewReader(r), work) }); err != nil {
 				return err
 			}
 			continue
 		default:
 			continue
 		}
-		err := t.read(ctx, o.Name, func(r io.Reader) error {
+		err := t.readObject(ctx, o.Name, func(r io.Reader) error {
 			f, err := os.OpenFile(filepath.Join(work, path), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 			if err != nil {
 				return err
@@ -363,8 +363,8 @@ func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error 
 	return nil
 }
 
-// extract writes the files of a tar into dir. The tar must have no directories.
-func extract(in *tar.Reader, dir string) error {
+// extractTar writes the files of a tar into dir. The tar must have no directories.
+func extractTar(in *tar.Reader, dir string) error {
 	for {
 		h, err := in.Next()
 		if err == io.EOF {
@@ -422,7 +422,7 @@ func (f *fetcher) fetch(ctx context.Context, st *store.Store, e *store.Entry, re
 		}
 		errs = append(errs, err)
 	}
-	err := f.read(ctx, messageName(ref, e.Nonce), func(r io.Reader) error {
+	err := f.readObject(ctx, messageName(ref, e.Nonce), func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if err != nil {
 			return err
@@ -462,7 +462,7 @@ func (f *fetcher) openSegment(ctx context.Context, name string) (*os.File, error
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	err = f.read(ctx, name, func(r io.Reader) error {
+	err = f.readObject(ctx, name, func(r io.Reader) error {
 		_, err := io.Copy(file, r)
 		return err
 	})

@@ -103,8 +103,8 @@ func (s *Schedule) recordSend(err error) {
 func (s *Schedule) limitToIntervals(now, next, full time.Time) (limitedNext, limitedFull time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.LastAt, s.begun = earlier(s.state.LastAt, now), earlier(s.begun, now)
-	return earlier(next, now.Add(s.Every)), earlier(full, now.Add(s.FullEvery))
+	s.state.LastAt, s.begun = earlierTime(s.state.LastAt, now), earlierTime(s.begun, now)
+	return earlierTime(next, now.Add(s.Every)), earlierTime(full, now.Add(s.FullEvery))
 }
 
 // Backup makes one backup now, to the schedule's target.
@@ -138,8 +138,8 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 // LoadState reads the list of backups, so that State knows the last one. Run does so itself.
 func (s *Schedule) LoadState(ctx context.Context) { s.readDueTimes(ctx) }
 
-// Run makes a backup every Every, and sends each entry at most a second after its commit, until ctx
-// ends. It logs failures and tries again.
+// Run makes a backup after each interval Every, and sends each entry at most a second after its
+// commit, until ctx ends. It logs failures and tries again.
 func (s *Schedule) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.begun = s.Source.Store.Now()
@@ -221,7 +221,7 @@ func (s *Schedule) waitForWork(ctx context.Context, least time.Duration, nextBac
 	return true
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
@@ -237,7 +237,7 @@ func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
-		at, ok := madeAt(m.ID)
+		at, ok := timeInID(m.ID)
 		if !ok {
 			continue
 		}
@@ -258,8 +258,8 @@ func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 // idTimeLayout is the layout of the time at the start of a backup's id.
 const idTimeLayout = "20060102T150405.000Z"
 
-// madeAt returns the time in the id of a backup; ok is false if there is none.
-func madeAt(id string) (at time.Time, ok bool) {
+// timeInID returns the time in the id of a backup; ok is false if there is none.
+func timeInID(id string) (at time.Time, ok bool) {
 	at, err := time.Parse(idTimeLayout, id[:min(len(idTimeLayout), len(id))])
 	return at, err == nil
 }

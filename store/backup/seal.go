@@ -27,8 +27,8 @@ type sealedObject struct {
 	sum  string // SHA-256, hex
 }
 
-// seal writes the output of write, compressed and encrypted, to a temporary file.
-func (t *Target) seal(write func(io.Writer) error) (_ *sealedObject, err error) {
+// sealToFile writes the output of write, compressed and encrypted, to a temporary file.
+func (t *Target) sealToFile(write func(io.Writer) error) (_ *sealedObject, err error) {
 	f, err := os.CreateTemp(t.Temp, "backup-")
 	if err != nil {
 		return nil, err

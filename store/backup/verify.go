@@ -30,9 +30,9 @@ func (t *Target) Verify(ctx context.Context) error {
 			if seen[o.Name] {
 				continue
 			}
-			t.report("objects of "+m.ID, i, len(m.Objects))
+			t.reportProgress("objects of "+m.ID, i, len(m.Objects))
 			seen[o.Name] = true
-			err := t.verify(ctx, o, new(store.Pacer))
+			err := t.verifyObject(ctx, o, new(store.Pacer))
 			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {
 				err = t.verifyContent(ctx, o.Name)
 			}
@@ -70,9 +70,9 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 		_, err := t.readKey(ctx, name)
 		return err
 	case "segments", "open":
-		return t.read(ctx, name, func(r io.Reader) error { return verifySegment(r, t.Temp) })
+		return t.readObject(ctx, name, func(r io.Reader) error { return verifySegment(r, t.Temp) })
 	case "files":
-		return t.read(ctx, name, func(r io.Reader) error {
+		return t.readObject(ctx, name, func(r io.Reader) error {
 			for in := tar.NewReader(r); ; {
 				if _, err := in.Next(); err == io.EOF {
 					return nil
@@ -82,7 +82,7 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 			}
 		})
 	}
-	return t.read(ctx, name, func(r io.Reader) error {
+	return t.readObject(ctx, name, func(r io.Reader) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
 	})
@@ -105,8 +105,8 @@ func verifySegment(r io.Reader, temp string) error {
 	return segment.VerifyFile(f, size)
 }
 
-// verify reads an object back and compares it with its stored size and checksum.
-func (t *Target) verify(ctx context.Context, o StoredObject, pace *store.Pacer) error {
+// verifyObject reads an object back and compares it with its stored size and checksum.
+func (t *Target) verifyObject(ctx context.Context, o StoredObject, pace *store.Pacer) error {
 	in, err := t.Place.Open(ctx, o.Name)
 	if err != nil {
 		return err

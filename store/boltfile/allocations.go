@@ -7,15 +7,15 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Allocations returns a function that makes bbolt forget which transactions have allocated pages,
-// if it remembers that for more than `most` pages. The function may be called while no transaction
-// writes. ok is false if this version of bbolt keeps that elsewhere.
+// AllocationForgetter returns a function that makes bbolt forget which transactions have allocated
+// pages, if it remembers that for more than `most` pages. The function may be called while no
+// transaction writes. ok is false if this version of bbolt keeps that elsewhere.
 //
 // bbolt remembers the transaction of each page that was taken from the list of free pages, as long
 // as the page is in use. That is 40 bytes for 4 KiB, which over months comes to a hundredth of the
 // database. bbolt needs it only to reuse a page early that was allocated and freed while the same
 // reader was open. Without it, the page is reused after that reader has ended.
-func Allocations(db *bolt.DB) (forget func(most int), ok bool) {
+func AllocationForgetter(db *bolt.DB) (forget func(most int), ok bool) {
 	field := func(v reflect.Value, name string) reflect.Value {
 		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 			v = v.Elem()

@@ -17,7 +17,7 @@ func TestAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	forget, ok := Allocations(db)
+	forget, ok := AllocationForgetter(db)
 	if !ok {
 		t.Fatal("this version of bbolt keeps allocations elsewhere")
 	}

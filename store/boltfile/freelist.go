@@ -12,8 +12,8 @@ import (
 // trees.
 const maxReadAhead = 8 << 30
 
-// LacksFreelist reports whether a database file lacks the list of its free pages. After a crash it
-// does if the list was long. bbolt walks over all trees when it opens such a file.
+// LacksFreelist reports whether a database file lacks the list of its free pages. After a crash the
+// list is missing if it was long. bbolt walks over all trees when it opens such a file.
 func LacksFreelist(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,11 +27,11 @@ func LacksFreelist(path string) (bool, error) {
 	return found && !meta.HasFreelist(), err
 }
 
-// Prepare runs CheckPages on a file that is open for reading and writing, and that nobody else
-// writes to. If it finds no damage and the list of free pages is missing, it writes the list, like
-// a commit that changes nothing else. err is the reason if that failed; bbolt will then walk over
-// all trees when it opens the file.
-func Prepare(f *os.File) (damage []error, err error) {
+// CheckAndWriteFreelist runs CheckPages on a file that is open for reading and writing, and that
+// nobody else writes to. If it finds no damage and the list of free pages is missing, it writes the
+// list, like a commit that changes nothing else. err is the reason if that failed; bbolt will then
+// walk over all trees when it opens the file.
+func CheckAndWriteFreelist(f *os.File) (damage []error, err error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
 		return []error{err}, nil
@@ -51,8 +51,8 @@ func Prepare(f *os.File) (damage []error, err error) {
 	return nil, c.writeFreelist(f, meta)
 }
 
-// A file has the methods that writeFreelist needs.
-type file interface {
+// A freelistFile has the methods that writeFreelist needs.
+type freelistFile interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
@@ -62,7 +62,7 @@ type file interface {
 // of the newest meta page over the older one, with the place of the list. Free pages may still
 // belong to the trees of the older meta page, so the newest meta page must be on disk before they
 // are overwritten.
-func (c *pageCheck) writeFreelist(f file, meta Meta) error {
+func (c *pageCheck) writeFreelist(f freelistFile, meta Meta) error {
 	page := make([]byte, c.pageSize)
 	if _, err := f.ReadAt(page, int64(meta.page)*c.pageSize); err != nil {
 		return err

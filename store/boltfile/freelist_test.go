@@ -12,9 +12,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestPrepareWritesTheList: the list of free pages that Prepare writes is the one that bbolt makes
-// by itself, but for the pages of the list, and bbolt goes on with it.
-func TestPrepareWritesTheList(t *testing.T) {
+// TestFreelistIsWritten: the list of free pages that CheckAndWriteFreelist writes is the one that
+// bbolt makes by itself, but for the pages of the list, and bbolt goes on with it.
+func TestFreelistIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	withoutList(t, path)
 	if lacks, err := LacksFreelist(path); !lacks || err != nil {
@@ -170,7 +170,7 @@ func prepare(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if damage, err := Prepare(f); len(damage) > 0 || err != nil {
+	if damage, err := CheckAndWriteFreelist(f); len(damage) > 0 || err != nil {
 		t.Fatal(damage, err)
 	}
 }
@@ -186,9 +186,9 @@ func freePagesOf(t *testing.T, path string) int {
 	return db.Stats().FreePageN
 }
 
-// TestPrepareLeavesDamage: nothing is written to a damaged file, or to one that cannot be written
-// to.
-func TestPrepareLeavesDamage(t *testing.T) {
+// TestDamagedFileGetsNoFreelist: nothing is written to a damaged file, or to one that cannot be
+// written to.
+func TestDamagedFileGetsNoFreelist(t *testing.T) {
 	whole, root := pagesToCheck(t)
 	path := filepath.Join(t.TempDir(), "test.db")
 	whole[root*os.Getpagesize()+8] ^= 0x40
@@ -200,7 +200,7 @@ func TestPrepareLeavesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if damage, err := Prepare(f); len(damage) == 0 || err != nil {
+	if damage, err := CheckAndWriteFreelist(f); len(damage) == 0 || err != nil {
 		t.Errorf("damage %v, %v", damage, err)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {
@@ -214,7 +214,7 @@ func TestPrepareLeavesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer readOnly.Close()
-	if damage, err := Prepare(readOnly); len(damage) > 0 || err == nil {
+	if damage, err := CheckAndWriteFreelist(readOnly); len(damage) > 0 || err == nil {
 		t.Errorf("a file that cannot be written to: damage %v, error %v", damage, err)
 	}
 }

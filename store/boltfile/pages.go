@@ -222,7 +222,7 @@ func (c *pageCheck) readPage(id uint64, bucket string) []byte {
 // that is not nil. The bucket "" is the tree of all buckets.
 func (c *pageCheck) checkTree(id uint64, bucket string, from, to []byte) {
 	if page := c.readPage(id, bucket); page != nil {
-		if c.checkElements(page, id, bucket, from, to); !c.split { // branches point into the page
+		if c.checkElements(page, id, bucket, from, to); !c.split { // with split, c.branches still refer to the page
 			page = page[:c.pageSize]
 			pageBuffers.Put(&page)
 		}

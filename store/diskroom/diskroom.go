@@ -12,8 +12,8 @@ const (
 	Reserve      = 64 << 20
 	reserveShare = 20 // on a small disk, the reserve is the size of the disk divided by this
 
-	// Interval is the time for which IsShort reuses the result that the disk has enough space.
-	Interval = 20 * time.Millisecond
+	// CheckInterval is the time for which IsShort reuses the result that the disk has enough space.
+	CheckInterval = 20 * time.Millisecond
 )
 
 // A Monitor watches the free space of the disk of Dir. It is safe for concurrent use.
@@ -28,14 +28,14 @@ type Monitor struct {
 }
 
 // IsShort reports whether the free space has fallen below the reserve, so that only deletions are
-// allowed. It asks for the free space, unless there was enough within the last Interval. If that
-// fails, it returns false. It logs when the reserve is reached, and when there is enough space
+// allowed. It asks for the free space, unless there was enough within the last CheckInterval. If
+// that fails, it returns false. It logs when the reserve is reached, and when there is enough space
 // again.
 func (r *Monitor) IsShort() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := time.Now()
-	if !r.short && at.Sub(r.askedAt) < Interval {
+	if !r.short && at.Sub(r.askedAt) < CheckInterval {
 		return false
 	}
 	before := r.short

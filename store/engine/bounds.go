@@ -22,17 +22,18 @@ const (
 // many, its other transactions go into the next commit.
 const batchBytes = 4 << 20
 
-// strictEnv is an environment variable. "1" makes a program that a test starts fail on transactions
-// over the limits, as the test does. "0" turns this off even in a test.
+// strictEnv is an environment variable. If it is "1", transactions over the limits fail in a
+// program that a test starts, as they do in the test. If it is "0", they do not even fail in the
+// test.
 const strictEnv = "MAILSTEAD_STRICT"
 
 // ReportEnv is an environment variable with the path of a directory. Each process appends its
 // largest and its slowest transactions to a file there.
 const ReportEnv = "MAILSTEAD_TX_REPORT"
 
-// Strict reports whether transactions over the limits fail. They do in every test, and in programs
-// that tests start, but not in benchmarks, which measure what runs in production.
-func Strict() bool {
+// AreLimitsStrict reports whether transactions over the limits fail. They do in every test, and in
+// programs that tests start, but not in benchmarks, which measure what runs in production.
+func AreLimitsStrict() bool {
 	switch os.Getenv(strictEnv) {
 	case "1":
 		return true
@@ -76,9 +77,9 @@ func (b *bounds) exceededBy(c txCost) bool {
 }
 
 // checkBounds checks the cost of a transaction that has run. If the cost is over the limits and
-// bounds.fail is set, it returns ErrTooMuch with the numbers and the caller. Otherwise it logs each
-// function once.
-func (db *DB) checkBounds(w *write, c txCost) error {
+// bounds.fail is set, it returns ErrTooMuch with the numbers and the caller. If bounds.fail is not
+// set, it only logs the function, once for each function.
+func (db *DB) checkBounds(w *queuedWrite, c txCost) error {
 	if !db.bounds.exceededBy(c) {
 		return nil
 	}
@@ -108,7 +109,7 @@ func (tx *Tx) IsLarge() bool {
 }
 
 // IsOverLimits reports whether the transaction exceeds any limit. A function that must do all of
-// its work or none calls it, so that it can refuse the work itself.
+// its work or none calls IsOverLimits, and then refuses the work itself.
 func (tx *Tx) IsOverLimits() bool {
 	return tx.db.bounds.exceededBy(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }
@@ -121,7 +122,7 @@ func callStack() []uintptr {
 
 // callChain names the transaction's function and, if they were recorded, up to four of its callers,
 // the innermost first.
-func (w *write) callChain() string {
+func (w *queuedWrite) callChain() string {
 	const module = "github.com/mailstead/mailstead/"
 	name := func(s string) string { return strings.TrimPrefix(s, module) }
 	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.logAs).Pointer()).Name())}
@@ -160,7 +161,7 @@ func newTxReport() txReport {
 }
 
 // recordCost reports the cost of one transaction.
-func (r *txReport) recordCost(w *write, c txCost) {
+func (r *txReport) recordCost(w *queuedWrite, c txCost) {
 	if r.path == "" {
 		return
 	}

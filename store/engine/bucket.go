@@ -93,17 +93,17 @@ func (b *Bucket) OpenLegacy(key, row []byte) ([]byte, error) {
 	return b.Open(key, row)
 }
 
-// An openBucket is the cached state of a Bucket in one transaction.
-type openBucket struct {
+// A bucketState is the cached state of a Bucket in one transaction.
+type bucketState struct {
 	b       *bolt.Bucket
 	c       *bolt.Cursor // used by GetRow from the second row on; nil before
 	hasRead bool         // GetRow has read one row
 }
 
 // open returns the transaction's cached state of a bucket.
-func (tx *Tx) open(bucket *Bucket) *openBucket {
+func (tx *Tx) open(bucket *Bucket) *bucketState {
 	if tx.opened == nil {
-		tx.opened = make([]openBucket, bucketCount)
+		tx.opened = make([]bucketState, bucketCount)
 	}
 	o := &tx.opened[bucket.number]
 	if o.b == nil {
@@ -204,7 +204,7 @@ func (tx *Tx) EmptyBucket(bucket *Bucket) error {
 	tx.writes++
 	tx.mayUseReserve = true
 	name, last := []byte(bucket.name), tx.Bucket(bucket).Sequence()
-	*tx.open(bucket) = openBucket{}
+	*tx.open(bucket) = bucketState{}
 	tx.entryChanges.EmptyBucket(bucket.name)
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("delete bucket %s: %w", name, err)
@@ -216,8 +216,8 @@ func (tx *Tx) EmptyBucket(bucket *Bucket) error {
 	return b.SetSequence(last)
 }
 
-// Ascend iterates over the rows of a bucket in key order, from the first key at or after from. The
-// loop body may write to the bucket.
+// Ascend iterates over the rows of a bucket in key order, from the first key at or after `from`.
+// The loop body may write to the bucket.
 func (tx *Tx) Ascend(bucket *Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	return tx.ascend(tx.Bucket(bucket), from)
 }

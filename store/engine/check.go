@@ -7,13 +7,13 @@ import (
 	"github.com/mailstead/mailstead/store/entry"
 )
 
-// A Report is called with each problem that a check finds, in the form of the arguments of
+// A ProblemReporter is called with each problem that a check finds, in the form of the arguments of
 // fmt.Errorf.
-type Report func(format string, args ...any)
+type ProblemReporter func(format string, args ...any)
 
 // Check reports every record that cannot be decoded or is stored under a wrong id, every index
 // entry that is missing, and every index entry that belongs to no record.
-func (t *AnyTable) Check(in Transaction, report Report) {
+func (t *AnyTable) Check(in Transaction, report ProblemReporter) {
 	tx := in.engine()
 	indexes := t.indexes
 	want := make([]int, len(indexes))
@@ -44,7 +44,7 @@ func (t *AnyTable) Check(in Transaction, report Report) {
 }
 
 // CheckEntries reports every kept entry that cannot be decoded.
-func (tx *Tx) CheckEntries(report Report) {
+func (tx *Tx) CheckEntries(report ProblemReporter) {
 	for k, v := range tx.ascend(tx.bucket(EntryBucket), nil) {
 		if string(k) == lastEntryKey {
 			if b := tx.bucket(EntryBucket); lastEntryIn(b) == nil && !areEntriesDropped(b) {
@@ -58,9 +58,9 @@ func (tx *Tx) CheckEntries(report Report) {
 	}
 }
 
-// CheckShared reports every cached record that some code has changed in memory. Cached records are
-// shared, so no code may change them.
-func (db *DB) CheckShared(report Report) {
+// CheckCachedRecords reports every cached record that some code has changed in memory. Cached
+// records are shared, so no code may change them.
+func (db *DB) CheckCachedRecords(report ProblemReporter) {
 	for i := range db.records.slots {
 		known := db.records.slots[i].Load()
 		if known == nil {

@@ -20,8 +20,8 @@ import (
 // maxBatch is the largest number of transactions in one commit.
 const maxBatch = 1024
 
-// A write is a call of Update that the committer runs.
-type write struct {
+// A queuedWrite is a call of Update that the committer runs.
+type queuedWrite struct {
 	fn      func(*Tx) error
 	logAs   any        // function that logs name for this transaction: fn, or the one that fn wraps
 	done    chan error // receives the result of Update
@@ -80,7 +80,7 @@ func (db *DB) UpdateFor(logged any, fn func(*Tx) error) error {
 	if err := db.failure.get(); err != nil {
 		return err
 	}
-	w := &write{fn: fn, logAs: logged, done: make(chan error, 1)}
+	w := &queuedWrite{fn: fn, logAs: logged, done: make(chan error, 1)}
 	if db.bounds.fail || db.report.path != "" {
 		w.callers = callStack()
 	}
@@ -95,7 +95,7 @@ func (db *DB) UpdateFor(logged any, fn func(*Tx) error) error {
 		panic(p)
 	}
 	if err == nil && w.hasChanges && w.number != 0 {
-		return db.waitStored(w.number)
+		return db.waitUntilStored(w.number)
 	}
 	return db.damage.countIfDamage(err)
 }
@@ -146,8 +146,8 @@ func (db *DB) commitLoop() {
 
 // collectBatch returns first and all writes that are queued now, up to maxBatch. It need not wait
 // for more: the next batch queues up while this one is synced.
-func (db *DB) collectBatch(first *write) []*write {
-	batch := []*write{first}
+func (db *DB) collectBatch(first *queuedWrite) []*queuedWrite {
+	batch := []*queuedWrite{first}
 	for len(batch) < maxBatch {
 		select {
 		case w := <-db.writes:
@@ -160,7 +160,7 @@ func (db *DB) collectBatch(first *write) []*write {
 }
 
 // commit runs the batch in one or more commits and sends each write its result.
-func (db *DB) commit(batch []*write) {
+func (db *DB) commit(batch []*queuedWrite) {
 	unanswered := batch
 	defer func() {
 		sendResults(unanswered, ErrEnded) // empty, unless a function ended the goroutine
@@ -174,7 +174,7 @@ func (db *DB) commit(batch []*write) {
 }
 
 // dryRun runs each function of the batch once in a transaction of its own, and rolls it back.
-func (db *DB) dryRun(batch []*write) {
+func (db *DB) dryRun(batch []*queuedWrite) {
 	for _, w := range batch {
 		b, err := db.bolt.Begin(true)
 		if err != nil {
@@ -187,11 +187,12 @@ func (db *DB) dryRun(batch []*write) {
 	}
 }
 
-// commitSome commits the first writes of the batch: those before the first function that failed
-// after it had written something, and at most those that fit into one commit. It sends their
-// results to these writes and to the failed ones, and returns the others. No function runs more
-// than twice, so the time stays proportional to the size of the batch, whichever functions fail.
-func (db *DB) commitSome(batch []*write) (rest []*write) {
+// commitSome commits the first writes of the batch, at most as many as fit into one commit. If a
+// function fails after it has written something, only the writes before it are committed.
+// commitSome sends the committed and the failed writes their results, and returns the others. No
+// function runs more than twice, so the time stays proportional to the size of the batch, whichever
+// functions fail.
+func (db *DB) commitSome(batch []*queuedWrite) (rest []*queuedWrite) {
 	if err := db.failure.get(); err != nil {
 		sendResults(batch, err)
 		return nil
@@ -200,7 +201,7 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	began := time.Now()
 	synced := make(chan error, 1)
 	go func() { synced <- db.sync() }()
-	good, failed := batch, []*write(nil)
+	good, failed := batch, []*queuedWrite(nil)
 	var tx *bolt.Tx
 	var cost txCost
 	var entryChanges *entry.Changes
@@ -213,10 +214,10 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 			return nil
 		}
 		var n int
-		var stopped bool
+		var needsRollback bool
 		entryChanges = &entry.Changes{Keep: db.entries.last != nil}
-		n, cost, stopped = db.run(tx, good, entryChanges)
-		if !stopped {
+		n, cost, needsRollback = db.run(tx, good, entryChanges)
+		if !needsRollback {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
 		}
@@ -245,18 +246,18 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	return rest
 }
 
-// run runs the functions of the batch in one transaction. If a function fails after it has written
-// something, run stops there and sets stopped. It also stops, without stopped, once the commit has
-// enough bytes. It returns the number n of functions that ran before that, and their total cost.
-func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n int, cost txCost, stopped bool) {
+// run runs the functions of the batch in one transaction, until the commit has enough bytes. If a
+// function fails after it has written something, run stops there, and needsRollback is true. ran is
+// the number of functions that ran, not counting that one, and cost is their total cost.
+func (db *DB) run(b *bolt.Tx, batch []*queuedWrite, entryChanges *entry.Changes) (ran int, cost txCost, needsRollback bool) {
 	ended := false
 	defer func() {
 		if !ended {
 			rollback(b)
 		}
 	}()
-	for n < len(batch) && cost.bytes < batchBytes {
-		w := batch[n]
+	for ran < len(batch) && cost.bytes < batchBytes {
+		w := batch[ran]
 		began := time.Now()
 		tx := &Tx{b: b, db: db, writable: true, entryChanges: entryChanges}
 		before := entryChanges.N
@@ -272,14 +273,14 @@ func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n in
 		}
 		w.after, w.changes = tx.after, tx.changes
 		if w.err != nil && tx.writes > 0 {
-			stopped = true
+			needsRollback = true
 			break
 		}
 		cost.add(one)
-		n++
+		ran++
 	}
 	ended = true
-	return n, cost, stopped
+	return ran, cost, needsRollback
 }
 
 // runOne runs one function and its AtEnd functions. It turns a panic into an error.
@@ -324,12 +325,12 @@ func (db *DB) commitOrRollback(tx *bolt.Tx, writes int, entryChanges *entry.Chan
 }
 
 // allocationsKept is the number of pages for which bbolt may remember the transaction that
-// allocated them: 4 MiB of memory. See boltfile.Allocations.
+// allocated them: 4 MiB of memory. See boltfile.AllocationForgetter.
 const allocationsKept = 100_000
 
 // commitPages commits the bbolt transaction, with the entry of the commit. Here bbolt may read
-// damaged pages that no function has read. After such a fault its memory is inconsistent, so the
-// database takes no more writes.
+// damaged pages that no function has read. After such a fault bbolt's memory is inconsistent, so
+// the database takes no more writes.
 func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
@@ -373,7 +374,7 @@ func (db *DB) commitError(err error) error {
 
 // sendResults sends each write its result: err if the commit failed, otherwise what its function
 // returned. Before that it runs the After functions of each write that succeeded.
-func sendResults(batch []*write, err error) {
+func sendResults(batch []*queuedWrite, err error) {
 	for _, w := range batch {
 		var p *panicError
 		if err != nil && !errors.As(w.err, &p) {
@@ -499,7 +500,7 @@ func (tx *Tx) RecordChange(c Change) {
 }
 
 // reportChanges calls the function of OnCommit with the changes of a batch that is on disk.
-func (db *DB) reportChanges(batch []*write) {
+func (db *DB) reportChanges(batch []*queuedWrite) {
 	fn := db.onCommit.Load()
 	if fn == nil {
 		return

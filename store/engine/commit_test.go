@@ -287,7 +287,7 @@ func TestReserveIsKeptForDeletions(t *testing.T) {
 		{"enough", diskroom.Reserve, true}, {"short", diskroom.Reserve - 1, false}, {"shorter", diskroom.Reserve/2 - 1, false}, {"none", 0, false}, {"again", 1 << 40, true},
 	} {
 		free = c.free
-		time.Sleep(diskroom.Interval)
+		time.Sleep(diskroom.CheckInterval)
 		want := func(what string, ok bool, err error) {
 			t.Helper()
 			if ok != (err == nil) || err != nil && !errors.Is(err, ErrFull) {
@@ -304,7 +304,7 @@ func TestReserveIsKeptForDeletions(t *testing.T) {
 		t.Errorf("the log tells %d times of the end and %d times of new room: %s", a, b, &log)
 	}
 	free = 0
-	time.Sleep(diskroom.Interval)
+	time.Sleep(diskroom.CheckInterval)
 	update(t, db, func(tx *Tx) error { return Templates.Delete(tx, "old") })
 	update(t, db, func(tx *Tx) error { return tx.DeleteRow(freeingRows, []byte("k")) })
 }

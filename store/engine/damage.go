@@ -124,12 +124,12 @@ func (db *DB) DamageFound() (times int, last error) {
 
 // The pages of an open database are verified in rounds: with a damaged page, existing keys may not
 // be found, and nobody would notice. pageCheckInterval is the shortest time between two rounds. For
-// a large database the time is pageCheckRest times the duration of a round. One snapshot is used
-// for pagesPerSnapshot pages.
+// a large database it is pageCheckRestRatio times the duration of the round before. One snapshot is
+// used for pagesPerSnapshot pages.
 const (
-	pageCheckInterval = 5 * time.Second
-	pageCheckRest     = 200
-	pagesPerSnapshot  = 500
+	pageCheckInterval  = 5 * time.Second
+	pageCheckRestRatio = 200
+	pagesPerSnapshot   = 500
 )
 
 // WatchPages verifies the pages of the database in rounds until ctx ends or the database is closed.
@@ -153,7 +153,7 @@ func (db *DB) WatchPages(ctx context.Context) error {
 			return nil
 		case <-db.closing:
 			return nil
-		case <-time.After(max(pageCheckInterval, pageCheckRest*time.Since(began))):
+		case <-time.After(max(pageCheckInterval, pageCheckRestRatio*time.Since(began))):
 		}
 	}
 }

@@ -92,7 +92,7 @@ type DB struct {
 	onCommitted func(time.Duration) // see Options.Committed
 	sync        func() error        // parameter of Start
 
-	writes    chan *write
+	writes    chan *queuedWrite
 	closing   chan struct{}
 	stopOnce  sync.Once
 	closeOnce sync.Once
@@ -107,7 +107,7 @@ type DB struct {
 	bounds    bounds
 	report    txReport // used by the committer only
 	room      diskroom.Monitor
-	// forgetAllocations is used by the committer only; see boltfile.Allocations.
+	// forgetAllocations is used by the committer only; see boltfile.AllocationForgetter.
 	forgetAllocations func(most int)
 
 	freelistMissing bool // the file lacks the list of free pages; used by the committer, then by Close
@@ -127,14 +127,14 @@ func Open(path string, o Options) (*DB, error) {
 		return nil, err
 	}
 	b.NoSync = o.NoSync
-	forget, ok := boltfile.Allocations(b)
+	forget, ok := boltfile.AllocationForgetter(b)
 	if !ok {
 		o.Log.Warn("bbolt keeps allocations where they cannot be forgotten, so that memory grows with what is written")
 	}
 	most := txCost{bytes: cmp.Or(o.MaxBytes, maxTxBytes), writes: cmp.Or(o.MaxWrites, maxTxWrites), steps: cmp.Or(o.MaxSteps, maxTxSteps)}
 	return &DB{
 		dir: filepath.Dir(path), path: path, bolt: b, log: o.Log, now: o.Now, onCommitted: o.Committed,
-		writes:          make(chan *write),
+		writes:          make(chan *queuedWrite),
 		closing:         make(chan struct{}),
 		records:         newRecordCache(),
 		bounds:          bounds{most, o.FailLarge, map[string]bool{}},
@@ -266,7 +266,7 @@ func prepareDatabase(path string, o Options) (lacksFreelist bool, err error) {
 		return false, err
 	}
 	defer f.Close()
-	damage, err := boltfile.Prepare(f)
+	damage, err := boltfile.CheckAndWriteFreelist(f)
 	if len(damage) > 0 {
 		return false, DamagedStoreError(filepath.Dir(path), errors.Join(damage...))
 	}

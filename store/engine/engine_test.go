@@ -141,7 +141,7 @@ func oneAtATime(t *testing.T) {
 // strict are options under which large transactions fail and functions run twice, but not in a
 // benchmark.
 func strict(o Options) Options {
-	o.FailLarge, o.RunTwice = Strict(), Strict()
+	o.FailLarge, o.RunTwice = AreLimitsStrict(), AreLimitsStrict()
 	return o
 }
 
@@ -214,7 +214,7 @@ func checkTest(db *DB) error {
 		tx.CheckEntries(report)
 		return nil
 	})
-	db.CheckShared(report)
+	db.CheckCachedRecords(report)
 	return errors.Join(append(faults, err)...)
 }
 

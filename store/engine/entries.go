@@ -20,9 +20,10 @@ import (
 
 // EntryBucket is the bucket of entries. Commits are numbered from 1 without gaps; the sequence of
 // EntryBucket is the number of the last one. If entries are kept, each commit also writes its
-// changes as a row of that bucket, so it needs no second sync and no entry can be missing. It
-// writes its nonce and time to the row lastEntryKey. An entry is deleted once it is stored
-// elsewhere. The bytes of new messages are in the segments; whoever reads the entry adds them.
+// changes as a row of that bucket, and its nonce and time to the row lastEntryKey. So no second
+// sync is needed, and no entry can be missing. An entry is deleted once it is stored elsewhere,
+// such as in a backup. The bytes of new messages are in the segments; whoever reads the entry adds
+// them.
 const (
 	EntryBucket          = "entry"
 	lastEntryKey         = "last"
@@ -92,11 +93,12 @@ type entryKeeper struct {
 func (db *DB) RequireStored(required bool) { db.entries.required.Store(required) }
 
 // EndWaitsForStored makes every Update that waits because of RequireStored, now or later, return
-// ErrClosed. Its writes are on the local disk but are not acknowledged. A server calls it when it
-// has to stop while its backup cannot be reached.
+// ErrClosed. The writes of such an Update are on the local disk, but are not acknowledged. A server
+// calls EndWaitsForStored when it has to stop while its backup cannot be reached.
 func (db *DB) EndWaitsForStored() { db.entries.endOnce.Do(func() { close(db.entries.waitsEnded) }) }
 
-// ConfirmEntriesStored confirms that the entries up to number upTo are stored elsewhere.
+// ConfirmEntriesStored confirms that the entries up to number upTo are stored outside of this
+// database, such as in a backup.
 func (db *DB) ConfirmEntriesStored(upTo uint64) {
 	k := &db.entries
 	k.mu.Lock()
@@ -108,9 +110,9 @@ func (db *DB) ConfirmEntriesStored(upTo uint64) {
 	}
 }
 
-// waitStored waits until the entry of a commit is stored elsewhere, if RequireStored is on. It
-// returns ErrClosed if the waiting is ended before.
-func (db *DB) waitStored(number uint64) error {
+// waitUntilStored waits until the entry of a commit is stored elsewhere, if RequireStored is on. It
+// returns ErrClosed if EndWaitsForStored is called first.
+func (db *DB) waitUntilStored(number uint64) error {
 	k := &db.entries
 	for k.required.Load() {
 		k.mu.Lock()

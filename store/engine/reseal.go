@@ -14,21 +14,22 @@ type Reseal func(binding string, sealed []byte) []byte
 type SecretVisitor func(binding string, secret *[]byte)
 
 // Sealed declares which fields of a record are secrets. `secrets` gets a shallow copy of the record
-// and calls each for every sealed field. Before it passes a field that the record only refers to,
-// it must copy what the record refers to.
+// and calls `each` for every sealed field. A field that is behind a pointer, or in a slice or map,
+// is shared with the record: `secrets` must copy what the record refers to before it passes such a
+// field.
 func (t *Table[T]) Sealed(secrets func(rec *T, each SecretVisitor)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)
-		changed := resealEach(func(each SecretVisitor) { secrets(&out, each) }, reseal)
+		changed := resealSecrets(func(each SecretVisitor) { secrets(&out, each) }, reseal)
 		return &out, changed
 	}
 	return t
 }
 
-// resealEach replaces each secret by the result of reseal, and reports whether any has changed.
+// resealSecrets replaces each secret by the result of reseal, and reports whether any has changed.
 // Equal secrets get equal replacements, since other code compares them: a certificate's next key
 // with the one in use.
-func resealEach(secrets func(SecretVisitor), reseal Reseal) (changed bool) {
+func resealSecrets(secrets func(SecretVisitor), reseal Reseal) (changed bool) {
 	var done []Secret // the original secrets; fresh has their replacements
 	var fresh [][]byte
 	secrets(func(binding string, secret *[]byte) {

@@ -54,7 +54,7 @@ func NewTable[T any](name string, id func(*T) string) *Table[T] {
 func (t *AnyTable) Any() *AnyTable { return t }
 
 // Binary makes the table store records as binary fields, not as JSON. Decoding them takes a fifth
-// of the time. fields lists the fields, see rowform.Coder.
+// of the time that JSON takes. fields lists the fields, see rowform.Coder.
 func (t *Table[T]) Binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	t.rows.Fields = func(rec any, c *rowform.Coder) { fields(rec.(*T), c) }
 	return t
@@ -198,8 +198,8 @@ func (t *AnyTable) HasSecrets() bool { return t.resealed != nil }
 // Name returns the name of the index's bucket.
 func (x *AnyIndex) Name() string { return x.name }
 
-// WalkRows calls each with the encoded rows whose ids are greater than `after`, in the order of
-// ids, until each returns false.
+// WalkRows calls `each` with the encoded rows whose ids are greater than `after`, in the order of
+// ids, until `each` returns false.
 func (t *AnyTable) WalkRows(in Transaction, after string, each func(id, row []byte) bool) {
 	in.engine().walkAfter(t.name, after, each)
 }
@@ -217,9 +217,9 @@ func (t *AnyTable) NextNumber(in Transaction) (uint64, error) {
 // The methods from here to Fill write only rows or only index entries. They are for code that
 // rebuilds or migrates a database.
 
-// AddEntries writes the index entries of a row. If another record has the same key in a unique
+// AddIndexEntries writes the index entries of a row. If another record has the same key in a unique
 // index, it returns ErrExists and writes nothing. It skips a row that cannot be decoded.
-func (t *AnyTable) AddEntries(in Transaction, id, row []byte) error {
+func (t *AnyTable) AddIndexEntries(in Transaction, id, row []byte) error {
 	tx := in.engine()
 	rec, err := t.Decode(id, row)
 	if err != nil {
@@ -253,8 +253,8 @@ func (x *AnyIndex) Add(in Transaction, rec any) error {
 	return x.moveEntry(in.engine(), "", x.entryKey(rec, id), id)
 }
 
-// Fill writes the index entries of the next `rows` records after the id from. It returns the id to
-// continue from; nil when all are done.
+// Fill writes the index entries of the next `rows` records after the id `from`. It returns the id
+// to continue from; nil when all are done.
 func (x *AnyIndex) Fill(in Transaction, from []byte, rows int) (next []byte, err error) {
 	more := false
 	x.table.walk(in.engine(), string(from), func(rec any) bool {
@@ -384,7 +384,7 @@ func (x *AnyIndex) entryKey(rec any, id string) string {
 	return key + id
 }
 
-// isTaken reports whether a record other than the one with the id has the key of a unique index.
+// isTaken reports whether a record other than the one with the id has this key in a unique index.
 func (x *AnyIndex) isTaken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
@@ -393,7 +393,7 @@ func (x *AnyIndex) isTaken(tx *Tx, key, id string) bool {
 	return holder != nil && string(holder) != id
 }
 
-// moveEntry replaces the index entry with the key from by one with the key to. "" stands for no
+// moveEntry replaces the index entry with the key `from` by one with the key `to`. "" stands for no
 // entry.
 func (x *AnyIndex) moveEntry(tx *Tx, from, to, id string) error {
 	if from == to {
@@ -464,7 +464,7 @@ func (x *AnyIndex) walkRecordsDown(tx *Tx, prefix, before string, each func(key 
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.yieldRecord(tx, string(k), string(id), each) })
 }
 
-// yieldRecord passes the record of an entry to each.
+// yieldRecord passes the record of an entry to `each`.
 func (x *AnyIndex) yieldRecord(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
 	rec, err := orNotFound(x.table.find(tx, id))
 	if err != nil {
@@ -495,7 +495,7 @@ func (x *AnyIndex) walkSomeDown(tx *Tx, prefix, before string, wanted func(row [
 // walkRowsDown is like walkDown, but also passes the record's row; nil if the table lacks it.
 func (x *AnyIndex) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
 	rows := tx.bucket(x.table.name).Cursor()
-	var at, row []byte // key and value at the cursor rows
+	var at, row []byte // key and value at which the cursor is
 	writes := tx.writes
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool {
 		if writes != tx.writes { // a write moves bbolt cursors
@@ -568,8 +568,9 @@ func (r *recordCache) find(t *AnyTable, id, row []byte) any {
 	return known.rec
 }
 
-// keep caches the record that was decoded from a row. It copies id and row, which bbolt owns.
-func (r *recordCache) keep(t *AnyTable, id, row []byte, rec any) {
+// cacheRecord caches the record that was decoded from a row. It copies id and row, which bbolt
+// owns.
+func (r *recordCache) cacheRecord(t *AnyTable, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }
 
@@ -583,7 +584,7 @@ func (t *AnyTable) findShared(tx *Tx, id []byte) (any, error) {
 	}
 	rec, err := t.Decode(id, data)
 	if err == nil {
-		tx.db.records.keep(t, id, data, rec)
+		tx.db.records.cacheRecord(t, id, data, rec)
 	}
 	return rec, err
 }

@@ -29,7 +29,7 @@ type Tx struct {
 	cause         context.Context // context passed to For
 	changes       []Change
 	entryChanges  *entry.Changes // changes for the commit's entry; nil if nothing is committed
-	opened        []openBucket   // indexed by Bucket.number
+	opened        []bucketState  // indexed by Bucket.number
 }
 
 // A Transaction is a Tx, or a type that embeds one.
@@ -128,7 +128,7 @@ func (tx *Tx) nextSequence(bucket string) (uint64, error) {
 	return n, err
 }
 
-// ascend iterates over a bucket in key order, from the first key at or after from. The loop body
+// ascend iterates over a bucket in key order, from the first key at or after `from`. The loop body
 // may write to the bucket: ascend then seeks the key again, since writes move bbolt cursors.
 func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
@@ -153,8 +153,8 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// walkAfter calls each with the rows whose keys are greater than `after`, in key order, until each
-// returns false. No row need have the key `after`; "" starts at the first row.
+// walkAfter calls `each` with the rows whose keys are greater than `after`, in key order, until
+// `each` returns false. No row need have the key `after`; "" starts at the first row.
 func (tx *Tx) walkAfter(bucket, after string, each func(k, v []byte) bool) {
 	for k, v := range tx.ascend(tx.bucket(bucket), []byte(after)) {
 		if after != "" && string(k) == after {
@@ -167,7 +167,7 @@ func (tx *Tx) walkAfter(bucket, after string, each func(k, v []byte) bool) {
 }
 
 // descend iterates over the keys with the prefix in descending order, from the last one less than
-// `before`, or from the last one if before is empty. The loop body may write to the bucket.
+// `before`, or from the last one if `before` is empty. The loop body may write to the bucket.
 func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if len(before) == 0 {

@@ -47,11 +47,11 @@ type Changes struct {
 	N      int    // number of changes
 	Number uint64 // number of the entry, set once the entry is on disk
 
-	buckets  map[string]*bucket
+	buckets  map[string]*bucketChanges
 	messages map[segment.Ref]bool // messages first referred to in this commit
 }
 
-type bucket struct {
+type bucketChanges struct {
 	emptied  bool
 	sequence *uint64
 	rows     map[string]row
@@ -64,7 +64,7 @@ type row struct {
 
 // bucketFor counts a change and returns the bucket in which it must be recorded. It returns nil if
 // changes are only counted.
-func (c *Changes) bucketFor(name string) *bucket {
+func (c *Changes) bucketFor(name string) *bucketChanges {
 	if c == nil {
 		return nil
 	}
@@ -73,11 +73,11 @@ func (c *Changes) bucketFor(name string) *bucket {
 		return nil
 	}
 	if c.buckets == nil {
-		c.buckets = map[string]*bucket{}
+		c.buckets = map[string]*bucketChanges{}
 	}
 	b := c.buckets[name]
 	if b == nil {
-		b = &bucket{rows: map[string]row{}}
+		b = &bucketChanges{rows: map[string]row{}}
 		c.buckets[name] = b
 	}
 	return b

@@ -37,11 +37,11 @@ type Entry struct {
 
 	row     []byte
 	size    int64 // total size of the new messages
-	buckets map[string]*bucket
-	records map[segment.Ref]record // records of the messages that are part of the entry
+	buckets map[string]*bucketChanges
+	records map[segment.Ref]messageRecord // records of the messages that are part of the entry
 }
 
-type record struct {
+type messageRecord struct {
 	head   [segment.HeaderSize]byte // header of the segment's file
 	record []byte                   // nil: the message could not be read
 }
@@ -53,7 +53,7 @@ func FromRow(number uint64, data []byte) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Entry{Number: number, row: data, buckets: map[string]*bucket{}, records: map[segment.Ref]record{}}
+	e := &Entry{Number: number, row: data, buckets: map[string]*bucketChanges{}, records: map[segment.Ref]messageRecord{}}
 	e.Time = time.UnixMilli(int64(r.uint64())).UTC()
 	copy(e.Nonce[:], r.take(len(e.Nonce)))
 	copy(e.Previous[:], r.take(len(e.Previous)))
@@ -65,7 +65,7 @@ func FromRow(number uint64, data []byte) (*Entry, error) {
 		return nil, ErrDamaged
 	}
 	for range r.count(3) {
-		name, b := string(r.text()), &bucket{rows: map[string]row{}}
+		name, b := string(r.text()), &bucketChanges{rows: map[string]row{}}
 		flags := r.byte()
 		b.emptied = flags&bucketEmptied != 0
 		if flags&bucketHasSequence != 0 {
@@ -104,18 +104,18 @@ func (e *Entry) ReadMessages(from *segment.Store) error {
 		} else if err != nil {
 			return fmt.Errorf("read a message of entry %d: %w", e.Number, err)
 		}
-		e.records[ref] = record{head, raw}
+		e.records[ref] = messageRecord{head, raw}
 	}
 	return nil
 }
 
 // DropMessages removes the bytes of those messages from the entry for which stored returns true.
 func (e *Entry) DropMessages(stored func(segment.Ref) bool) {
-	maps.DeleteFunc(e.records, func(ref segment.Ref, r record) bool { return r.record != nil && stored(ref) })
+	maps.DeleteFunc(e.records, func(ref segment.Ref, r messageRecord) bool { return r.record != nil && stored(ref) })
 }
 
 // RecordLost records that the bytes of a new message cannot be read any more.
-func (e *Entry) RecordLost(ref segment.Ref) { e.records[ref] = record{} }
+func (e *Entry) RecordLost(ref segment.Ref) { e.records[ref] = messageRecord{} }
 
 // SeparateMessages returns the new messages whose bytes are not part of the entry.
 func (e *Entry) SeparateMessages() (list []segment.Ref) {
@@ -160,7 +160,7 @@ func Parse(data []byte) (*Entry, error) {
 		return nil, err
 	}
 	for range r.count(17) {
-		ref, one := r.ref(), record{}
+		ref, one := r.ref(), messageRecord{}
 		if r.byte() == 0 {
 			copy(one.head[:], r.take(segment.HeaderSize))
 			one.record = r.take(int(min(ref.Size(), int64(len(data)))))
@@ -205,7 +205,7 @@ func (e *Entry) Apply(tx *bolt.Tx) error {
 	return nil
 }
 
-func (c *bucket) apply(tx *bolt.Tx, name []byte) error {
+func (c *bucketChanges) apply(tx *bolt.Tx, name []byte) error {
 	b, err := tx.CreateBucketIfNotExists(name)
 	if err != nil {
 		return err

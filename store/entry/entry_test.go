@@ -23,9 +23,9 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(e.Marshal())
-	e.records[at] = record{}
+	e.records[at] = messageRecord{}
 	f.Add(e.Marshal())
-	e.records[at] = record{record: make([]byte, 45)}
+	e.records[at] = messageRecord{record: make([]byte, 45)}
 	f.Add(e.Marshal())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) >= 4 { // most are to get past the checksum

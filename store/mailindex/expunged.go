@@ -9,13 +9,13 @@ import (
 )
 
 // The UIDs of removed messages are kept for clients that were offline (RFC 7162), in one row per
-// transaction and folder. Each row has a floor: together with the rows before it, it lists all
-// removals after that mod-sequence. When a row is deleted, the next row that is written gets a
-// higher floor.
+// transaction and folder. Each row has a floor, which is a mod-sequence: the rows of the folder up
+// to this one list all removals after the floor. When a row is deleted, the next row that is
+// written gets a higher floor.
 //
-// A row also records the number of gaps of its folder. If the folder now has another number of
-// gaps, something else has removed messages, such as a program version without these rows. The rows
-// are then incomplete, and the floor of the next row excludes them.
+// A row also records the number of gaps of its folder: UIDs without a message. If the folder now
+// has another number of gaps, something else has removed messages, such as a program version
+// without these rows. The rows are then incomplete, and the floor of the next row excludes them.
 
 const (
 	DefaultMaxExpunged = 10_000 // how many UIDs are kept per folder, unless Index.MaxExpunged is set
@@ -109,9 +109,9 @@ func (tx *Tx) lastExpunged(folder []byte) (*mailrow.ExpungedRow, error) {
 	return nil, nil
 }
 
-// Expunged returns the UIDs that were removed from the folder after the mod-sequence since, in the
-// order of removal: at most Index.MaxExpunged of them. known is false if the list would be
-// incomplete: since is too old, or the removals were not recorded.
+// Expunged returns the UIDs that were removed from the folder after the mod-sequence `since`, in
+// the order of removal: at most Index.MaxExpunged of them. known is false if the list would be
+// incomplete: `since` is too old, or the removals were not recorded.
 func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange, known bool, err error) {
 	now := mailrow.FolderCounts{UIDNext: f.UIDNext, Messages: f.Messages}
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
@@ -137,10 +137,10 @@ func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange
 	return gone, true, nil
 }
 
-// OldExpunged looks for folders without removals in the last 30 days, and returns their keys. It
-// examines at most `most` folders with keys greater than afterKey; nil means from the first. next
-// is the afterKey of the following call, or nil at the end.
-func (tx *Tx) OldExpunged(afterKey []byte, most int) (folders [][]byte, next []byte, err error) {
+// FoldersWithOldExpunged looks for folders without removals in the last 30 days, and returns their
+// keys. It examines at most `most` folders with keys greater than afterKey; nil means from the
+// first. next is the afterKey of the following call, or nil at the end.
+func (tx *Tx) FoldersWithOldExpunged(afterKey []byte, most int) (folders [][]byte, next []byte, err error) {
 	from := []byte{}
 	for ; most > 0; most-- {
 		if afterKey != nil {
@@ -162,8 +162,8 @@ func (tx *Tx) OldExpunged(afterKey []byte, most int) (folders [][]byte, next []b
 	return folders, afterKey, nil
 }
 
-// DropOldExpunged deletes up to `rows` rows of a folder that OldExpunged returned, unless a message
-// was removed from it since. done is false if rows remain.
+// DropOldExpunged deletes up to `rows` rows of a folder that FoldersWithOldExpunged returned,
+// unless a message was removed from it since. done is false if rows remain.
 func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
 	last, err := tx.lastExpunged(folder)
 	if err != nil || last == nil || int(mailrow.Day(tx.Now()))-last.Day <= expungedDays {

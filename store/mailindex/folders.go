@@ -31,8 +31,8 @@ var (
 )
 
 // CreateFolder creates a folder from f's Mailbox, Name, SpecialUse and Subscribed, and sets the
-// other fields of f. The folder named INBOX, in any case, gets the id InboxID. The error is
-// ErrExists if the mailbox has a folder of that name.
+// other fields of f. A folder named INBOX, in upper or lower case, gets the id InboxID. The error
+// is ErrExists if the mailbox has a folder of that name.
 func (tx *Tx) CreateFolder(f *mailrow.Folder) error {
 	if f.Name == "" || len(f.Name) > MaxFolderName {
 		return ErrFolderName
@@ -60,14 +60,14 @@ func (tx *Tx) CreateFolder(f *mailrow.Folder) error {
 	if err := PutMailboxCounts(tx, f.Mailbox, box); err != nil {
 		return err
 	}
-	if err := NumberFolder(tx, f); err != nil {
+	if err := AssignFolderNum(tx, f); err != nil {
 		return err
 	}
 	return PutFolder(tx, f)
 }
 
-// NumberFolder assigns f.Num: the mailbox's number for INBOX, a new number otherwise.
-func NumberFolder(tx *Tx, f *mailrow.Folder) error {
+// AssignFolderNum assigns f.Num: the mailbox's number for INBOX, a new number otherwise.
+func AssignFolderNum(tx *Tx, f *mailrow.Folder) error {
 	f.Num = f.Mailbox
 	if f.ID == mailrow.InboxID {
 		return nil
@@ -138,7 +138,8 @@ func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 	return f, nil
 }
 
-// FolderByName returns the folder with the name, or ErrNotFound. Only INBOX is found in any case.
+// FolderByName returns the folder with the name, or ErrNotFound. The case of letters matters,
+// except for INBOX.
 func (tx *Tx) FolderByName(mailbox uint32, name string) (*mailrow.Folder, error) {
 	id := tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(mailbox, name))
 	if len(id) != 4 {
@@ -192,9 +193,9 @@ func (tx *Tx) SetSubscribed(f *mailrow.Folder, subscribed bool) error {
 	return PutFolder(tx, f)
 }
 
-// AdoptUIDs gives an empty folder the UIDVALIDITY of another server. UIDs start at 1 again. The
-// error is ErrExists if the folder has messages.
-func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
+// AdoptUIDValidity gives an empty folder the UIDVALIDITY of another server. UIDs start at 1 again.
+// The error is ErrExists if the folder has messages.
+func (tx *Tx) AdoptUIDValidity(mailbox, folder, validity uint32) error {
 	f, err := tx.Folder(mailbox, folder)
 	if err != nil {
 		return err
@@ -344,8 +345,8 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 // Sizes of an account row in bytes. The row: messages 8 | bytes 8 | and, once mail has arrived, the
 // time of the last arrival 8, in Unix milliseconds.
 const (
-	accountRowSize    = 16
-	accountRowArrived = 24
+	accountRowSize            = 16
+	accountRowSizeWithArrival = 24
 )
 
 // AccountUsage returns the usage of all mailboxes of an account; zeros if it has no messages.
@@ -356,7 +357,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	if row == nil {
 		return Usage{}, nil
 	}
-	if len(row) != accountRowSize && len(row) != accountRowArrived {
+	if len(row) != accountRowSize && len(row) != accountRowSizeWithArrival {
 		return Usage{}, fmt.Errorf("read counters of account %d: %w", account, engine.ErrDamagedRow)
 	}
 	return Usage{
@@ -387,7 +388,7 @@ func (tx *Tx) putAccountRow(account uint32, u Usage, lastArrived time.Time) erro
 	if u.Messages == 0 && u.Bytes == 0 && lastArrived.IsZero() {
 		return tx.DeleteRow(mailrow.BucketAccount, key[:])
 	}
-	row := make([]byte, 0, accountRowArrived)
+	row := make([]byte, 0, accountRowSizeWithArrival)
 	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages))
 	row = binary.BigEndian.AppendUint64(row, uint64(u.Bytes))
 	if !lastArrived.IsZero() {
@@ -405,15 +406,15 @@ func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	switch len(row) {
 	case 0, accountRowSize:
 		return time.Time{}, nil
-	case accountRowArrived:
+	case accountRowSizeWithArrival:
 		return mailrow.MsTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
 	}
 	return time.Time{}, fmt.Errorf("read counters of account %d: %w", account, engine.ErrDamagedRow)
 }
 
-// AssignArrivalTime returns the arrival time of a message in an account, and stores it: the present
-// time, or a little later, so that it is after `after` and after every earlier arrival, even if the
-// clock was set back. A reader that has seen all messages up to such a time misses none if it
+// AssignArrivalTime returns the arrival time for a new message of an account, and stores it as the
+// last one. It is the present time; if that is not after `after` and after every earlier arrival,
+// it is a little later. A reader that has seen all messages up to such a time misses none if it
 // continues after it.
 func (tx *Tx) AssignArrivalTime(account uint32, after time.Time) (time.Time, error) {
 	u, err := tx.AccountUsage(account)
@@ -511,7 +512,7 @@ func (tx *Tx) recordInboxChange(mailbox uint32) {
 	if mailbox == tx.inboxRecorded || !tx.HasObserver() {
 		return
 	}
-	if account, id := tx.index.InboxOf(tx.Tx, mailbox); id != "" {
+	if account, id := tx.index.MailboxIDs(tx.Tx, mailbox); id != "" {
 		tx.inboxRecorded = mailbox
 		tx.RecordChange(engine.Change{Table: InboxTable, Account: account, ID: id})
 	}
@@ -525,8 +526,8 @@ type Subscriptions struct {
 	Names   []string
 }
 
-// OldSubscriptions is the table of the Subscriptions that are not converted yet to rows of
-// BucketSubscribed, one row a name.
+// OldSubscriptions is the table of the Subscriptions that are not converted to rows of
+// BucketSubscribed yet.
 var OldSubscriptions = engine.NewTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
 
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
@@ -605,7 +606,7 @@ func subscribedKey(mailbox uint32, name string) []byte {
 // CountMessages returns the number of messages in all mailboxes.
 func CountMessages(tx *Tx) (n int64, err error) {
 	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
-		if len(v) != accountRowSize && len(v) != accountRowArrived {
+		if len(v) != accountRowSize && len(v) != accountRowSizeWithArrival {
 			return 0, fmt.Errorf("read counters of account %x: %w", k, engine.ErrDamagedRow)
 		}
 		n += int64(binary.BigEndian.Uint64(v))

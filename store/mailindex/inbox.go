@@ -13,7 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Marks are the flags and bits of a message as the list buckets store them.
+// Marks are the flags and bits of a message, as BucketInbox and BucketInboxOf store them.
 type Marks struct {
 	Flags mailrow.Flags
 	Bits  mailrow.Bits
@@ -30,8 +30,8 @@ type InboxQuery struct {
 }
 
 // Inbox iterates over the messages that q selects, newest first, in the reverse order of
-// ComparePos. It reads the list buckets only. The last position that it yields is the Before of the
-// next page. The loop body may write.
+// ComparePos. It reads only BucketInbox and BucketInboxOf. The last position that it yields is the
+// Before of the next page. The loop body may write.
 func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[mailrow.InboxPos, Marks] {
 	return func(yield func(mailrow.InboxPos, Marks) bool) {
 		w := WalkInbox(tx, q)
@@ -72,7 +72,7 @@ type inboxHead struct {
 // WalkInbox returns a walk over the messages that q selects. Call Next for the first, the newest.
 func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
 	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.MillisCeil(q.From))}
-	mask, want := q.class()
+	mask, want := q.classFilter()
 	w.Heads = make([]inboxHead, 0, mailrow.ClassCount*max(1, len(q.Folders)))
 	add := func(bucket *engine.Bucket, owner, num uint32) {
 		for c := range byte(mailrow.ClassCount) {
@@ -121,10 +121,10 @@ func (w *InboxWalk) Skip(before []byte) (moved int) {
 	return moved
 }
 
-// appendBound appends a key to buf. The messages of the list with smaller keys are those before the
-// place beforePlace. The place may be complete, or only its first bytes. With one byte more than a
-// complete place, the message at the place itself is included. If beforePlace is nil, appendBound
-// returns the key after all messages of the list.
+// appendBound appends to buf the key that bounds the messages of the list before a place: they have
+// smaller keys, all others do not. beforePlace is the place or its first bytes. If it has one byte
+// more than a place, the message at the place counts as before it. If beforePlace is nil, all
+// messages of the list have smaller keys.
 func (h *inboxHead) appendBound(buf, beforePlace []byte) []byte {
 	if beforePlace == nil {
 		return engine.PrefixEnd(h.prefix)
@@ -202,7 +202,7 @@ func (q *InboxQuery) startPlace() []byte {
 // has checked that it is in one of the query's folders or, without them, in an INBOX of the
 // account.
 func (q *InboxQuery) Selects(m *mailrow.Message) bool {
-	mask, want := q.class()
+	mask, want := q.classFilter()
 	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}.Place()
 	before := q.startPlace()
 	return m.Class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, mailrow.MillisCeil(q.From))) >= 0 &&
@@ -211,7 +211,7 @@ func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 
 // ReceivedAfter iterates over messages received after a time, oldest first: those in the INBOX of
 // all mailboxes of an account, unless account is 0, and those in the folders with the numbers. It
-// reads only the rows of the list buckets after that time.
+// reads only the rows of BucketInbox and BucketInboxOf after that time.
 func (tx *Tx) ReceivedAfter(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
 	return func(yield func(mailrow.InboxPos) bool) {
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
@@ -267,8 +267,8 @@ func (tx *Tx) ReceivedAfter(account uint32, folders []uint32, after time.Time) i
 	}
 }
 
-// class returns the bits of the class that q filters by, and their wanted values.
-func (q *InboxQuery) class() (mask, want byte) {
+// classFilter returns the bits of the class that q filters by, and their wanted values.
+func (q *InboxQuery) classFilter() (mask, want byte) {
 	add := func(choice *bool, bit byte) {
 		if choice == nil {
 			return

@@ -14,9 +14,9 @@ type Index struct {
 	DB          *engine.DB
 	Leases      *segment.Leases // leases on blobs that have no reference yet
 	MaxExpunged int             // how many removed UIDs are kept per folder; see DefaultMaxExpunged
-	// InboxOf returns the id of the mailbox with a number and of its account; "" if it has no
+	// MailboxIDs returns the id of the mailbox with a number and of its account; "" if it has no
 	// record.
-	InboxOf func(tx *engine.Tx, mailbox uint32) (account, id string)
+	MailboxIDs func(tx *engine.Tx, mailbox uint32) (accountID, mailboxID string)
 	// TextWake receives a value when there may be messages to index. Its capacity is one.
 	TextWake chan struct{}
 }

@@ -60,8 +60,8 @@ func (tx *Tx) add(m *mailrow.Message, meta *mailrow.Meta) error {
 }
 
 // MetaRow encodes the meta row, without its checksum, of a message with the bytes at blob. It
-// writes a structure over MaxOwnStructure to BucketStructure, where all messages with those bytes
-// share it. The last reference to the bytes deletes it.
+// writes a MIME structure over MaxOwnStructure to BucketStructure, where all messages with those
+// bytes share it. It is deleted with the last reference to the bytes.
 func MetaRow(tx *Tx, blob mailrow.BlobRef, meta *mailrow.Meta) ([]byte, error) {
 	if len(meta.Structure) <= mailrow.MaxOwnStructure {
 		return meta.Row(engine.RowVersion), nil
@@ -77,15 +77,15 @@ func MetaRow(tx *Tx, blob mailrow.BlobRef, meta *mailrow.Meta) ([]byte, error) {
 	return rest.Row(mailrow.MetaShared), nil
 }
 
-// PutStructure writes the structure of the blob with the key BlobPrefix.
+// PutStructure writes the MIME structure of the message bytes whose BlobPrefix is `blob`.
 func PutStructure(tx *Tx, blob, structure []byte) error {
 	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), engine.RowVersion), structure...)
 	return tx.PutRow(mailrow.BucketStructure, blob, mailrow.BucketStructure.Seal(blob, row))
 }
 
-// Structure returns the structure of the blob with the key BlobPrefix; nil if there is none. Old
-// rows have only the structure, without a checksum. They begin with the version of the structure,
-// which is below 0x10.
+// Structure returns the MIME structure of the message bytes whose BlobPrefix is `blob`; nil if
+// there is none. Old rows have only the structure, without a checksum. They begin with the version
+// of the structure, which is below 0x10.
 func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	row := tx.GetRow(mailrow.BucketStructure, blob)
 	if row == nil || len(row) > 0 && row[0] < 0x10 {
@@ -139,7 +139,8 @@ func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error 
 	return MarkUnindexed(tx, m, c.num, rises)
 }
 
-// putMessage writes the row of a message and its list entries. num is the number of its folder.
+// putMessage writes the row of a message and its entries in the lists of messages. num is the
+// number of its folder.
 func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	key := m.Key()
 	if err := tx.PutRow(mailrow.BucketMessage, key[:], m.Row()); err != nil {
@@ -148,8 +149,8 @@ func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	return AddToLists(tx, m, num)
 }
 
-// AddToLists writes the list entries of a message: in the list of its folder and, if that is
-// INBOX, in the account's. num is the number of the folder.
+// AddToLists adds a message to the list of its folder and, if that is INBOX, to the list of the
+// account. num is the number of the folder.
 func AddToLists(tx *Tx, m *mailrow.Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byFolder := mailrow.InboxOfKey(m, num)
@@ -200,8 +201,8 @@ func (tx *Tx) ReadMeta(meta *mailrow.Meta, m *mailrow.Message) error {
 	return tx.readMetaRow(meta, m.Mailbox, m.Folder, m.UID, m)
 }
 
-// readMetaRow reads the meta row of a message. m is the message; if it is nil, the message is read
-// if needed.
+// readMetaRow reads the meta row of a message. m is the message, or nil: then readMetaRow reads the
+// message if it needs it.
 func (tx *Tx) readMetaRow(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
@@ -392,7 +393,8 @@ func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 	return tx.putMessage(m, c.num)
 }
 
-// rewriteMessage replaces old by m and sets m.ModSeq. They differ only in flags, keywords and bits.
+// rewriteMessage replaces the stored message `old` by m and sets m.ModSeq. They differ only in
+// flags, keywords and bits.
 func (tx *Tx) rewriteMessage(old, m *mailrow.Message) error {
 	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -433,9 +435,9 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	return tx.removeMessage(m, true)
 }
 
-// removeMessage deletes the rows, list entries and reference of a stored message, and updates the
-// counters. If folderStays is true, it records the UID for clients that were offline. It is false
-// while the folder itself is being deleted.
+// removeMessage deletes the rows of a stored message, its entries in lists and its reference, and
+// updates the counters. If folderStays is true, it records the UID for clients that were offline.
+// It is false while the folder itself is being deleted.
 func (tx *Tx) removeMessage(m *mailrow.Message, folderStays bool) error {
 	c, err := tx.readCounters(m.Mailbox, m.Folder)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// FindRef returns the reference to the bytes at the segment and offset of at, with head and length
-// from the first row for these bytes. found is false if nothing refers to them.
+// FindRef completes the reference `at`, of which it uses only Segment and Offset: Head and Length
+// come from the first row that refers to these bytes. found is false if nothing refers to them.
 func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err error) {
 	prefix := mailrow.BlobPrefix(at)
 	k, row := tx.Seek(mailrow.BucketRef, prefix[:])

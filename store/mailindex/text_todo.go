@@ -15,8 +15,8 @@ import (
 
 // A TextTodo says that messages of a folder are not in the text index yet: all with a UID from UID
 // on or, if Single is set, the one with that UID. Validity is the folder's UIDVALIDITY when the
-// text index read the messages; 0: not read yet. It may have changed since if the mailbox is
-// external; MarkIndexed then does nothing.
+// text index read the messages; 0: not read yet. If the UIDVALIDITY changes later, as it may in an
+// external mailbox, MarkIndexed does nothing.
 type TextTodo struct {
 	Account, Num, UID uint32 // Num is the number of the folder
 	Single            bool
@@ -40,12 +40,12 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// MarkUnindexed records that a message must be indexed. num is the number of its folder. rises says
-// that the message has a higher UID than all earlier messages of the folder.
-func MarkUnindexed(tx *Tx, m *mailrow.Message, num uint32, rises bool) error {
-	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
+// MarkUnindexed records that a message must be indexed. num is the number of its folder. isHighest
+// says that the message has the highest UID of the folder.
+func MarkUnindexed(tx *Tx, m *mailrow.Message, num uint32, isHighest bool) error {
+	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !isHighest}
 	key := t.Key()
-	if rises {
+	if isHighest {
 		if row := tx.GetRow(mailrow.BucketTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
 			return nil
 		}
@@ -66,8 +66,8 @@ func IsUnindexed(tx *Tx, account, num, uid uint32) bool {
 		tx.HasRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.Key())
 }
 
-// dropTextTodos deletes up to limit rows of a folder. A folder of an external mailbox may have one
-// row per message. done is false if rows remain.
+// dropTextTodos deletes up to limit rows of a folder in BucketTextTodo. A folder of an external
+// mailbox may have one row per message. done is false if rows remain.
 func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Num: num}.Key()
 	for k := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
@@ -132,7 +132,7 @@ func (tx *Tx) UnindexedMessages(account uint32, folders []uint32) iter.Seq[mailr
 			if !t.Single {
 				from = t
 			} else if from.Num == t.Num && t.UID >= from.UID {
-				continue // already yielded with those from `from` on
+				continue // already yielded with the messages from from.UID on
 			}
 			if !tx.yieldUnindexed(t, yield) {
 				return

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	touchAfterDays   = 30  // a row's day is updated only after this many days
+	touchAfterDays   = 30  // the day in a thread's row is updated only when it is this many days old
 	maxThreadSteps   = 64  // limit of steps from a message id to the root of its thread
 	MaxJoinedThreads = 500 // most threads that are joined into one
 	maxThreadsMoved  = 20  // most threads that move when one is joined to another; the joined one counts too
 )
 
-// SubjectLifetime is how long subjects are kept. They assign a reply that names no earlier message
-// to its thread.
+// SubjectLifetime is how long subjects are kept. By its subject, a reply that names no earlier
+// message joins the thread of the message that it answers.
 const SubjectLifetime = 28 * 24 * time.Hour
 
 // ThreadLifetime is how long a row of a thread is kept after the last message that referred to it.
@@ -29,8 +29,8 @@ const ThreadLifetime = 2 * 365 * 24 * time.Hour
 
 // Threads are a forest of message ids: each row points from an id to an older one. An id without a
 // row is its own thread, and no other id points to it. The row of a root points to itself. If a
-// root is joined to another thread later, the rows of BucketThreadJoined say so: by them, messages
-// that were stored under its name are found.
+// root is joined to another thread later, the rows of BucketThreadJoined say so, and messages that
+// were stored under its name are still found.
 
 // Thread returns the root of the thread that a message id belongs to. known is false if the id has
 // no row.
@@ -113,8 +113,9 @@ func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	return tx.TouchThread(account, n)
 }
 
-// mergeThreads joins the thread below to the thread top, and moves the threads that were joined to
-// below directly to top. Otherwise a chain of threads would need as many steps as it has threads.
+// mergeThreads joins the thread `below` to the thread `top`, and moves the threads that were joined
+// to `below` directly to `top`. Otherwise a chain of threads would need as many steps as it has
+// threads.
 func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error {
 	names, err := tx.threadNames(account, below, maxThreadsMoved+1)
 	if err != nil || len(names) > maxThreadsMoved {
@@ -144,14 +145,15 @@ func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error 
 	return nil
 }
 
-// PutThread writes the row of n, which points to up, with the day of today.
+// PutThread writes the row that points from the message id n to up: an older id or, for a root, n
+// itself. The row gets the day of today.
 func PutThread(tx *Tx, account uint32, n, up mailrow.ThreadNode) error {
 	key := mailrow.ThreadKey(account, n)
 	row := append(append(make([]byte, 0, 1+mailrow.ThreadNodeSize+2+rowform.SumSize), engine.RowVersion), up[:]...)
 	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, mailrow.Day(tx.Now()))))
 }
 
-// OldThreads returns the keys of old rows of BucketThread, and of rows of unknown age, for
+// OldThreads returns the keys of those rows of BucketThread that are old or of unknown age, for
 // DropThreads. It examines at most `most` rows with keys greater than afterKey; nil means from the
 // first. next is the afterKey of the following call, or nil at the end.
 func (tx *Tx) OldThreads(afterKey []byte, most int) (old [][]byte, next []byte, err error) {
@@ -202,7 +204,8 @@ func (tx *Tx) DropThreads(keys [][]byte) error {
 	return nil
 }
 
-// dropThread deletes the row of n, which points to up, and the row that records the join.
+// dropThread deletes the row that points from the message id n to the older id up, and the row that
+// says that the two threads were joined.
 func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
 	joined := mailrow.ThreadKey(account, up, n)
 	if tx.Bucket(mailrow.BucketThreadJoined).Get(joined) != nil {

@@ -320,9 +320,9 @@ type InboxPos struct {
 	Num      uint32
 }
 
-// The bits of a message's class. The class is one byte in the keys of the list buckets and holds
-// the marks that lists filter by. Messages of one class are adjacent, so a list reads only what
-// passes its filter.
+// The bits of a message's class. The class is one byte in the keys of BucketInbox and
+// BucketInboxOf, and holds the marks that lists filter by. Messages of one class are adjacent, so a
+// list reads only what passes its filter.
 const (
 	ClassSeen = 1 << iota
 	ClassAttachments
@@ -550,8 +550,8 @@ func folderNum(key, rest []byte) (num uint32, ok bool) {
 	return num, len(rest) == 0 || num >= FirstFolderNum
 }
 
-// FolderNameKey returns the key of a folder name in BucketFolderName. INBOX has one key in any case
-// (RFC 3501 section 5.1).
+// FolderNameKey returns the key of a folder name in BucketFolderName. For INBOX the case of letters
+// does not matter (RFC 3501 section 5.1).
 func FolderNameKey(mailbox uint32, name string) []byte {
 	if strings.EqualFold(name, InboxName) {
 		name = InboxName

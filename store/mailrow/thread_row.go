@@ -55,8 +55,8 @@ func SubjectThread(key, row []byte) (thread ThreadNode, err error) {
 	return ThreadNode(row[1:]), nil
 }
 
-// ParseThread verifies a row of BucketThread. up is the node that the key's node points to. seen is
-// the day of the last message that referred to the node; 0 in old rows, which do not record it.
+// ParseThread verifies a row of BucketThread. up is the node that the key's node points to. seenDay
+// is the day of the last message that referred to the node; 0 in old rows, which do not record it.
 func ParseThread(key, row []byte) (up ThreadNode, seenDay uint16, err error) {
 	if len(row) != ThreadNodeSize && len(row) != ThreadNodeSize+2 { // rows of these two sizes have no checksum
 		row, err = BucketThread.Open(key, row)

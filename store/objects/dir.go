@@ -148,7 +148,7 @@ func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, e
 	}
 }
 
-// walk passes the objects in a directory and below it to yield, sorted by name. below is the name
+// walk passes the objects in a directory and below it to yield, sorted by name. `below` is the name
 // of the directory with a slash at the end, or "".
 func (d *directory) walk(ctx context.Context, below, prefix string, yield func(Object) bool) error {
 	if err := ctx.Err(); err != nil {

@@ -47,7 +47,7 @@ func At(address string, s3 S3) (Place, error) {
 	rest, remote := strings.CutPrefix(address, "s3://")
 	if remote {
 		bucket, prefix, _ := strings.Cut(rest, "/")
-		return newBucket(address, bucket, strings.Trim(prefix, "/"), s3)
+		return newS3Bucket(address, bucket, strings.Trim(prefix, "/"), s3)
 	}
 	if strings.Contains(address, "://") {
 		return nil, fmt.Errorf("%q: %w: write s3://BUCKET/PREFIX or the path of a directory", address, ErrAddress)

@@ -227,7 +227,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s, %+v: %v", address, o, err)
 		}
 	}
-	if p, err := At("s3://mail/x/", S3{Region: "eu-central-1"}); err != nil || p.(*bucket).prefix != "x/" {
+	if p, err := At("s3://mail/x/", S3{Region: "eu-central-1"}); err != nil || p.(*s3Bucket).prefix != "x/" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	place, _ := fakeBucket(t, "s3://other", nil)

@@ -38,8 +38,8 @@ const (
 	headerTimeout = 30 * time.Second
 )
 
-// A bucket is a Place in an S3-compatible bucket. All its names begin with prefix.
-type bucket struct {
+// An s3Bucket is a Place in an S3-compatible bucket. All its names begin with prefix.
+type s3Bucket struct {
 	address, name, prefix string
 
 	// put, open, remove and list are the operations of the client. They are functions so that no
@@ -50,7 +50,7 @@ type bucket struct {
 	list   func(ctx context.Context, prefix string) iter.Seq2[Object, error]
 }
 
-func newBucket(address, name, prefix string, o S3) (*bucket, error) {
+func newS3Bucket(address, name, prefix string, o S3) (*s3Bucket, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%q: %w: write s3://BUCKET/PREFIX", address, ErrAddress)
 	}
@@ -80,7 +80,7 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	if prefix != "" {
 		prefix += "/"
 	}
-	return &bucket{
+	return &s3Bucket{
 		address: address, name: name, prefix: prefix,
 		put: func(ctx context.Context, object string, r io.Reader, size int64) error {
 			_, err := client.PutObject(ctx, name, object, r, size, minio.PutObjectOptions{DisableMultipart: true, ContentType: "application/octet-stream"})
@@ -151,16 +151,16 @@ func ReadAccessKey(file string) (key, secret string, err error) {
 	return lines[0], lines[1], nil
 }
 
-func (b *bucket) String() string { return b.address }
+func (b *s3Bucket) String() string { return b.address }
 
-func (b *bucket) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+func (b *s3Bucket) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
 	return b.wrapError("put", name, b.put(ctx, b.prefix+name, io.NewSectionReader(r, 0, size), size))
 }
 
-func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+func (b *s3Bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	return o, b.wrapError("open", name, err)
 }
 
-func (b *bucket) Delete(ctx context.Context, name string) error {
+func (b *s3Bucket) Delete(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+func (b *s3Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		for o, err := range b.list(ctx, b.prefix+prefix) {
 			if err != nil {
@@ -196,7 +196,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 
 // wrapError adds the operation and the name of the object to an error. If the bucket is missing,
 // the error names the bucket.
-func (b *bucket) wrapError(operation, name string, err error) error {
+func (b *s3Bucket) wrapError(operation, name string, err error) error {
 	if err == nil {
 		return nil
 	}

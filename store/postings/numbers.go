@@ -242,7 +242,7 @@ func (r *bitReader) fill() {
 }
 
 // countZeros counts zeros up to the next one bit, which it consumes, or until there are more than
-// most. It returns false if no one bit is left.
+// `most`. It returns false if no one bit is left.
 func (r *bitReader) countZeros(most int) (n int, more bool) {
 	for n <= most {
 		r.fill()

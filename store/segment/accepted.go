@@ -45,15 +45,15 @@ func (s *Store) EachAccepted(from Position, fn func(Ref, []byte) error) error {
 		if start >= info.Size {
 			continue
 		}
-		if err := s.acceptedIn(info, start, fn); err != nil {
+		if err := s.eachAcceptedIn(info, start, fn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// acceptedIn is EachAccepted for one segment, from the offset start.
-func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) error {
+// eachAcceptedIn is EachAccepted for one segment, from the offset start.
+func (s *Store) eachAcceptedIn(info Info, start int64, fn func(Ref, []byte) error) error {
 	sf, err := s.files.acquire(info.Number)
 	if errors.Is(err, ErrDamaged) {
 		s.log.Error("message segment cannot be read; recently accepted mail may be in it", "segment", s.files.path(info.Number), "error", err)
@@ -65,9 +65,9 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 	defer s.files.release(sf)
 	w := newScanner(sf.f, info.Size, sf.head.mark)
 	for off := start; off < info.Size; {
-		rec, err := w.head(off) // the bodies of other records are not read
+		rec, err := w.readHead(off) // the bodies of other records are not read
 		if err == nil && rec.flags&flagAccepted != 0 {
-			rec, err = w.record(off)
+			rec, err = w.readRecord(off)
 		}
 		if err == nil {
 			if rec.flags&flagAccepted != 0 {
@@ -86,7 +86,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 		if err != nil {
 			return err
 		}
-		if unused, err := w.allZero(off, next); err != nil {
+		if unused, err := w.isAllZero(off, next); err != nil {
 			return err
 		} else if !unused {
 			s.log.Error("damage in a message segment, among recently accepted messages", "segment", sf.f.Name(), "offset", off, "bytes", next-off)
@@ -101,7 +101,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 type Unfiled struct {
 	mu        sync.Mutex
 	next      int
-	positions map[int]Position // by token: the record's position; until SetAppended is called, the position of Begin, which is not after it
+	positions map[int]Position // by token: the position of the record; before SetAppended, a position at or before it
 	tokens    map[Position]int
 }
 

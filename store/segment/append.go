@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	defaultSize = 64 << 20
-	chunkSize   = 256 << 10 // large messages are copied in pieces of this size
-	aheadSize   = 256 << 10 // zeros are written this far ahead of the records
+	defaultSegmentSize = 64 << 20
+	chunkSize          = 256 << 10 // large messages are copied in pieces of this size
+	aheadSize          = 256 << 10 // zeros are written this far ahead of the records
 )
 
 // Options configure Open. The zero value has the defaults.
@@ -83,7 +83,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s.writers.New = func() any { return new(recordWriter) }
 	if s.size == 0 {
-		s.size = defaultSize
+		s.size = defaultSegmentSize
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -94,10 +94,10 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := makeDir(dir, s.disk); err != nil {
 		return nil, err
 	}
-	if err := s.files.load(); err != nil {
+	if err := s.files.loadSegments(); err != nil {
 		return nil, err
 	}
-	if err := s.resume(); err != nil {
+	if err := s.resumeAppends(); err != nil {
 		s.files.close()
 		return nil, err
 	}
@@ -190,13 +190,13 @@ func (s *Store) appendFrom(envelope []byte, rec record, body io.ReaderAt) (Ref, 
 		return Ref{}, err
 	}
 	if w.rec.size() > s.size/8 {
-		return s.appendSingle(w)
+		return s.appendToOwnSegment(w)
 	}
-	return s.appendActive(w)
+	return s.appendToActiveSegment(w)
 }
 
-// appendActive appends a record to the active segment.
-func (s *Store) appendActive(w *recordWriter) (Ref, error) {
+// appendToActiveSegment appends a record to the active segment.
+func (s *Store) appendToActiveSegment(w *recordWriter) (Ref, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failure(); err != nil {
@@ -263,7 +263,7 @@ func (s *Store) makeRoom(n int64) error {
 	}
 	number := s.next
 	s.next++
-	sf, err := s.create(header{number: number, firstSeq: s.seq}, nil)
+	sf, err := s.createSegment(header{number: number, firstSeq: s.seq}, nil)
 	if err != nil {
 		return err
 	}
@@ -291,8 +291,8 @@ func (s *Store) finishActive() error {
 	return nil
 }
 
-// appendSingle writes a large message to a segment of its own and syncs it.
-func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
+// appendToOwnSegment writes a large message to a segment of its own and syncs it.
+func (s *Store) appendToOwnSegment(w *recordWriter) (Ref, error) {
 	s.mu.Lock()
 	number := s.next
 	s.next++
@@ -301,7 +301,7 @@ func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
 		s.seq++
 	}
 	s.mu.Unlock()
-	sf, err := s.create(header{number: number, single: true, firstSeq: w.rec.seq}, w)
+	sf, err := s.createSegment(header{number: number, single: true, firstSeq: w.rec.seq}, w)
 	if err != nil {
 		return Ref{}, err
 	}
@@ -309,9 +309,9 @@ func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
 	return w.ref(number, fileHeadSize), nil
 }
 
-// create creates a segment file, with the record of w unless w is nil. The file gets its name when
-// it is complete and on disk. The caller must release the segment.
-func (s *Store) create(head header, w *recordWriter) (*segmentFile, error) {
+// createSegment creates a segment file, with the record of w unless w is nil. The file gets its
+// name when it is complete and on disk. The caller must release the segment.
+func (s *Store) createSegment(head header, w *recordWriter) (*segmentFile, error) {
 	rand.Read(head.mark[:])
 	path := s.files.path(head.number)
 	temp := path[:len(path)-len(fileSuffix)] + tempSuffix
@@ -369,8 +369,8 @@ func removeTemp(path string) error {
 }
 
 // Sync writes to disk all appends that returned before the call. Concurrent calls share syncs: all
-// calls that wait while a sync runs need only one more. After an error the store is failed, see
-// ErrFailed.
+// calls that wait while a sync runs need only one more. After an error, all later appends and syncs
+// return ErrFailed.
 func (s *Store) Sync() error {
 	s.mu.Lock()
 	mine := s.written

@@ -94,11 +94,11 @@ func BenchmarkSegmentOpenRead(b *testing.B) {
 
 func BenchmarkSegmentReopen64MiB(b *testing.B) {
 	s, body := newBench(b, Options{}), make([]byte, 4<<10)
-	for s.end+5000 < defaultSize {
+	for s.end+5000 < defaultSegmentSize {
 		benchAppend(b, s, body)
 	}
 	s.crash()
-	b.SetBytes(defaultSize)
+	b.SetBytes(defaultSegmentSize)
 	for b.Loop() {
 		s.start(b)
 		s.crash()

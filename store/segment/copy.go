@@ -106,7 +106,7 @@ func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) 
 	if err := s.disk.Datasync(f); err != nil {
 		return s.fail(err)
 	}
-	s.files.grow(ref.Segment, int64(ref.Offset)+ref.Size())
+	s.files.extendTo(ref.Segment, int64(ref.Offset)+ref.Size())
 	s.next = max(s.next, ref.Segment+1)
 	return nil
 }
@@ -126,8 +126,8 @@ func (s *Store) writeAll(f *os.File, from io.ReaderAt, off, size int64) error {
 	return nil
 }
 
-// grow adds a segment if it is new, and makes it readable up to size.
-func (s *fileSet) grow(number uint32, size int64) {
+// extendTo adds a segment if it is new, and makes it readable up to size.
+func (s *fileSet) extendTo(number uint32, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sf := s.known[number]
@@ -207,7 +207,7 @@ func VerifyFile(f io.ReaderAt, size int64) error {
 		return err
 	}
 	for _, r := range damage.Ranges {
-		zero, err := w.allZero(r.Offset, r.Offset+r.Length)
+		zero, err := w.isAllZero(r.Offset, r.Offset+r.Length)
 		if err == nil && !zero {
 			err = fmt.Errorf("segment %08x: %d bytes at offset %d: %w", head.number, r.Length, r.Offset, ErrDamaged)
 		}

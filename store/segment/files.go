@@ -68,8 +68,8 @@ func makeDir(dir string, disk Disk) error {
 	return disk.SyncDir(filepath.Dir(dir))
 }
 
-// maxIdle is how many files without users stay open for the next reader.
-const maxIdle = 64
+// maxIdleFiles is how many files without users stay open for the next reader.
+const maxIdleFiles = 64
 
 // A segmentFile is one segment. Its file is open while the segment has users, and for some time
 // after.
@@ -103,23 +103,23 @@ func (s *fileSet) path(number uint32) string {
 	return filepath.Join(s.dir, FileName(number))
 }
 
-// load adds the segments in the directory, and removes unfinished files.
-func (s *fileSet) load() error {
+// loadSegments adds the segments in the directory, and removes unfinished files.
+func (s *fileSet) loadSegments() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := s.loadEntry(e); err != nil {
+		if err := s.loadDirEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadEntry adds the segment of a directory entry. If the entry is an unfinished file, it removes
-// the file.
-func (s *fileSet) loadEntry(e fs.DirEntry) error {
+// loadDirEntry adds the segment of a directory entry. If the entry is an unfinished file, it
+// removes the file.
+func (s *fileSet) loadDirEntry(e fs.DirEntry) error {
 	name, temp := strings.CutSuffix(e.Name(), tempSuffix)
 	if temp {
 		_, temp = parseNumber(name)
@@ -240,7 +240,7 @@ func (s *fileSet) removeUser(sf *segmentFile) *os.File {
 		return sf.f
 	}
 	s.idle = append(s.idle, sf)
-	if len(s.idle) <= maxIdle {
+	if len(s.idle) <= maxIdleFiles {
 		return nil
 	}
 	f := s.idle[0].f

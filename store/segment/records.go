@@ -23,7 +23,7 @@ func (s *Store) EachRecord(segment uint32, fn func(FoundRecord) error) error {
 	defer s.files.release(sf)
 	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
 	for off := int64(fileHeadSize); off < w.size; {
-		rec, err := w.head(off)
+		rec, err := w.readHead(off)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) {
 			off, err = w.nextOffset(off, record{})
 			if err != nil {

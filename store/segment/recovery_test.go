@@ -100,7 +100,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		segs := &Store{files: &fileSet{dir: b.segDir(), known: map[uint32]*segmentFile{}}}
-		if err := segs.files.load(); err != nil {
+		if err := segs.files.loadSegments(); err != nil {
 			t.Fatal(err)
 		}
 		var found []Ref

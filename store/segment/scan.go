@@ -74,7 +74,7 @@ func (w *scanner) window(off int64, n int) ([]byte, error) {
 func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) error) (int64, error) {
 	off, end := int64(fileHeadSize), int64(fileHeadSize)
 	for off < w.size {
-		rec, err := w.record(off)
+		rec, err := w.readRecord(off)
 		if err == nil {
 			if err := fn(off, rec); err != nil {
 				return end, err
@@ -90,7 +90,7 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 		if err != nil {
 			return end, err
 		}
-		unused, err := w.allZero(off, next)
+		unused, err := w.isAllZero(off, next)
 		if err != nil {
 			return end, err
 		}
@@ -102,10 +102,10 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 	return end, nil
 }
 
-// record reads and verifies the record at off. If the error is ErrDamaged, the result is the zero
-// record, unless the head is intact.
-func (w *scanner) record(off int64) (record, error) {
-	rec, err := w.head(off)
+// readRecord reads and verifies the record at off. If the error is ErrDamaged, the result is the
+// zero record, unless the head is intact.
+func (w *scanner) readRecord(off int64) (record, error) {
+	rec, err := w.readHead(off)
 	if err != nil {
 		return record{}, err
 	}
@@ -124,9 +124,9 @@ func (w *scanner) record(off int64) (record, error) {
 	return rec, nil
 }
 
-// head reads and verifies the head at off, and checks that the record ends within the file. It
+// readHead reads and verifies the head at off, and checks that the record ends within the file. It
 // leaves the envelope in env.
-func (w *scanner) head(off int64) (record, error) {
+func (w *scanner) readHead(off int64) (record, error) {
 	fixed, err := w.window(off, recordHeadSize)
 	if err != nil {
 		return record{}, err
@@ -167,7 +167,7 @@ func (w *scanner) nextOffset(off int64, rec record) (int64, error) {
 			continue
 		}
 		off += int64(i)
-		if _, err := w.head(off); !errors.Is(err, ErrDamaged) {
+		if _, err := w.readHead(off); !errors.Is(err, ErrDamaged) {
 			return off, err
 		}
 		off++
@@ -175,8 +175,8 @@ func (w *scanner) nextOffset(off int64, rec record) (int64, error) {
 	return w.size, nil
 }
 
-// allZero reports whether all bytes from off to end are zero.
-func (w *scanner) allZero(off, end int64) (bool, error) {
+// isAllZero reports whether all bytes from off to end are zero.
+func (w *scanner) isAllZero(off, end int64) (bool, error) {
 	for off < end {
 		piece, err := w.window(off, int(min(chunkSize, end-off)))
 		if err != nil {
@@ -190,15 +190,15 @@ func (w *scanner) allZero(off, end int64) (bool, error) {
 	return true, nil
 }
 
-// resume finds the next segment number and sequence number, and makes the newest segment active
-// again. It does not scan segments with a single message: they are complete, and their header has
-// the sequence number.
-func (s *Store) resume() error {
+// resumeAppends finds the next segment number and sequence number, and makes the newest segment
+// active again. It does not scan segments with a single message: they are complete, and their
+// header has the sequence number.
+func (s *Store) resumeAppends() error {
 	numbers := s.files.numbers()
 	if len(numbers) > 0 {
 		s.next = numbers[len(numbers)-1] + 1
 	}
-	lost, err := s.findMissing() // how many sequence numbers the records of missing segments may have used
+	lost, err := s.findMissingSegments() // how many sequence numbers the records of missing segments may have used
 	if err != nil {
 		return err
 	}
@@ -232,10 +232,11 @@ func (s *Store) resume() error {
 	return nil
 }
 
-// findMissing checks whether references point to segments after the last file. It reports the
-// messages of those segments as lost, and never uses their numbers again, so that an old reference
-// cannot find a new message. It returns how many sequence numbers those segments may have used.
-func (s *Store) findMissing() (sequences uint64, err error) {
+// findMissingSegments checks whether references point to segments after the last file. It reports
+// the messages of those segments as lost, and never uses their numbers again, so that an old
+// reference cannot find a new message. It returns how many sequence numbers those segments may have
+// used.
+func (s *Store) findMissingSegments() (sequences uint64, err error) {
 	used, last, err := s.lastUsed(math.MaxUint32)
 	if err != nil || used < s.next {
 		return 0, err
@@ -286,7 +287,7 @@ func (s *Store) resumeFrom(sf *segmentFile) (resumed bool, err error) {
 			s.log.Warn("unfinished message cut from the end of a segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
 			continue
 		}
-		if zero, err := w.allZero(r.Offset, r.Offset+r.Length); err == nil && zero {
+		if zero, err := w.isAllZero(r.Offset, r.Offset+r.Length); err == nil && zero {
 			continue // a replica has zeros for records that nothing referred to
 		}
 		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
@@ -299,11 +300,11 @@ func (s *Store) resumeFrom(sf *segmentFile) (resumed bool, err error) {
 			"segment", sf.f.Name(), "kept", end, "used", last)
 		return false, err
 	}
-	return true, s.resumeAt(sf, end)
+	return true, s.makeActive(sf, end)
 }
 
-// resumeAt makes the segment active, cut off at end.
-func (s *Store) resumeAt(sf *segmentFile, end int64) error {
+// makeActive makes the segment active, cut off at end.
+func (s *Store) makeActive(sf *segmentFile, end int64) error {
 	if end < sf.size.Load() {
 		if err := sf.f.Truncate(end); err != nil {
 			return err

@@ -291,7 +291,7 @@ func TestReadersKeepRemovedSegment(t *testing.T) {
 func TestIdleFilesAreBounded(t *testing.T) {
 	b := newBench(t, Options{Size: 512})
 	var refs []Ref
-	for range maxIdle + 40 {
+	for range maxIdleFiles + 40 {
 		refs = append(refs, b.mustPut(t, nil, make([]byte, 200)))
 	}
 	for range 2 {
@@ -299,8 +299,8 @@ func TestIdleFilesAreBounded(t *testing.T) {
 			b.wantBody(t, ref, make([]byte, 200))
 		}
 	}
-	if n := len(b.files.idle); n != maxIdle {
-		t.Errorf("%d idle files are open, want %d", n, maxIdle)
+	if n := len(b.files.idle); n != maxIdleFiles {
+		t.Errorf("%d idle files are open, want %d", n, maxIdleFiles)
 	}
 }
 

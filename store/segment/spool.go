@@ -147,7 +147,7 @@ func (s *Spool) flush() error {
 	if s.file == nil {
 		f, err := os.CreateTemp(s.spools.dir, spoolPrefix)
 		if err != nil {
-			return spoolFailed(err)
+			return spoolError(err)
 		}
 		s.file = f
 		killpoint.At("spool.begun")
@@ -157,7 +157,7 @@ func (s *Spool) flush() error {
 	}
 	for i, c := range s.chunks {
 		if _, err := s.spools.writeAt(s.file, c[:], s.flushed+int64(i)*spoolChunk); err != nil {
-			return spoolFailed(err)
+			return spoolError(err)
 		}
 	}
 	killpoint.At("spool.flushed")
@@ -166,8 +166,8 @@ func (s *Spool) flush() error {
 	return nil
 }
 
-// spoolFailed wraps an error of the temporary file, with ErrFull for a full disk.
-func spoolFailed(err error) error {
+// spoolError wraps an error of the temporary file, with ErrFull for a full disk.
+func spoolError(err error) error {
 	if IsFull(err) {
 		return fmt.Errorf("write spool file: %w: %w", ErrFull, err)
 	}

@@ -15,11 +15,11 @@ import (
 // of them unless it is still to be indexed.
 type Check struct {
 	tx     *mailindex.Tx
-	report engine.Report
+	report engine.ProblemReporter
 
 	seed         maphash.Seed
 	want, have   messageSum      // the messages that should be in the index, and those that are
-	reusedPlaces map[string]bool // counted messages with a row in BucketTextGone: another run may have the same place
+	reusedPlaces map[string]bool // places counted once that have a row in BucketTextGone: an older run may have them too
 }
 
 // A messageSum is the number of a set of messages and the sum of their hashes, to compare sets.
@@ -34,14 +34,15 @@ func (c *Check) add(to *messageSum, account uint32, place []byte) {
 	to.sum += maphash.Bytes(c.seed, append(binary.BigEndian.AppendUint32(nil, account), place...))
 }
 
-// NewCheck returns a check that passes each fault to report. Call Message for every message, then
-// CheckRuns.
-func NewCheck(tx *mailindex.Tx, report engine.Report) *Check {
+// NewCheck returns a check that passes each fault to report. Call AddMessage for every message,
+// then CheckRuns.
+func NewCheck(tx *mailindex.Tx, report engine.ProblemReporter) *Check {
 	return &Check{tx: tx, report: report, seed: maphash.MakeSeed(), reusedPlaces: map[string]bool{}}
 }
 
-// Message adds a message that the store has. num is the number of its folder.
-func (c *Check) Message(m *mailrow.Message, num uint32) {
+// AddMessage adds a message of the store to those that the index should have. num is the number of
+// its folder.
+func (c *Check) AddMessage(m *mailrow.Message, num uint32) {
 	if mailindex.IsUnindexed(c.tx, m.Account, num, m.UID) {
 		return
 	}
@@ -49,8 +50,8 @@ func (c *Check) Message(m *mailrow.Message, num uint32) {
 	c.add(&c.want, m.Account, place[:])
 }
 
-// countPlace counts a message that a run has. If the message does not exist, it reports that unless
-// a row records the deletion.
+// countPlace counts a message that a run has. If the message does not exist, countPlace reports
+// that, unless a row of BucketTextGone says that the message was deleted.
 func (c *Check) countPlace(r *textRun, place []byte) {
 	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
 	noted := c.tx.GetRow(mailrow.BucketTextGone, key) != nil
@@ -69,7 +70,8 @@ func (c *Check) countPlace(r *textRun, place []byte) {
 	c.add(&c.have, r.account, place)
 }
 
-// CheckRuns verifies every run, and that the runs have the same messages as the calls of Message.
+// CheckRuns verifies every run, and that the runs have the same messages as the calls of
+// AddMessage.
 func (c *Check) CheckRuns() {
 	for k, v := range c.tx.Ascend(mailrow.BucketTextGone, nil) {
 		if _, err := deletionTime(k, v); err != nil {

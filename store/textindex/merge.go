@@ -24,9 +24,9 @@ const (
 )
 
 // Tidy merges the runs of an account, or of all accounts if account is 0, until fewer than
-// mergeWidth runs have a similar size, and deletes what interrupted merges have left. If a Reset
-// was interrupted, it runs Reset instead. Only one call at a time is allowed, and no Write or Purge
-// meanwhile.
+// mergeWidth runs have a similar size. It also deletes what interrupted merges have left. If a
+// Reset was interrupted, it runs Reset instead. Only one call at a time is allowed, and no Write or
+// Purge meanwhile.
 func (s *Index) Tidy(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
@@ -95,8 +95,8 @@ func firstThatFit(runs []textRun) []textRun {
 	return runs
 }
 
-// replaceRuns replaces runs by one new run. It leaves out messages that no longer exist and the
-// places in drop.
+// replaceRuns replaces runs by one new run. It leaves out messages that no longer exist, and those
+// at the places in `drop`.
 func (s *Index) replaceRuns(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
 	var d *textRunData
 	err := s.View(func(tx *mailindex.Tx) (err error) {
@@ -272,7 +272,7 @@ func (s *Index) purgeAccount(ctx context.Context, account uint32) error {
 
 // A textPurge finds the runs of an account that must be rewritten.
 type textPurge struct {
-	gone  map[textPlace]time.Time       // deleted messages; in the end, those that no run will have
+	gone  map[textPlace]time.Time       // deleted messages; findStale leaves only those that no run will have
 	stale []textRun                     // runs to rewrite
 	drop  map[uint64]map[textPlace]bool // by run: places to leave out, even if another message has the place now
 }
@@ -315,8 +315,8 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	for _, place := range kept {
 		delete(p.gone, place)
 	}
-	// Keep the row of a place if the message there now is not indexed yet. Once it is, an old run
-	// and a new one may both have the place, and the row says that the old one does not count.
+	// Keep the BucketTextGone row of a place whose present message is not indexed yet. Later an old
+	// run and a new run may both have the place, and the row says that the old one does not count.
 	for place := range p.gone {
 		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(tx, account, at.Num, at.UID) {
 			delete(p.gone, place)

@@ -256,9 +256,9 @@ func NewBatch(account uint32) *Batch {
 	return &Batch{account: account, index: map[string]int{}}
 }
 
-// Message adds a message; the calls of Word that follow add its words. Messages must come newest
-// first, in the reverse order of mailrow.ComparePos.
-func (b *Batch) Message(at mailrow.InboxPos) {
+// AddMessage adds a message; the calls of AddWord that follow add its words. Messages must come
+// newest first, in the reverse order of mailrow.ComparePos.
+func (b *Batch) AddMessage(at mailrow.InboxPos) {
 	place := at.Place()
 	if n := len(b.places); n == textRunDocs || n > 0 && bytes.Compare(place[:], b.places[n-1][:]) >= 0 {
 		b.err = ErrOrder
@@ -267,8 +267,8 @@ func (b *Batch) Message(at mailrow.InboxPos) {
 	b.places = append(b.places, place)
 }
 
-// Word adds a word of the last message, cut to 255 bytes. Repeated words are ignored.
-func (b *Batch) Word(word []byte) {
+// AddWord adds a word of the last message, cut to 255 bytes. Repeated words are ignored.
+func (b *Batch) AddWord(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
 	}
@@ -301,19 +301,19 @@ func (b *Batch) encode() *textRunData {
 	return d
 }
 
-// A Prepared is an encoded batch.
-type Prepared struct{ *textRunData }
+// A PreparedBatch is an encoded batch.
+type PreparedBatch struct{ *textRunData }
 
 // Prepare encodes the batch, so that the transaction of Write is short. The error is ErrOrder.
-func (b *Batch) Prepare() (Prepared, error) {
+func (b *Batch) Prepare() (PreparedBatch, error) {
 	if b.err != nil {
-		return Prepared{}, b.err
+		return PreparedBatch{}, b.err
 	}
-	return Prepared{b.encode()}, nil
+	return PreparedBatch{b.encode()}, nil
 }
 
 // Write writes the batch as a run. Its messages are searchable once tx is committed.
-func (p Prepared) Write(tx *mailindex.Tx) error {
+func (p PreparedBatch) Write(tx *mailindex.Tx) error {
 	if len(p.places) == 0 {
 		return nil
 	}

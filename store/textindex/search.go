@@ -29,7 +29,7 @@ type textWords struct {
 }
 
 // wordsFrom returns an iterator over the words of a run. It begins in the block that has the word
-// from or, if no block has it, the first word after it. nil means the first block.
+// `from` or, if no block has it, the first word after it. nil means the first block.
 func wordsFrom(tx *mailindex.Tx, run *textRun, from []byte) *textWords {
 	w := &textWords{prefix: run.key(), c: tx.Bucket(mailrow.BucketTextWord).Cursor()}
 	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
@@ -88,8 +88,9 @@ type Search struct {
 
 // NewSearch returns a search for messages of q that match, for each list in terms, at least one
 // term of the list. q.Account is required. The search stops once it has cost about as much time as
-// reading `cost` bytes of the index. It does not find messages that UnindexedMessages yields, or
-// finds them by the words of an earlier message in the same place.
+// reading `cost` bytes of the index. Messages that UnindexedMessages yields are not in the index
+// yet: the search does not find them, or finds them by the words of an earlier message that had the
+// same place.
 func NewSearch(tx *mailindex.Tx, q mailindex.InboxQuery, terms [][]Term, cost int) (*Search, error) {
 	runs, err := textRuns(tx, q.Account)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, er
 			break
 		}
 		want := s.walk.Pos.Place()
-		found, place, err := s.candidate(want)
+		found, place, err := s.newestMatch(want)
 		if err != nil || !found || s.cut {
 			return mailrow.InboxPos{}, mailindex.Marks{}, false, err
 		}
@@ -130,9 +131,9 @@ func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, er
 	return mailrow.InboxPos{}, mailindex.Marks{}, false, nil
 }
 
-// Cut reports whether the search stopped at the limit of cost. The position is then the Before of
-// the query that continues it.
-func (s *Search) Cut() (mailrow.InboxPos, bool) { return s.at, s.cut }
+// Cut reports whether the search stopped at the limit of cost. If so, a search with `before` as
+// InboxQuery.Before continues it.
+func (s *Search) Cut() (before mailrow.InboxPos, cut bool) { return s.at, s.cut }
 
 // skipTo moves the list to the newest message at or before the place.
 func (s *Search) skipTo(place textPlace) {
@@ -141,9 +142,9 @@ func (s *Search) skipTo(place textPlace) {
 	s.cost += 100 + 30*moved + len(s.walk.Heads) // estimated time, in bytes of the index
 }
 
-// candidate returns the place of the newest message in all runs that matches and is not newer than
-// the place `most`.
-func (s *Search) candidate(most textPlace) (found bool, best textPlace, err error) {
+// newestMatch returns the place of the newest message in all runs that matches and is not newer
+// than the place `most`.
+func (s *Search) newestMatch(most textPlace) (found bool, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
 		s.cost += 10
@@ -158,7 +159,7 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 			if s.cutBefore(r, most) {
 				return found, best, nil
 			}
-			if err := s.evaluate(r); err != nil {
+			if err := s.findMatches(r); err != nil {
 				return false, best, err
 			}
 		}
@@ -172,9 +173,9 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 	return found, best, nil
 }
 
-// cutBefore reports whether the search stops at its limit of cost before it examines a run whose
-// messages are all older than the place. It has then examined all messages that are newer than that
-// run.
+// cutBefore reports whether the search ends before the run r: the limit of cost is reached, and all
+// messages of r are older than the place `most`. The search has then examined all messages that are
+// newer than those of r. cutBefore records the position at which a further search continues.
 func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
@@ -209,8 +210,8 @@ type searchRun struct {
 // maxCachedRows is how many rows of places a searchRun caches. They were verified when read.
 const maxCachedRows = 64
 
-// evaluate finds the messages of the run that match all terms.
-func (s *Search) evaluate(r *searchRun) error {
+// findMatches finds the messages of the run that match all terms.
+func (s *Search) findMatches(r *searchRun) error {
 	r.set = postings.NewSet(r.docs)
 	words, err := s.findWords(r)
 	if err != nil || r.done {
@@ -230,7 +231,7 @@ func (s *Search) evaluate(r *searchRun) error {
 		}
 	}
 	for _, list := range s.terms {
-		if isWord(list) {
+		if isSingleWord(list) {
 			continue
 		}
 		clear(some)
@@ -249,14 +250,14 @@ func (s *Search) evaluate(r *searchRun) error {
 	return nil
 }
 
-// isWord reports whether a list of terms is one whole word.
-func isWord(list []Term) bool { return len(list) == 1 && !list[0].Prefix }
+// isSingleWord reports whether a list of terms is one whole word.
+func isSingleWord(list []Term) bool { return len(list) == 1 && !list[0].Prefix }
 
 // findWords finds the words that all messages must have, the rarest first. If the run lacks one,
 // the run is done.
 func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	for _, list := range s.terms {
-		if !isWord(list) {
+		if !isSingleWord(list) {
 			continue
 		}
 		word := []byte(list[0].Word)
@@ -276,8 +277,8 @@ func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	return found, nil
 }
 
-// Costs of an index access in addition to the bytes that it reads, as the number of bytes that take
-// the same time.
+// What an index access costs besides the bytes that it reads, as the number of bytes that take as
+// long to read.
 const (
 	textSeekCost  = 500
 	textEntryCost = 20

@@ -77,7 +77,7 @@ type textPicker struct {
 	bytes    int64              // counted toward Limits.Bytes
 	each     int                // messages of the current folder
 	from     mailindex.TextTodo // the todo of the folder that starts at a UID
-	to       uint32             // its messages with UIDs below this are picked
+	to       uint32             // messages of the folder with UIDs below this are picked
 	validity uint32             // UIDVALIDITY of the folder
 	finished bool               // a limit for all folders is reached
 }

@@ -182,25 +182,25 @@ func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	w.Header().Set("Replay-Nonce", a.nonce())
+	w.Header().Set("Replay-Nonce", a.newNonce())
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case r.URL.Path == "/dir" && r.Method == http.MethodGet:
 		base := a.server.URL
-		a.answer(w, 200, map[string]any{
+		a.writeJSON(w, 200, map[string]any{
 			"newNonce": base + "/nonce", "newAccount": base + "/account", "newOrder": base + "/order",
 			"meta": map[string]any{"termsOfService": base + "/terms", "caaIdentities": []string{"ca.test"}},
 		})
 	case r.URL.Path == "/nonce" && r.Method == http.MethodHead:
 	case r.Method == http.MethodPost:
-		a.post(w, r)
+		a.servePost(w, r)
 	default:
-		a.problem(w, 405, "malformed", r.Method+" "+r.URL.Path)
+		a.writeProblem(w, 405, "malformed", r.Method+" "+r.URL.Path)
 	}
 }
 
-// nonce returns a new nonce.
-func (a *Authority) nonce() string {
+// newNonce returns a new nonce.
+func (a *Authority) newNonce() string {
 	text := make([]byte, 12)
 	_, _ = rand.Read(text)
 	n := fmt.Sprintf("%x", text)
@@ -208,13 +208,13 @@ func (a *Authority) nonce() string {
 	return n
 }
 
-func (a *Authority) answer(w http.ResponseWriter, status int, v any) {
+func (a *Authority) writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// problem answers with a problem document, with a subproblem for each of the names.
-func (a *Authority) problem(w http.ResponseWriter, status int, kind, detail string, names ...string) {
+// writeProblem answers with a problem document, with a subproblem for each of the names.
+func (a *Authority) writeProblem(w http.ResponseWriter, status int, kind, detail string, names ...string) {
 	p := map[string]any{"type": "urn:ietf:params:acme:error:" + kind, "detail": detail, "status": status}
 	var subs []any
 	for _, name := range names {
@@ -226,28 +226,28 @@ func (a *Authority) problem(w http.ResponseWriter, status int, kind, detail stri
 		p["subproblems"] = subs
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	a.answer(w, status, p)
+	a.writeJSON(w, status, p)
 }
 
-// post verifies the signature of a request and performs the request.
-func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
+// servePost verifies the signature of a request and performs the request.
+func (a *Authority) servePost(w http.ResponseWriter, r *http.Request) {
 	account, payload, why := a.verify(r)
 	switch {
 	case why == "badNonce":
-		a.problem(w, 400, why, "the nonce is unknown or was used before")
+		a.writeProblem(w, 400, why, "the nonce is unknown or was used before")
 		return
 	case why == "accountDoesNotExist":
-		a.problem(w, 400, why, "the account does not exist")
+		a.writeProblem(w, 400, why, "the account does not exist")
 		return
 	case why != "":
-		a.problem(w, 400, "malformed", why)
+		a.writeProblem(w, 400, "malformed", why)
 		return
 	}
 	var i, j int
 	switch path := r.URL.Path; {
 	case path == "/account":
 		w.Header().Set("Location", account)
-		a.answer(w, 201, map[string]string{"status": "valid"})
+		a.writeJSON(w, 201, map[string]string{"status": "valid"})
 	case path == "/order":
 		a.newOrder(w, account, payload)
 	case scanPath(path, "/order/%d", &i) && a.hasOrder(i, account):
@@ -264,7 +264,7 @@ func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
 	case scanPath(path, "/dns-01/%d/%d", &i, &j) && a.hasOrder(i, account) && j < len(a.orders[i].authz):
 		a.validate(w, "dns-01", i, j)
 	default:
-		a.problem(w, 404, "malformed", "there is no "+path)
+		a.writeProblem(w, 404, "malformed", "there is no "+path)
 	}
 }
 

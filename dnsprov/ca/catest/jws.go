@@ -64,8 +64,8 @@ func (a *Authority) verify(r *http.Request) (account string, payload []byte, why
 	return account, payload, ""
 }
 
-// publicKey decodes a public key from the coordinates in a JWK.
-func publicKey(x, y string) (*ecdsa.PublicKey, string) {
+// publicKey decodes a public key from the coordinates in a JWK. If they are invalid, why says so.
+func publicKey(x, y string) (key *ecdsa.PublicKey, why string) {
 	bx, errX := base64.RawURLEncoding.DecodeString(x)
 	by, errY := base64.RawURLEncoding.DecodeString(y)
 	if errX != nil || errY != nil || len(bx) != 32 || len(by) != 32 {

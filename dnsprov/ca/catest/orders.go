@@ -21,31 +21,31 @@ import (
 func (a *Authority) newOrder(w http.ResponseWriter, account string, payload []byte) {
 	if a.manners.Limited {
 		w.Header().Set("Retry-After", a.manners.RetryAfter)
-		a.problem(w, 429, "rateLimited", "too many orders")
+		a.writeProblem(w, 429, "rateLimited", "too many orders")
 		return
 	}
 	var in struct {
 		Identifiers []struct{ Type, Value string }
 	}
 	if err := json.Unmarshal(payload, &in); err != nil || len(in.Identifiers) == 0 {
-		a.problem(w, 400, "malformed", "no identifiers")
+		a.writeProblem(w, 400, "malformed", "no identifiers")
 		return
 	}
 	o := &order{status: "pending", account: account}
 	var rejected []string
 	for _, id := range in.Identifiers {
 		if id.Type != "dns" || strings.ToLower(id.Value) != id.Value || slices.Contains(o.names, id.Value) {
-			a.problem(w, 400, "malformed", "the identifiers are not a set of names")
+			a.writeProblem(w, 400, "malformed", "the identifiers are not a set of names")
 			return
 		}
 		if a.manners.Rejects[id.Value] != "" {
 			rejected = append(rejected, id.Value)
 		}
 		o.names = append(o.names, id.Value)
-		o.authz = append(o.authz, &authz{name: id.Value, status: "pending", tokens: map[string]string{"http-01": a.nonce(), "dns-01": a.nonce()}})
+		o.authz = append(o.authz, &authz{name: id.Value, status: "pending", tokens: map[string]string{"http-01": a.newNonce(), "dns-01": a.newNonce()}})
 	}
 	if rejected != nil {
-		a.problem(w, 400, "rejectedIdentifier", "some names are refused", rejected...)
+		a.writeProblem(w, 400, "rejectedIdentifier", "some names are refused", rejected...)
 		return
 	}
 	a.orders = append(a.orders, o)
@@ -65,7 +65,7 @@ func (a *Authority) showOrder(w http.ResponseWriter, status, i int) {
 		out["certificate"] = fmt.Sprintf("%s/cert/%d", base, i)
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/order/%d", base, i))
-	a.answer(w, status, out)
+	a.writeJSON(w, status, out)
 }
 
 func (a *Authority) showAuthz(w http.ResponseWriter, orderIndex, authzIndex int) {
@@ -74,7 +74,7 @@ func (a *Authority) showAuthz(w http.ResponseWriter, orderIndex, authzIndex int)
 	for _, kind := range []string{"http-01", "dns-01"} {
 		chs = append(chs, a.challenge(kind, orderIndex, authzIndex))
 	}
-	a.answer(w, 200, map[string]any{"status": z.status, "identifier": map[string]string{"type": "dns", "value": z.name}, "challenges": chs})
+	a.writeJSON(w, 200, map[string]any{"status": z.status, "identifier": map[string]string{"type": "dns", "value": z.name}, "challenges": chs})
 }
 
 func (a *Authority) challenge(kind string, orderIndex, authzIndex int) map[string]any {
@@ -93,7 +93,7 @@ func (a *Authority) validate(w http.ResponseWriter, kind string, orderIndex, aut
 	z := o.authz[authzIndex]
 	thumb, err := acme.JWKThumbprint(a.accounts[o.account])
 	if err != nil {
-		a.problem(w, 500, "serverInternal", err.Error())
+		a.writeProblem(w, 500, "serverInternal", err.Error())
 		return
 	}
 	want := z.tokens[kind] + "." + thumb
@@ -111,7 +111,7 @@ func (a *Authority) validate(w http.ResponseWriter, kind string, orderIndex, aut
 	if !slices.ContainsFunc(o.authz, func(z *authz) bool { return z.status != "valid" }) {
 		o.status = "ready"
 	}
-	a.answer(w, 200, a.challenge(kind, orderIndex, authzIndex))
+	a.writeJSON(w, 200, a.challenge(kind, orderIndex, authzIndex))
 }
 
 func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
@@ -124,18 +124,18 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	o := a.orders[i]
 	switch {
 	case o.status != "ready":
-		a.problem(w, 403, "orderNotReady", "the order is "+o.status)
+		a.writeProblem(w, 403, "orderNotReady", "the order is "+o.status)
 		return
 	case err != nil || csr.CheckSignature() != nil:
-		a.problem(w, 400, "badCSR", "the CSR is invalid")
+		a.writeProblem(w, 400, "badCSR", "the CSR is invalid")
 		return
 	case !slices.Equal(slices.Sorted(slices.Values(csr.DNSNames)), slices.Sorted(slices.Values(o.names))):
-		a.problem(w, 400, "badCSR", "the CSR is for other names")
+		a.writeProblem(w, 400, "badCSR", "the CSR is for other names")
 		return
 	}
 	o.chain, err = a.signCertificate(o.names, csr.PublicKey)
 	if err != nil {
-		a.problem(w, 500, "serverInternal", err.Error())
+		a.writeProblem(w, 500, "serverInternal", err.Error())
 		return
 	}
 	a.issued++

@@ -119,13 +119,13 @@ func (c *call) answerZoneCall() reply {
 	case len(c.parts) == 3 && method == http.MethodGet:
 		return c.listRecords(z)
 	case len(c.parts) == 3 && method == http.MethodPost:
-		return c.post(z)
+		return c.createRecord(z)
 	case len(c.parts) == 4 && c.parts[3] == "batch" && method == http.MethodPost && !c.NoBatch:
-		return c.batch(z)
+		return c.changeRecords(z)
 	case len(c.parts) == 4 && method == http.MethodDelete:
-		return c.deleteOne(z, c.parts[3])
+		return c.deleteRecord(z, c.parts[3])
 	case len(c.parts) == 4 && method == http.MethodPut:
-		return c.putOne(z, c.parts[3])
+		return c.putRecord(z, c.parts[3])
 	}
 	return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", method)
 }
@@ -210,8 +210,8 @@ type recordBody struct {
 	Tags     []string        `json:"tags"`
 }
 
-// post creates a record.
-func (c *call) post(z *zone) reply {
+// createRecord creates a record.
+func (c *call) createRecord(z *zone) reply {
 	var in recordBody
 	if err := c.decodeBody(&in); err != nil || in.ID != "" {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
@@ -224,21 +224,21 @@ func (c *call) post(z *zone) reply {
 	return ok(made)
 }
 
-// putOne overwrites the record with an ID.
-func (c *call) putOne(z *zone, id string) reply {
+// putRecord overwrites the record with an ID.
+func (c *call) putRecord(z *zone, id string) reply {
 	var in recordBody
 	if err := c.decodeBody(&in); err != nil {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
-	made, bad := c.overwrite(z, in, id)
+	made, bad := c.overwriteRecord(z, in, id)
 	if bad != nil {
 		return *bad
 	}
 	return ok(made)
 }
 
-// overwrite replaces the record with an ID. It returns the answer of the API if that refuses.
-func (c *call) overwrite(z *zone, in recordBody, id string) (Record, *reply) {
+// overwriteRecord replaces the record with an ID. It returns the answer of the API if that refuses.
+func (c *call) overwriteRecord(z *zone, in recordBody, id string) (Record, *reply) {
 	at := slices.IndexFunc(z.records, func(r Record) bool { return r.ID == id })
 	if at < 0 {
 		return Record{}, noRecord()
@@ -256,7 +256,7 @@ func noRecord() *reply {
 	return &out
 }
 
-func (c *call) deleteOne(z *zone, id string) reply {
+func (c *call) deleteRecord(z *zone, id string) reply {
 	at := slices.IndexFunc(z.records, func(r Record) bool { return r.ID == id })
 	if at < 0 {
 		return *noRecord()
@@ -265,9 +265,9 @@ func (c *call) deleteOne(z *zone, id string) reply {
 	return ok(map[string]string{"id": id})
 }
 
-// batch makes all changes of a request or none: first deletes, then puts, then posts. It refuses
-// patches.
-func (c *call) batch(z *zone) reply {
+// changeRecords makes all changes of a request or none: first deletes, then puts, then posts. It
+// refuses patches.
+func (c *call) changeRecords(z *zone) reply {
 	var in struct {
 		Deletes []struct{ ID string }
 		Patches []json.RawMessage
@@ -284,13 +284,13 @@ func (c *call) batch(z *zone) reply {
 	done := map[string][]any{"deletes": {}, "patches": {}, "puts": {}, "posts": {}}
 	bad := func() *reply {
 		for _, d := range in.Deletes {
-			if out := c.deleteOne(z, d.ID); out.status != http.StatusOK {
+			if out := c.deleteRecord(z, d.ID); out.status != http.StatusOK {
 				return &out
 			}
 			done["deletes"] = append(done["deletes"], map[string]string{"id": d.ID})
 		}
 		for _, p := range in.Puts {
-			made, bad := c.overwrite(z, p, p.ID)
+			made, bad := c.overwriteRecord(z, p, p.ID)
 			if bad != nil {
 				return bad
 			}

@@ -57,7 +57,7 @@ func (c *call) answerRegistrarCall() reply {
 	case what == "domain-check" && c.r.Method == http.MethodPost:
 		return c.checkDomains()
 	case what == "registrations" && c.r.Method == http.MethodPost:
-		return c.register()
+		return c.registerDomain()
 	case c.parts[3] == "registrations" && (len(c.parts) == 5 || len(c.parts) == 6 && c.parts[5] == "update-status"):
 		d := c.domains[c.parts[4]]
 		switch {
@@ -68,7 +68,7 @@ func (c *call) answerRegistrarCall() reply {
 		case c.r.Method == http.MethodGet:
 			return ok(d)
 		case len(c.parts) == 5 && c.r.Method == http.MethodPatch:
-			return c.patch(d)
+			return c.changeDomain(d)
 		}
 	case c.parts[3] == "registrations" && len(c.parts) == 6 && c.parts[5] == "registration-status" && c.r.Method == http.MethodGet:
 		if d := c.domains[c.parts[4]]; d != nil {
@@ -126,8 +126,8 @@ func (c *call) isTaken(name string) bool {
 	return d != nil && d.state != "failed"
 }
 
-// register starts the workflow that registers a domain.
-func (c *call) register() reply {
+// registerDomain starts the workflow that registers a domain.
+func (c *call) registerDomain() reply {
 	var in struct {
 		Domain    string `json:"domain_name"`
 		Years     int    `json:"years"`
@@ -185,8 +185,8 @@ func (c *call) answerWorkflow(status int, d *domain) reply {
 	return reply{status: status, result: out}
 }
 
-// patch starts a change of a domain. Only the automatic renewal can be changed.
-func (c *call) patch(d *domain) reply {
+// changeDomain starts a change of a domain. Only the automatic renewal can be changed.
+func (c *call) changeDomain(d *domain) reply {
 	var in struct {
 		AutoRenew *bool `json:"auto_renew"`
 	}

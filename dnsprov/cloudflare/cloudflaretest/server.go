@@ -283,7 +283,7 @@ func (s *Server) answer(r *http.Request, body []byte) reply {
 	t, known := s.tokens[text]
 	c := &call{Server: s, r: r, body: body, token: t, parts: strings.Split(path, "/")}
 	if strings.HasSuffix(path, "tokens/verify") {
-		return c.verify(known)
+		return c.verifyToken(known)
 	}
 	switch {
 	case !known:
@@ -320,10 +320,11 @@ func (c *call) decodeBody(into any) error {
 	return d.Decode(into)
 }
 
-// verify answers a request for the status of the token.
-func (c *call) verify(known bool) reply {
+// verifyToken answers a request for the status of the token. tokenKnown says whether the server has
+// the token.
+func (c *call) verifyToken(tokenKnown bool) reply {
 	path := strings.Join(c.parts, "/")
-	if !known || c.token.Account != (path == "accounts/"+AccountID+"/tokens/verify") {
+	if !tokenKnown || c.token.Account != (path == "accounts/"+AccountID+"/tokens/verify") {
 		return refuse(http.StatusUnauthorized, 1000, "Invalid API Token")
 	}
 	return ok(map[string]string{"id": "tok00000000000000000000000000001", "status": c.token.Status})

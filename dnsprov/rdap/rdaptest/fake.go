@@ -171,7 +171,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case manner == Moved && !moved:
 		http.Redirect(w, r, "/moved"+r.URL.Path, http.StatusFound)
 	case manner == Moved, manner == Good, manner == Mixed:
-		f.answer(w, ending, name, manner)
+		f.answerCorrectly(w, ending, name, manner)
 	default:
 		f.misbehave(w, r, manner, name)
 	}
@@ -213,8 +213,8 @@ func (f *Fake) countQuery(ending string) Manner {
 	return f.manners[ending]
 }
 
-// answer gives a correct answer.
-func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
+// answerCorrectly gives a correct answer.
+func (f *Fake) answerCorrectly(w http.ResponseWriter, ending, name string, m Manner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ending == Bootstrap {

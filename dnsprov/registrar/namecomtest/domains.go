@@ -64,8 +64,8 @@ func (p Price) total(years int) int64 {
 
 func dollars(cents int64) float64 { return float64(cents) / 100 }
 
-// check answers checkAvailability.
-func (c *call) check() *answer {
+// answerCheck answers checkAvailability.
+func (c *call) answerCheck() *answer {
 	if a := c.f.applyFate(c.f.nextFate("check", "")); a != nil {
 		return a
 	}
@@ -111,8 +111,8 @@ func (i item) result(name string) map[string]any {
 	return out
 }
 
-// pricing answers getPricing.
-func (c *call) pricing() *answer {
+// answerPricing answers getPricing.
+func (c *call) answerPricing() *answer {
 	if a := c.f.applyFate(c.f.nextFate("pricing", c.name)); a != nil {
 		return a
 	}
@@ -147,8 +147,9 @@ type order struct {
 	Years         *int         `json:"years"`
 }
 
-// create sells a name. If the name was sold, it calls remember with the answer while it holds f.mu.
-func (c *call) create(remember func(*answer)) *answer {
+// sellDomain sells a name. If the name was sold, it calls remember with the answer while it holds
+// f.mu.
+func (c *call) sellDomain(remember func(*answer)) *answer {
 	var in order
 	if a := c.decode(&in); a != nil {
 		return a
@@ -238,8 +239,8 @@ func (d *Domain) toAPI() map[string]any {
 	}
 }
 
-// withDomain calls do with the domain of the request, and answers with the domain. If do returns an
-// answer, it uses that one. kind is the kind of the call for Fake.Meddle.
+// withDomain calls do with the domain of the request. It returns the answer of do or, if that is
+// nil, an answer with the domain. kind is the kind of the call for Fake.Meddle.
 func (c *call) withDomain(kind string, do func(d *Domain) *answer) *answer {
 	if a := c.f.applyFate(c.f.nextFate(kind, c.name)); a != nil {
 		return a
@@ -260,7 +261,7 @@ func (c *call) get() *answer {
 	return c.withDomain("get", func(*Domain) *answer { return nil })
 }
 
-func (c *call) update() *answer {
+func (c *call) updateDomain() *answer {
 	return c.withDomain("update", func(d *Domain) *answer {
 		var in struct {
 			AutorenewEnabled *bool `json:"autorenewEnabled"`
@@ -338,7 +339,7 @@ func (c *call) createGlue() *answer {
 	})
 }
 
-func (c *call) glue() *answer {
+func (c *call) answerGlueCall() *answer {
 	return c.withGlue(&c.host, func(d *Domain) *answer {
 		switch {
 		case d.Glue[c.host] == nil:
@@ -362,7 +363,8 @@ func (c *call) glue() *answer {
 	})
 }
 
-// withGlue calls do with the domain of the request, and answers with its name server host.
+// withGlue calls do with the domain of the request. It returns the answer of do or, if that is nil,
+// an answer with the name server *host and its glue.
 func (c *call) withGlue(host *string, do func(d *Domain) *answer) *answer {
 	return c.withDomain("glue", func(d *Domain) *answer {
 		if a := do(d); a != nil {

@@ -238,7 +238,7 @@ func (f *Fake) serve(r *http.Request) *answer {
 	case !ok:
 		return refuse(404, "Not Found", "")
 	case rest == ":checkAvailability":
-		return c.ifMethod("POST", c.check)
+		return c.ifMethod("POST", c.answerCheck)
 	case rest == "":
 		return c.ifMethod("POST", c.createOnce)
 	}
@@ -272,11 +272,11 @@ func (c *call) answerDomainCall(rest string) *answer {
 	}
 	switch {
 	case below == "" && verb == "getPricing":
-		return c.ifMethod("GET", c.pricing)
+		return c.ifMethod("GET", c.answerPricing)
 	case below == "" && verb == "setNameservers":
 		return c.ifMethod("POST", c.setNameservers)
 	case below == "" && verb == "" && c.r.Method == "PATCH":
-		return c.update()
+		return c.updateDomain()
 	case below == "" && verb == "":
 		return c.ifMethod("GET", c.get)
 	case verb == "" && below == "vanity_nameservers":
@@ -287,7 +287,7 @@ func (c *call) answerDomainCall(rest string) *answer {
 		return refuse(404, "Not Found", "")
 	}
 	c.host = host
-	return c.glue()
+	return c.answerGlueCall()
 }
 
 // decode decodes the body of the request. It returns an error answer for unknown fields.
@@ -324,7 +324,7 @@ func (c *call) createOnce() *answer {
 	case known:
 		return &answer{had.status, json.RawMessage(had.body), map[string]string{"X-Idempotency-Key": key, "X-Idempotent-Replay": "1"}}
 	}
-	return c.create(func(a *answer) {
+	return c.sellDomain(func(a *answer) {
 		text, _ := json.Marshal(a.body)
 		c.f.keys[key] = storedAnswer{sum, a.status, text}
 	})

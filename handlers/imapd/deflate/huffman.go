@@ -55,7 +55,7 @@ func (h *huffman) decode(z *Reader) (int, error) {
 		first = (first + count) << 1
 		code <<= 1
 	}
-	return 0, errDeflate
+	return 0, errInvalidDeflate
 }
 
 // The smallest length or distance of each symbol, and the number of extra bits after the symbol

@@ -16,8 +16,8 @@ const (
 	distanceSymbols = 30  // number of symbols for distances
 )
 
-// errDeflate is returned for data that are not valid DEFLATE.
-var errDeflate = errors.New("the compressed data are damaged")
+// errInvalidDeflate is returned for data that are not valid DEFLATE.
+var errInvalidDeflate = errors.New("the compressed data are damaged")
 
 // A Reader decompresses. It returns every byte as soon as the peer has flushed it, even if the
 // flush does not end at a byte boundary. The reader of compress/flate waits for an empty stored
@@ -149,7 +149,7 @@ func (z *Reader) readHeader([]byte) (int, error) {
 			return 0, err
 		}
 	default:
-		return 0, errDeflate
+		return 0, errInvalidDeflate
 	}
 	z.step = (*Reader).decodeSymbol
 	return 0, nil
@@ -168,7 +168,7 @@ func (z *Reader) readStoredHeader() error {
 		return err
 	}
 	if size != ^check&0xffff {
-		return errDeflate
+		return errInvalidDeflate
 	}
 	z.stored = size
 	if size > 0 {
@@ -206,7 +206,7 @@ func (z *Reader) decodeSymbol(p []byte) (int, error) {
 		z.step = (*Reader).readHeader
 		return 0, nil
 	case s >= literalSymbols:
-		return 0, errDeflate
+		return 0, errInvalidDeflate
 	}
 	length, err := z.readExtra(lengthBase[s-257], lengthExtra[s-257])
 	if err != nil {
@@ -217,14 +217,14 @@ func (z *Reader) decodeSymbol(p []byte) (int, error) {
 		return 0, err
 	}
 	if d >= distanceSymbols {
-		return 0, errDeflate
+		return 0, errInvalidDeflate
 	}
 	back, err := z.readExtra(distanceBase[d], distanceExtra[d])
 	if err != nil {
 		return 0, err
 	}
 	if !z.full && back > z.at {
-		return 0, errDeflate
+		return 0, errInvalidDeflate
 	}
 	z.length, z.distance = length, back
 	return 0, nil
@@ -252,7 +252,7 @@ func (z *Reader) readDynamicHeader() error {
 	}
 	nlen, ndist := counts[0]+257, counts[1]+1
 	if nlen > literalSymbols || ndist > distanceSymbols {
-		return errDeflate
+		return errInvalidDeflate
 	}
 	var lengths [literalSymbols + distanceSymbols]byte
 	for _, at := range codeLengthOrder[:counts[2]+4] {
@@ -263,14 +263,14 @@ func (z *Reader) readDynamicHeader() error {
 		lengths[at] = byte(v)
 	}
 	if !z.lengths.build(lengths[:19]) {
-		return errDeflate
+		return errInvalidDeflate
 	}
 	clear(lengths[:19])
 	if err := z.readCodeLengths(lengths[:nlen+ndist]); err != nil {
 		return err
 	}
 	if lengths[256] == 0 || !z.lengths.build(lengths[:nlen]) || !z.dists.build(lengths[nlen:nlen+ndist]) {
-		return errDeflate
+		return errInvalidDeflate
 	}
 	return nil
 }
@@ -297,7 +297,7 @@ func (z *Reader) readCodeLengths(to []byte) error {
 			return err
 		}
 		if n := run.base + more; s == 16 && i == 0 || i+n > len(to) {
-			return errDeflate
+			return errInvalidDeflate
 		} else if s == 16 {
 			fillBytes(to[i:i+n], to[i-1])
 			i += n

@@ -44,9 +44,9 @@ func NeedsEnvelope(keys []Key) bool {
 }
 
 const (
-	keptTextBytes    = 24      // bytes of each text that are always kept
-	sharedTextBytes  = 4 << 20 // further bytes for all texts together; each message adds sharedPerMessage
-	sharedPerMessage = 180
+	keptTextBytes         = 24      // bytes of each text that are always kept
+	sharedTextBytes       = 4 << 20 // further bytes for all texts together; each message adds sharedBytesPerMessage
+	sharedBytesPerMessage = 180
 )
 
 // A Sorter collects the sort keys of messages. To limit the memory for a large folder, it cuts long
@@ -81,7 +81,7 @@ func NewSorter(keys []Key, n int) *Sorter {
 // Add adds the next message, in mailbox order. It keeps nothing that m points to.
 func (s *Sorter) Add(m *Message) {
 	s.numbers = append(s.numbers, m.Number)
-	s.textLeft += sharedPerMessage
+	s.textLeft += sharedBytesPerMessage
 	for i, k := range s.keys {
 		switch k.Field {
 		case Arrival:

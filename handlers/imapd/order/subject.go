@@ -64,7 +64,7 @@ func AppendBaseSubject(b, subject []byte) (out []byte, isReply bool) {
 	return append(b[:from], base...), isReply
 }
 
-// baseSubject does steps (2) to (6) of RFC 5256 section 2.1.
+// baseSubject returns the base subject of s by steps (2) to (6) of RFC 5256 section 2.1.
 func baseSubject(s []byte) (base []byte, isReply bool) {
 	for {
 		for { // step (2), subj-trailer

@@ -30,7 +30,7 @@ type Threads struct {
 	ids         map[uint64]int32 // nodes by the hash of their message ID
 	message     []int32          // index of the message plus 1; 0: a dummy
 	parent      []int32          // 0: no parent
-	forest      forest           // a second form of parent, which finds roots fast
+	forest      forest           // the same trees as parent, in a form that finds roots fast
 	nodes       []int32          // the node of each message, by the message's index
 	dummiesLeft int              // how many more dummies may be made
 }
@@ -74,8 +74,9 @@ func (t *Threads) Add(m *Message) {
 	}
 }
 
-// linkMessage does step (1) of THREAD=REFERENCES for one message (RFC 5256 section 3). If several
-// messages have the same ID, the ID belongs to the first.
+// linkMessage adds a node for a message, and links it to the messages that it refers to: step (1)
+// of THREAD=REFERENCES (RFC 5256 section 3). If several messages have the same ID, the ID belongs
+// to the first.
 func (t *Threads) linkMessage(m *Message) {
 	references := m.References
 	isID := func(id []byte) bool { return bytes.IndexByte(id, '@') >= 0 }
@@ -267,8 +268,8 @@ func (t *Threads) nearestParent(node int32) int32 {
 	return parent
 }
 
-// joinSubjects does step (5): it joins threads with the same base subject. It returns true if that
-// has changed the trees.
+// joinSubjects joins threads with the same base subject (step 5). It returns true if that has
+// changed the trees.
 func (t *Threads) joinSubjects(tree *threadTrees) (changed bool) {
 	table := make(map[uint64]int32, len(tree.roots)) // step (A)
 	subjectOf := func(root int32) (subject uint64, isDummy, isReply bool) {

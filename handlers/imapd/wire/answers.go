@@ -83,7 +83,7 @@ func (c *Conn) Flush() error {
 	return c.flush()
 }
 
-// flush does what Flush does. c.mu is held.
+// flush is Flush for callers that hold c.mu.
 func (c *Conn) flush() error {
 	if c.err != nil || len(c.out) == 0 {
 		return c.err

@@ -106,12 +106,13 @@ func (p *Command) NextIs(b byte) bool {
 	return len(rest) > 1 && rest[0] == ' ' && rest[1] == b
 }
 
-// NextIsDigit reports whether a digit comes next. If dot is true, a dot must be before the digit.
-func (p *Command) NextIsDigit(dot bool) bool {
+// NextIsDigit reports whether a digit comes next. If afterDot is true, a dot must be before the
+// digit.
+func (p *Command) NextIsDigit(afterDot bool) bool {
 	rest := p.rest()
-	if dot && len(rest) > 0 && rest[0] == '.' {
+	if afterDot && len(rest) > 0 && rest[0] == '.' {
 		rest = rest[1:]
-	} else if dot {
+	} else if afterDot {
 		return false
 	}
 	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
@@ -162,7 +163,8 @@ func (p *Command) ReadList(item func()) {
 	}
 }
 
-// ReadWhile parses one or more bytes for which accepts returns true. what names them in an error.
+// ReadWhile parses one or more bytes for which accepts returns true. what is what they are, for the
+// text of an error.
 func (p *Command) ReadWhile(what string, accepts func(byte) bool) string {
 	rest := p.rest()
 	n := 0
@@ -422,7 +424,7 @@ func (p *Command) MessageSize() int64 {
 		return 0
 	}
 	size := p.conn.marker.size
-	if size > MaxMessage {
+	if size > MaxMessageBytes {
 		p.Fail(No(imap.ResponseCodeTooBig, "The message is too large"))
 	}
 	return size

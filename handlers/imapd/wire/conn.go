@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// MaxCommand is the maximum size of a command in bytes. It includes strings, but not the
+	// MaxCommandBytes is the maximum size of a command in bytes. It includes strings, but not the
 	// messages of an APPEND.
-	MaxCommand = 48 << 10
-	// MaxMessage is the maximum size in bytes of a message in a command (RFC 7889).
-	MaxMessage = 36 << 20
+	MaxCommandBytes = 48 << 10
+	// MaxMessageBytes is the maximum size in bytes of a message in a command (RFC 7889).
+	MaxMessageBytes = 36 << 20
 
-	maxStringBeforeLogin = 4096           // bytes of a literal before log-in
-	maxSkipped           = 2 * MaxMessage // bytes of a refused literal that are skipped; a larger one ends the connection
-	maxBadLines          = 20             // invalid lines that a client may send one after another
-	outBuffer            = 32 << 10       // bytes of answers that are buffered
+	maxStringBeforeLogin = 4096                // bytes of a literal before log-in
+	maxSkipped           = 2 * MaxMessageBytes // bytes of a refused literal that are skipped; a larger one ends the connection
+	maxBadLines          = 20                  // invalid lines that a client may send one after another
+	outBuffer            = 32 << 10            // bytes of answers that are buffered
 	// commandTimeout is the time for a command to arrive after its first byte, without the
 	// messages of an APPEND.
 	commandTimeout = time.Minute
@@ -46,7 +46,7 @@ const IdleTooLong = "Idle for too long"
 // errClosedByServer is returned by reads and writes after the server has sent a BYE.
 var errClosedByServer = errors.New("the server has ended the IMAP connection")
 
-// errTooLong has the text of the BYE after a command of more than MaxCommand bytes.
+// errTooLong has the text of the BYE after a command of more than MaxCommandBytes bytes.
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
 // errUnfinished is the error of a command if the connection ends before the end of the command.
@@ -84,7 +84,7 @@ type Conn struct {
 	ending   error         // returned by every later read
 	loginBy  time.Time     // when the client must have logged in; zero once it has
 	idleTime time.Duration // longest time between two commands
-	utf8     bool          // folder names are in UTF-8, and quoted strings may be
+	utf8     bool          // folder names are in UTF-8, which quoted strings may have too
 
 	// These fields are for writing. mu protects them.
 	mu      sync.Mutex
@@ -105,7 +105,7 @@ func New(conn net.Conn, loginBy time.Time, idle time.Duration) *Conn {
 	return &Conn{Conn: conn, in: bufio.NewReaderSize(conn, 4096), loginBy: loginBy, idleTime: idle}
 }
 
-// LoggedIn removes the time limit for log-in, and allows literals up to MaxCommand.
+// LoggedIn removes the time limit for log-in, and allows literals up to MaxCommandBytes.
 func (c *Conn) LoggedIn() { c.loginBy = time.Time{} }
 
 // UseUTF8 changes folder names from modified UTF-7 to UTF-8, and allows UTF-8 in quoted strings
@@ -183,7 +183,7 @@ func (c *Conn) skipRest() error {
 		if !c.message {
 			n = c.marker.size
 		}
-		if n > c.maxSkip() {
+		if n > c.maxSkippedBytes() {
 			return c.end("[TOOBIG] The literal is too large")
 		}
 		if err := c.Flush(); err != nil { // the client may wait for the answer before it sends a long message
@@ -201,17 +201,17 @@ func (c *Conn) skipRest() error {
 	return c.ending
 }
 
-// maxSkip returns the size in bytes of the largest literal that is skipped. It is small before
-// log-in, when no client has a message to send.
-func (c *Conn) maxSkip() int64 {
+// maxSkippedBytes returns the size in bytes of the largest literal that is skipped. It is small
+// before log-in, when no client has a message to send.
+func (c *Conn) maxSkippedBytes() int64 {
 	if c.loginBy.IsZero() {
 		return maxSkipped
 	}
-	return MaxCommand
+	return MaxCommandBytes
 }
 
-// awaitLine waits until a line begins, at most for the time limit, and reads it. Answers that are
-// written while it waits are sent at once. malformed is as in readLine.
+// awaitLine waits until a line begins, at most for the time limit, and reads it with readLine.
+// Answers that are written while it waits are sent at once.
 func (c *Conn) awaitLine(limit time.Duration) (malformed, err error) {
 	if c.ending != nil {
 		return nil, c.ending
@@ -250,7 +250,7 @@ func (c *Conn) readLine() (malformed, err error) {
 		part, err := c.in.ReadSlice('\n')
 		c.text = append(c.text, part...)
 		switch {
-		case c.size+len(c.text) > MaxCommand:
+		case c.size+len(c.text) > MaxCommandBytes:
 			return nil, c.end(errTooLong.Error())
 		case err == nil:
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -273,11 +273,11 @@ func (c *Conn) readLine() (malformed, err error) {
 // readString reads the literal that the current line announces as a string, and then the next line
 // of the command.
 func (c *Conn) readString() (string, error) {
-	m, limit := c.marker, int64(MaxCommand)
+	m, limit := c.marker, int64(MaxCommandBytes)
 	if !c.loginBy.IsZero() {
 		limit = maxStringBeforeLogin
 	}
-	if m.size > limit || int64(c.size)+m.size > MaxCommand {
+	if m.size > limit || int64(c.size)+m.size > MaxCommandBytes {
 		return "", No(imap.ResponseCodeTooBig, "The literal is too large for this command")
 	}
 	if !m.nonSync {

@@ -298,8 +298,8 @@ func FuzzSets(f *testing.F) {
 			return
 		}
 		for i, r := range list {
-			first, last := r.ends()
-			if first > last || i > 0 && func() bool { _, end := list[i-1].ends(); return first <= end }() {
+			first, last := r.comparableEnds()
+			if first > last || i > 0 && func() bool { _, end := list[i-1].comparableEnds(); return first <= end }() {
 				t.Fatalf("%q is %v, which does not ascend", text, list)
 			}
 		}
@@ -389,10 +389,10 @@ func FuzzWire(f *testing.F) {
 					p.ReadWhile("anything", func(b byte) bool { return b != ' ' && b != '{' && b != '"' })
 				}
 			}
-			if c.size > MaxCommand {
+			if c.size > MaxCommandBytes {
 				t.Fatalf("a command of %d bytes", c.size)
 			}
-			if end := at(); end-begin-taken > MaxCommand+maxBadLines*MaxCommand+2*maxSkipped {
+			if end := at(); end-begin-taken > MaxCommandBytes+maxBadLines*MaxCommandBytes+2*maxSkipped {
 				t.Fatalf("%d bytes were read for one command", end-begin)
 			}
 		}

@@ -43,7 +43,7 @@ func isValidName(text string) bool {
 
 // decodeShifted decodes the part between "&" and "-", which is UTF-16 in modified base64. It
 // returns false for invalid text, and for printable ASCII, which must not be encoded.
-func decodeShifted(out *strings.Builder, shifted string) bool {
+func decodeShifted(out *strings.Builder, shifted string) (valid bool) {
 	raw, err := modifiedBase64.DecodeString(shifted)
 	if err != nil || len(raw) == 0 || len(raw)%2 != 0 {
 		return false

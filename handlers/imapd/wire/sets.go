@@ -13,9 +13,9 @@ import (
 // A numberRange is a range in a set. 0 means "*", the largest number in use.
 type numberRange struct{ first, last uint32 }
 
-// ends returns the ends of the range as numbers that can be compared. "*" is larger than all
-// numbers.
-func (r numberRange) ends() (first, last uint64) {
+// comparableEnds returns the ends of the range as numbers that can be compared. "*" is larger than
+// all numbers.
+func (r numberRange) comparableEnds() (first, last uint64) {
 	first, last = uint64(r.first), uint64(r.last)
 	if r.first == 0 {
 		first = math.MaxUint32 + 1
@@ -45,14 +45,14 @@ func parseSet(text string) (list []numberRange, ok bool) {
 		list = append(list, numberRange{a, b})
 	}
 	slices.SortFunc(list, func(a, b numberRange) int {
-		firstA, _ := a.ends()
-		firstB, _ := b.ends()
+		firstA, _ := a.comparableEnds()
+		firstB, _ := b.comparableEnds()
 		return cmp.Compare(firstA, firstB)
 	})
 	merged := list[:1]
 	for _, r := range list[1:] {
-		first, last := r.ends()
-		_, end := merged[len(merged)-1].ends()
+		first, last := r.comparableEnds()
+		_, end := merged[len(merged)-1].comparableEnds()
 		switch {
 		case first > end:
 			merged = append(merged, r)

@@ -25,14 +25,14 @@ const noticesHead = `Mailstead is built with the following software. Each line t
 notice follows. Parts with the same notice stand together.
 `
 
-// publicSuffixes is the notice of the Public Suffix List, from which golang.org/x/net/publicsuffix
-// is generated. The LICENSE of that module does not have it.
-const publicSuffixes = `The Public Suffix List is subject to the terms of the Mozilla Public License, version 2.0
+// publicSuffixNotice is the notice of the Public Suffix List, from which
+// golang.org/x/net/publicsuffix is generated. The LICENSE of that module does not have it.
+const publicSuffixNotice = `The Public Suffix List is subject to the terms of the Mozilla Public License, version 2.0
 (https://mozilla.org/MPL/2.0/). The list in source form: https://publicsuffix.org/list/public_suffix_list.dat
 `
 
-// passwordList is the notice of the list of common passwords in service/core/password.
-const passwordList = `Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc.
+// passwordListNotice is the notice of the list of common passwords in service/core/password.
+const passwordListNotice = `Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc.
 
 Permission is hereby granted, free of charge, to any person obtaining
 a copy of this software and associated documentation files (the
@@ -91,8 +91,8 @@ func main() {
 	}
 }
 
-// partsOf returns the parts of the binary of the module in the folder root: Mailstead, Go, the Go
-// modules and the npm packages.
+// partsOf returns what the binary is built from: Mailstead, Go, the Go modules and the npm
+// packages. root is the folder of the module.
 func partsOf(root string) ([]part, error) {
 	goroot, err := run(root, "go", "env", "GOROOT")
 	if err != nil {
@@ -146,11 +146,11 @@ func modulesOf(root string) ([]part, error) {
 			}
 		}
 		if p.ImportPath == "golang.org/x/net/publicsuffix" {
-			parts["The Public Suffix List"] = &part{name: "The Public Suffix List", text: publicSuffixes}
+			parts["The Public Suffix List"] = &part{name: "The Public Suffix List", text: publicSuffixNotice}
 		}
 	}
-	parts["Lists of common passwords of zxcvbn"] = &part{name: "Lists of common passwords of zxcvbn", text: passwordList}
-	return sorted(parts), nil
+	parts["Lists of common passwords of zxcvbn"] = &part{name: "Lists of common passwords of zxcvbn", text: passwordListNotice}
+	return sortedParts(parts), nil
 }
 
 // packagesOf returns the npm packages that are bundled into the dashboard, sorted by name.
@@ -164,11 +164,11 @@ func packagesOf(root string) ([]part, error) {
 		name := p.Name + " " + p.Version + " (npm)"
 		parts[name] = &part{name: name, dirs: []string{filepath.Join(root, "web", p.Dir)}}
 	}
-	return sorted(parts), nil
+	return sortedParts(parts), nil
 }
 
-// sorted returns the parts sorted by name.
-func sorted(parts map[string]*part) []part {
+// sortedParts returns the parts sorted by name.
+func sortedParts(parts map[string]*part) []part {
 	var out []part
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		out = append(out, *parts[name])

@@ -65,7 +65,7 @@ func (c *Collector) Text() string {
 	return c.text.String()
 }
 
-// Await waits for a span for which is returns true. what names the span, for the error.
+// Await waits for a span for which `is` returns true. what names the span, for the error.
 func (c *Collector) Await(what string, is func(Span) bool) Span {
 	c.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

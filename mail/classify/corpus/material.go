@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed *.txt
-var files embed.FS
+var templateFiles embed.FS
 
 // A template is one message with placeholders. In the files, a line "%% kind language" begins a
 // template, "S:" is its subject and "A:" the name of an attached file. [a|b] is a random choice,
@@ -24,13 +24,13 @@ type template struct {
 	forMeasuring   bool // only for measuring, not used for the start set
 }
 
-// templates reads all templates. Every third template of a class and language is held, so only used
-// for measuring.
+// templates reads all templates. Every third template of a class and language is used only for
+// measuring.
 func templates() []*template {
 	var all []*template
 	for _, class := range []string{"ham", "spam"} {
 		for _, group := range []string{"en", "de", "fr", "es", "other"} {
-			text, err := files.ReadFile(class + "_" + group + ".txt")
+			text, err := templateFiles.ReadFile(class + "_" + group + ".txt")
 			if err != nil {
 				panic(err) // cannot happen, since the files are embedded
 			}

@@ -26,15 +26,15 @@ type Message struct {
 }
 
 // Messages yields n messages, alternately wanted mail and junk. Their values are random, but
-// determined by seed. If held is set, they are made from the templates for measuring, otherwise
-// from the others.
-func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
+// determined by seed. If forMeasuring is set, they are made from the templates for measuring,
+// otherwise from the others.
+func Messages(seed uint64, forMeasuring bool, n int) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		var classes [2][]int
 		all := templates()
 		for i, t := range all {
-			if t.forMeasuring == held {
+			if t.forMeasuring == forMeasuring {
 				class := 0
 				if t.spam {
 					class = 1

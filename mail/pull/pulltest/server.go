@@ -99,10 +99,10 @@ func (s *Server) Change(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn()
-	s.touch()
+	s.announceChange()
 }
 
-func (s *Server) touch() {
+func (s *Server) announceChange() {
 	s.modSeq++
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -116,8 +116,8 @@ func (s *Server) Add(text string, flags ...string) *Message {
 	return m
 }
 
-// Touch replaces the flags of a message. It must be called inside Change.
-func (s *Server) Touch(m *Message, flags ...string) { m.Flags, m.modSeq = flags, s.modSeq+1 }
+// SetFlags replaces the flags of a message. It must be called inside Change.
+func (s *Server) SetFlags(m *Message, flags ...string) { m.Flags, m.modSeq = flags, s.modSeq+1 }
 
 // Remove removes a message from INBOX. It must be called inside Change.
 func (s *Server) Remove(uid uint32) {
@@ -189,7 +189,7 @@ func (s *Server) serve(c net.Conn) {
 }
 
 // answer executes one command and writes the response. It returns false to end the connection.
-func (t *session) answer(tag, command string) bool {
+func (t *session) answer(tag, command string) (goOn bool) {
 	verb, args, _ := strings.Cut(command, " ")
 	if strings.EqualFold(verb, "UID") {
 		var second string
@@ -216,12 +216,12 @@ func (t *session) answer(tag, command string) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	result := t.do(verb, args)
+	result := t.execute(verb, args)
 	fmt.Fprintf(t.w, "%s %s\r\n", tag, result)
 	return true
 }
 
-func (t *session) startTLS(tag string) bool {
+func (t *session) startTLS(tag string) (goOn bool) {
 	fmt.Fprintf(t.w, "%s OK begin\r\n", tag)
 	if t.w.Flush() != nil {
 		return false
@@ -234,7 +234,7 @@ func (t *session) startTLS(tag string) bool {
 }
 
 // idle reports each change until DONE.
-func (t *session) idle(tag string) bool {
+func (t *session) idle(tag string) (goOn bool) {
 	fmt.Fprint(t.w, "+ idling\r\n")
 	done := make(chan bool, 1)
 	go func() {
@@ -260,8 +260,9 @@ func (t *session) idle(tag string) bool {
 	}
 }
 
-// do executes a command and returns the text of its tagged response. The caller holds the lock.
-func (t *session) do(verb, args string) string {
+// execute executes a command and returns the text of its tagged response. The caller holds the
+// lock.
+func (t *session) execute(verb, args string) string {
 	switch verb {
 	case "CAPABILITY":
 		fmt.Fprintf(t.w, "* CAPABILITY %s\r\n", t.Caps)
@@ -279,7 +280,7 @@ func (t *session) do(verb, args string) string {
 			fmt.Fprintf(t.w, "* LIST (%s) \"/\" %q\r\n", f.Attr, f.Name)
 		}
 	case "EXAMINE", "SELECT":
-		t.folder = t.find(args)
+		t.folder = t.findFolder(args)
 		if verb == "EXAMINE" && t.folder != nil {
 			fmt.Fprint(t.w, "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n")
 			break
@@ -307,9 +308,9 @@ func (t *session) do(verb, args string) string {
 	return "OK done"
 }
 
-// find returns the folder with the name, which may be quoted. It returns nil for INBOX and for an
-// unknown folder.
-func (t *session) find(name string) *Folder {
+// findFolder returns the folder with the name, which may be quoted. It returns nil for INBOX and
+// for an unknown folder.
+func (t *session) findFolder(name string) *Folder {
 	i := slices.IndexFunc(t.Folders, func(f *Folder) bool { return f.Name == strings.Trim(name, `"`) })
 	if i < 0 {
 		return nil
@@ -336,7 +337,7 @@ func (t *session) search(args string) {
 }
 
 // append executes APPEND: "folder" (flags) "date" {size}.
-func (t *session) append(tag, args string) bool {
+func (t *session) append(tag, args string) (goOn bool) {
 	name, rest, _ := strings.Cut(args, " ")
 	flags := ""
 	if strings.HasPrefix(rest, "(") {
@@ -358,11 +359,11 @@ func (t *session) append(tag, args string) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.find(name); f != nil {
+	if f := t.findFolder(name); f != nil {
 		f.Messages = append(f.Messages, &Message{UID: uint32(len(f.Messages) + 1), Flags: strings.Fields(flags), Text: string(text[:size])})
 	} else {
 		t.Add(string(text[:size]), strings.Fields(flags)...)
-		t.touch()
+		t.announceChange()
 	}
 	fmt.Fprintf(t.w, "%s OK appended\r\n", tag)
 	return true
@@ -379,20 +380,20 @@ func (t *session) fetch(args string, byUID bool) {
 		if byUID {
 			n = m.UID
 		}
-		if !within(set, n) || m.modSeq <= since {
+		if !setContains(set, n) || m.modSeq <= since {
 			continue
 		}
 		fmt.Fprintf(t.w, "* %d FETCH (UID %d FLAGS (%s)", i+1, m.UID, strings.Join(m.Flags, " "))
 		if strings.Contains(items, "INTERNALDATE") {
 			fmt.Fprintf(t.w, " INTERNALDATE %q RFC822.SIZE %d", m.Date.Format("_2-Jan-2006 15:04:05 -0700"), len(m.Text))
 		}
-		t.body(m, items)
+		t.sendBody(m, items)
 		fmt.Fprint(t.w, ")\r\n")
 	}
 }
 
-// body sends the requested section of a message.
-func (t *session) body(m *Message, items string) {
+// sendBody sends the requested section of a message.
+func (t *session) sendBody(m *Message, items string) {
 	_, rest, ok := strings.Cut(items, "BODY.PEEK[")
 	if !ok {
 		return
@@ -414,7 +415,7 @@ func (t *session) store(args string) {
 	op, list, _ := strings.Cut(rest, " ")
 	flags := strings.Fields(strings.Trim(list, "()"))
 	for _, m := range t.Messages {
-		if !within(set, m.UID) {
+		if !setContains(set, m.UID) {
 			continue
 		}
 		m.Flags = slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool {
@@ -425,24 +426,24 @@ func (t *session) store(args string) {
 		}
 		m.modSeq = t.modSeq + 1
 	}
-	t.touch()
+	t.announceChange()
 }
 
 func (t *session) expunge(set string, byUID bool) {
 	kept := t.Messages[:0:0]
 	for _, m := range t.Messages {
-		if slices.Contains(m.Flags, `\Deleted`) && (!byUID || within(set, m.UID)) {
+		if slices.Contains(m.Flags, `\Deleted`) && (!byUID || setContains(set, m.UID)) {
 			fmt.Fprintf(t.w, "* %d EXPUNGE\r\n", len(kept)+1)
 			continue
 		}
 		kept = append(kept, m)
 	}
 	t.Messages = kept
-	t.touch()
+	t.announceChange()
 }
 
-// within reports whether a sequence set such as "1:3,7" contains n.
-func within(set string, n uint32) bool {
+// setContains reports whether a sequence set such as "1:3,7" contains n.
+func setContains(set string, n uint32) bool {
 	for part := range strings.SplitSeq(set, ",") {
 		from, to, ranged := strings.Cut(part, ":")
 		lo, _ := strconv.ParseUint(from, 10, 32)

@@ -1,5 +1,5 @@
-// Package alert queues messages from this host to people, about their account or about the host,
-// which must not be lost. It does not know how they are sent.
+// Package alert queues messages from this host to people, about their account or about the host.
+// Such a message must not be lost. It does not know how they are sent.
 package alert
 
 import (

@@ -38,7 +38,7 @@ func (r *Answer) SetHeaders(h http.Header) {
 	}
 }
 
-// ID returns the id of a request by its token, method, path and key.
+// ID returns the id of a request: a hash of its token, method, path and key.
 func ID(who core.Actor, method, path, key string) string {
 	return core.TextHash(strings.Join([]string{who.TokenID, method, path, key}, "\x00"))
 }
@@ -50,8 +50,8 @@ type Request struct {
 	// Answer converts the result of the operation to the answer that the client gets.
 	Answer func(out any) (Answer, error)
 
-	bodyHash string
-	stored   atomic.Bool
+	bodyHash string      // SHA-256 of the request's body, in hex
+	stored   atomic.Bool // KeepAnswer has stored an answer
 }
 
 // New returns a Request with this body.
@@ -91,17 +91,17 @@ func Replay(s *core.Core, o *Request) (*Answer, error) {
 	return &Answer{Status: rec.Status, ContentType: rec.ContentType, Location: rec.Location, Body: plain}, nil
 }
 
-// KeepUnstored stores the answer to a request, unless KeepAnswer has already stored one.
-func KeepUnstored(s *core.Core, o *Request, r Answer) error {
+// KeepIfUnstored stores the answer to a request, unless KeepAnswer has already stored one.
+func KeepIfUnstored(s *core.Core, o *Request, r Answer) error {
 	if o.stored.Load() {
 		return nil
 	}
 	return s.Store.Update(func(tx *store.Tx) error { return put(s, tx, o, r) })
 }
 
-// KeepAnswer stores an operation's answer if its request has an Idempotency-Key, in the transaction
-// that carries out the operation. Stored later, the answer could be lost in a crash, and the
-// operation would be repeated.
+// KeepAnswer stores an operation's answer if its request has an Idempotency-Key. It is called in
+// the transaction that carries out the operation: an answer that is stored later could be lost in a
+// crash, and the operation would be repeated.
 func KeepAnswer(ctx context.Context, s *core.Core, tx *store.Tx, out any) error {
 	o, _ := ctx.Value(requestKey{}).(*Request)
 	if o == nil {

@@ -34,7 +34,7 @@ func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 	if err != nil || kept == nil || kept.Status != 201 || string(kept.Body) != string(want) || answers == 0 {
 		t.Errorf("kept %+v, %v; want %s", kept, err, want)
 	}
-	if err := once.KeepUnstored(s.Core, req, once.Answer{Status: 500}); err != nil {
+	if err := once.KeepIfUnstored(s.Core, req, once.Answer{Status: 500}); err != nil {
 		t.Fatal(err)
 	}
 	kept, err = once.Replay(s.Core, req)

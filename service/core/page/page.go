@@ -53,7 +53,7 @@ func Seal(c *core.Core, who core.Actor, operation, position string, filters ...s
 	return base64.RawURLEncoding.EncodeToString(append(mac[:cursorMACSize], position...))
 }
 
-// Open returns the position of a cursor; "" for "". The error is invalid_cursor.
+// Open returns the position in a cursor; "" for an empty cursor. The error is invalid_cursor.
 func Open(c *core.Core, who core.Actor, operation, cursor string, filters ...string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -82,16 +82,17 @@ const pageBytes = 4 << 20
 // A Builder collects the rows of one page. A page is full when it has Limit rows or pageBytes, but
 // it has at least one row. If Add refuses a row, there is a next page.
 type Builder[T any] struct {
-	Data  []T
-	Limit int
-	Last  string
-	More  bool
-	bytes int
+	Data  []T    // the rows
+	Limit int    // maximum number of rows
+	Last  string // where the next page begins
+	More  bool   // there is a next page
+	bytes int    // approximate size of Data
 }
 
-// Add adds a row of about size bytes. position is where the next page begins after this row. It
-// returns false if the page is full; then the walk must end.
-func (c *Builder[T]) Add(position string, row T, size int) bool {
+// Add adds a row of about size bytes. position is where the next page begins if this row is the
+// last one of its page. fits is false if the page is full: then the row was not added, and the walk
+// must end.
+func (c *Builder[T]) Add(position string, row T, size int) (fits bool) {
 	if len(c.Data) == c.Limit || len(c.Data) > 0 && c.bytes+size > pageBytes {
 		c.More = true
 		return false
@@ -120,12 +121,12 @@ func (c *Builder[T]) Page(seal func(position string) string) *Page[T] {
 
 // A Listing is a paged list over one index, newest first. Every paged list but the inbox is one.
 type Listing[R, Out any] struct {
-	Operation string
+	Operation string // the operation that lists, to which cursors are bound
 	Index     *store.Index[R]
-	Prefix    string
+	Prefix    string                           // of the keys in Index that are listed
 	Filters   []string                         // values that the cursor is bound to, in addition to account and operation
 	Before    string                           // where the first page starts, see Index.Desc; "": at the end
-	Prefilter func(row []byte) bool            // may return false only for rows whose records Keep drops, see HasTexts; nil: no prefilter
+	Prefilter func(row []byte) bool            // may return false only for rows whose records Keep drops, see HasTexts; nil: decode every row
 	Keep      func(*R) bool                    // nil: keep every record
 	Until     func(*R) bool                    // true ends the walk; nil: walk to the end
 	Out       func(*store.Tx, *R) (Out, error) // converts a record to its form in the API
@@ -161,8 +162,8 @@ func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out
 	return c.Page(func(position string) string { return Seal(s, who, l.Operation, position, l.Filters...) }), nil
 }
 
-// maxListCost limits the work of one request. A record that Prefilter drops counts 1; a record that
-// is decoded counts decodeCost, since decoding costs about as much as dropping that many records.
+// maxListCost limits the work of one request. A record that Prefilter drops costs 1. A record that
+// is decoded costs decodeCost, since decoding takes about as long as dropping that many records.
 // When the limit ends a page, the page has a cursor for the rest. Every decodeInterval-th record
 // that Prefilter drops is decoded anyway, since Until may end the walk there.
 const (

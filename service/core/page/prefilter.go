@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// HasTexts returns a Prefilter that is true for rows with all of the texts. It ignores "" and texts
-// with characters that JSON escapes.
+// HasTexts returns a Prefilter that is true for rows with all of the texts. It does not look for ""
+// and for texts with characters that JSON escapes.
 func HasTexts(texts ...string) func(row []byte) bool {
 	var all [][]byte
 	for _, text := range texts {
@@ -53,7 +53,7 @@ func HasFolded(text string) func(row []byte) bool {
 		}
 	}
 	return func(row []byte) bool {
-		return has(row, small) || capital != small && has(row, capital) || hasFolding(row)
+		return has(row, small) || capital != small && has(row, capital) || hasFoldingChar(row)
 	}
 }
 
@@ -61,7 +61,8 @@ func HasFolded(text string) func(row []byte) bool {
 // rarer.
 func rarity(b byte) int { return strings.IndexByte("e.ta@oin1shrdl2cum0-wf3gypbv45k9867jxqz", b) }
 
-// equalASCII compares two texts of the same length without case. want must have no capitals.
+// equalASCII reports whether two texts of the same length are equal, ignoring case. want must be in
+// lower case.
 func equalASCII(text, want []byte) bool {
 	for n, b := range text {
 		if foldASCII(b, 'A', 'Z') != want[n] {
@@ -71,7 +72,8 @@ func equalASCII(text, want []byte) bool {
 	return true
 }
 
-// foldASCII changes the case of an ASCII letter if it is between first and last.
+// foldASCII changes the case of an ASCII letter from first to last, and returns other bytes as they
+// are.
 func foldASCII(b, first, last byte) byte {
 	if first <= b && b <= last {
 		return b ^ ('a' - 'A')
@@ -83,7 +85,7 @@ func foldASCII(b, first, last byte) byte {
 // long s and the dotted I.
 var foldingChars = [][]byte{[]byte("\u212a"), []byte("\u017f"), []byte("\u0130")}
 
-func hasFolding(row []byte) bool {
+func hasFoldingChar(row []byte) bool {
 	return slices.ContainsFunc(foldingChars, func(char []byte) bool { return bytes.Contains(row, char) })
 }
 

@@ -22,9 +22,9 @@ type bounds struct {
 	silence time.Duration // longest pause between two reads; 0 means no limit
 }
 
-// A wire is a connection that enforces the bounds of the current command. It ignores the deadlines
-// that the library sets, since those begin again with each response.
-type wire struct {
+// A boundedConn is a connection that enforces the bounds of the current command. It ignores the
+// deadlines that the library sets, since those begin again with each response.
+type boundedConn struct {
 	net.Conn
 	greeting []byte // data that Read returns first
 
@@ -36,8 +36,8 @@ type wire struct {
 	lines   lineScanner
 }
 
-// begin sets the limits for a command that begins now.
-func (w *wire) begin(b bounds) {
+// startCommand sets the limits for a command that begins now.
+func (w *boundedConn) startCommand(b bounds) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.left, w.silence, w.until = b.bytes, b.silence, time.Time{}
@@ -47,9 +47,9 @@ func (w *wire) begin(b bounds) {
 	w.setDeadline()
 }
 
-// end ends the time limit of a command. Data that the server sends afterwards still counts towards
-// the limit of bytes of that command.
-func (w *wire) end() {
+// endCommand ends the time limit of a command. Data that the server sends afterwards still counts
+// towards the limit of bytes of that command.
+func (w *boundedConn) endCommand() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.until = time.Time{}
@@ -57,7 +57,7 @@ func (w *wire) end() {
 }
 
 // setDeadline sets the deadline for the next read. It also affects a Read that is blocked.
-func (w *wire) setDeadline() {
+func (w *boundedConn) setDeadline() {
 	at := w.until
 	if piece := time.Now().Add(w.silence); !at.IsZero() && w.silence > 0 && piece.Before(at) {
 		at = piece
@@ -66,7 +66,7 @@ func (w *wire) setDeadline() {
 }
 
 // abort closes the connection. Reads then return cause.
-func (w *wire) abort(cause error) {
+func (w *boundedConn) abort(cause error) {
 	w.mu.Lock()
 	if w.cause == nil {
 		w.cause = cause
@@ -76,14 +76,14 @@ func (w *wire) abort(cause error) {
 }
 
 // closeCause returns the error that ended the connection, nil if the connection is still open.
-func (w *wire) closeCause() error {
+func (w *boundedConn) closeCause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause
 }
 
 // Read implements net.Conn. It enforces the limits of the current command.
-func (w *wire) Read(p []byte) (int, error) {
+func (w *boundedConn) Read(p []byte) (int, error) {
 	if len(w.greeting) > 0 {
 		n := copy(p, w.greeting)
 		w.greeting = w.greeting[n:]
@@ -119,8 +119,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// SetReadDeadline does nothing. Only begin and end set deadlines.
-func (w *wire) SetReadDeadline(time.Time) error { return nil }
+// SetReadDeadline does nothing. Only startCommand and endCommand set deadlines.
+func (w *boundedConn) SetReadDeadline(time.Time) error { return nil }
 
-// SetDeadline does nothing. Only begin and end set deadlines.
-func (w *wire) SetDeadline(time.Time) error { return nil }
+// SetDeadline does nothing. Only startCommand and endCommand set deadlines.
+func (w *boundedConn) SetDeadline(time.Time) error { return nil }
