@@ -36,6 +36,9 @@ func (a Answerer) Text() string {
 
 // parseAnswerer parses a text that Answerer.Text returned; it returns nil for "".
 func parseAnswerer(text string) *Answerer {
+	if text == "" { // nobody answered most messages, and an error of ParseInt takes memory
+		return nil
+	}
 	at, rest, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {

@@ -142,13 +142,21 @@ func (tx *Tx) UnindexedMessages(account uint32, folders []uint32) iter.Seq[mailr
 }
 
 // yieldUnindexed yields the messages of one TextTodo. It returns false if yield did.
-func (tx *Tx) yieldUnindexed(t TextTodo, yield func(mailrow.Message) bool) bool {
-	last := uint32(math.MaxUint32)
-	if t.Single {
-		last = t.UID
-	}
+func (tx *Tx) yieldUnindexed(t TextTodo, yield func(mailrow.Message) bool) (more bool) {
 	mailbox, folder := tx.FolderOfNum(t.Num)
-	for m := range tx.Messages(mailbox, folder, t.UID, last) {
+	if t.Single { // most are; Messages would take more memory than the message
+		m, err := tx.Message(mailbox, folder, t.UID)
+		switch {
+		case errors.Is(err, engine.ErrNotFound):
+			return true
+		case err != nil:
+			tx.Fail(err)
+			return false
+		}
+		m.Num = t.Num
+		return yield(*m)
+	}
+	for m := range tx.Messages(mailbox, folder, t.UID, math.MaxUint32) {
 		m.Num = t.Num
 		if !yield(m) {
 			return false
