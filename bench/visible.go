@@ -39,9 +39,9 @@ type watcher func(m *mailstead, report func(messages int), end <-chan struct{}) 
 
 // measureVisible measures how long messages to the first mailbox take until observe sees them. It
 // sends 50 a second over one connection, so that the mailbox has them in the order in which they
-// were sent. It also sends otherRate messages a second to the other mailboxes. The processor time
-// includes all of this.
-func (b *bench) measureVisible(times, otherRate int, observe watcher) (measurement, error) {
+// were sent. It also sends backgroundRate messages a second to the other mailboxes. The processor
+// time includes all of this.
+func (b *bench) measureVisible(times, backgroundRate int, observe watcher) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return measurement{}, err
@@ -59,9 +59,9 @@ func (b *bench) measureVisible(times, otherRate int, observe watcher) (measureme
 			}
 		})
 	}
-	for n := range min(otherRate, 8) {
+	for n := range min(backgroundRate, 8) {
 		run(func() error {
-			return b.sendSteadily(m, n, 8*time.Second/time.Duration(otherRate), messages, end)
+			return b.sendSteadily(m, n, 8*time.Second/time.Duration(backgroundRate), messages, end)
 		})
 	}
 	sent, seen, ready := make([]time.Time, times), make(chan time.Time, times), make(chan struct{}, 1)

@@ -45,9 +45,9 @@ var migrations = []migration{
 	{3, "a class for flagged messages", (*Tx).moveFlaggedEntries},
 	// Rows without checksums are still read, and get a checksum when they are next written.
 	{4, "rows with versions and checksums", noRowsToMigrate},
-	// Older versions would lose the new fields of queued messages.
+	// Older programs must not open the store: they would lose the new fields of queued messages.
 	{5, "scheduled and held messages", noRowsToMigrate},
-	// Older versions would lose the new fields of mailboxes.
+	// Older programs must not open the store: they would lose the new fields of mailboxes.
 	{6, "lists of all folders", (*Tx).listFolders},
 	// Older versions would lose the policies of tokens and mailboxes, and send messages that need
 	// approval.
@@ -146,8 +146,8 @@ func (s *Store) createAndMigrate(o Options) error {
 	return nil
 }
 
-// createBuckets creates the missing buckets. It gives a store without a format number one: the
-// current number to a new store, 1 to an old one.
+// createBuckets creates the missing buckets. If the store has no format number, it stores one: the
+// current number in a new store, 1 in an old one.
 func (s *Store) createBuckets(tx *Tx, program string) error {
 	b := engine.Bolt(tx)
 	fresh := b.Bucket([]byte(mailrow.BucketLive.Name())) == nil

@@ -229,8 +229,8 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// listOrOne is a JSON list, or a single value instead of a list. It does not have items that cannot
-// be decoded.
+// listOrOne is a JSON list, or a single value instead of a list. Items that cannot be decoded are
+// left out.
 type listOrOne[T any] []T
 
 // UnmarshalJSON accepts any JSON value, and always returns nil.

@@ -94,8 +94,8 @@ func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	return of.reading.TaintInForce(&of.policy, tx.Now()), nil
 }
 
-// find returns the record of a holder. It returns nil for a person, and for a token or credential
-// that was deleted: no request can be made with it.
+// find returns the record of a holder. It returns nil for a person, who has none, and for a deleted
+// token or credential, with which no request can be made.
 func (h Holder) find(tx *store.Tx) (*holderRecord, error) {
 	switch {
 	case h.TokenID != "":

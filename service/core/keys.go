@@ -288,7 +288,7 @@ func nextKey(dir string, known store.MasterKeyRecord) ([]byte, error) {
 		err = fmt.Errorf("%s is another key (fingerprint %s)", path, keyfile.Fingerprint(next))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w. The master key is being changed, and some secrets in %s are sealed under the one that takes over (fingerprint %s). Put back the %s that belongs to this data directory, from the same backup",
+		return nil, fmt.Errorf("%w. The master key is being changed, and some secrets in %s are already sealed under the new key (fingerprint %s). Put back the %s that belongs to this data directory, from the same backup",
 			err, dir, known.Next, keyfile.NextName)
 	}
 	return next, nil

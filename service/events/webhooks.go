@@ -119,7 +119,8 @@ type WebhookCreated struct {
 	Secret string `json:"secret" words:"ours"` // Signs every delivery.
 }
 
-// CreateWebhook creates an endpoint. Subscribing to email.received turns the universal inbox on.
+// CreateWebhook creates an endpoint. Subscribing to email.received turns on the universal
+// inbox, which lists the messages of all mailboxes of the account.
 func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWebhookIn) (*WebhookCreated, error) {
 	if err := s.Guard.CheckURL(in.URL); err != nil {
 		return nil, core.Invalid("url", "invalid", "%s", err)

@@ -312,7 +312,7 @@ func (s *Service) deliverOnce(ctx context.Context, d *delivery) (*attemptResult,
 	}
 	if d.route.Transport == core.ViaLocal {
 		arrived, err := d.local.Deliver(ctx, LocalMail{Submission: d.sub, Row: d.row, To: d.to, Head: head, Content: content, Now: d.now})
-		return d.arrivalResult(arrived, err)
+		return d.localDeliveryResult(arrived, err)
 	}
 	if d.sub.Forward || d.sub.Sender == "" { // it is not recorded whether these messages have 8-bit content
 		d.sub.EightBit, err = msg.HasHighBytes(msg.Again(content))
@@ -327,8 +327,8 @@ func (s *Service) deliverOnce(ctx context.Context, d *delivery) (*attemptResult,
 	return s.sendEncoded(ctx, d, r, content)
 }
 
-// arrivalResult returns the result of a delivery to a mailbox here.
-func (m *delivery) arrivalResult(a *Arrived, err error) (*attemptResult, error) {
+// localDeliveryResult returns the result of a delivery to a mailbox here.
+func (m *delivery) localDeliveryResult(a *Arrived, err error) (*attemptResult, error) {
 	if a != nil && a.Message != nil {
 		m.stored = append(m.stored, a.Message)
 	}

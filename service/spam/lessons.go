@@ -142,7 +142,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		return nil, err
 	}
 
-	// Count them, and examples of wanted mail, in a copy of the model.
+	// Count them, and examples of wanted mail, in a copy of the account's model, if it has one.
 	learned := classify.NewModel()
 	if known != nil {
 		learned = known.Clone()

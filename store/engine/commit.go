@@ -499,7 +499,8 @@ func (tx *Tx) RecordChange(c Change) {
 	tx.changes = append(tx.changes, c)
 }
 
-// reportChanges calls the function of OnCommit with the changes of a batch that is on disk.
+// reportChanges calls the function that OnCommit was given with the changes of a batch that is on
+// disk.
 func (db *DB) reportChanges(batch []*queuedWrite) {
 	fn := db.onCommit.Load()
 	if fn == nil {

@@ -55,7 +55,7 @@ func (tx *Tx) AtEnd(fn func() error) { tx.ends = append(tx.ends, fn) }
 // means that the cause is unknown. The transaction does not end when ctx ends.
 func (tx *Tx) For(ctx context.Context) { tx.cause = ctx }
 
-// ForNobody removes the cause for the writes that follow.
+// ForNobody makes the cause of the writes that follow unknown.
 func (tx *Tx) ForNobody() { tx.cause = nil }
 
 // Cause returns the context of the last For; nil if there is none.

@@ -198,9 +198,9 @@ func (q *InboxQuery) startPlace() []byte {
 	return at
 }
 
-// Selects reports whether the query selects a message that comes from the text index. The caller
-// has checked that it is in one of the query's folders or, without them, in an INBOX of the
-// account.
+// Selects reports whether the query selects m, which the text index has found. The caller has
+// checked the folder of m: it is one of the query's folders or, if the query names none, an INBOX
+// of the account.
 func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 	mask, want := q.classFilter()
 	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}.Place()

@@ -46,7 +46,7 @@ type Limits struct {
 
 // PickWork returns the messages of an account to index next.
 func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
-	p := textPicker{tx: tx, limits: l}
+	p := workCollector{tx: tx, limits: l}
 	for t := range tx.TextTodos(account) {
 		if t.Num != p.from.Num {
 			p.from, p.to, p.each, p.validity = mailindex.TextTodo{Num: t.Num, UID: math.MaxUint32}, 0, 0, 0
@@ -58,7 +58,7 @@ func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 				return nil, err
 			}
 		}
-		if err := p.pick(t); err != nil {
+		if err := p.takeMessages(t); err != nil {
 			return nil, err
 		}
 	}
@@ -69,8 +69,8 @@ func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 	return &p.work, tx.Err()
 }
 
-// A textPicker collects the messages of one Work, one folder after the other.
-type textPicker struct {
+// A workCollector collects the messages of one Work, one folder after the other.
+type workCollector struct {
 	tx       *mailindex.Tx
 	limits   Limits
 	work     Work
@@ -83,13 +83,13 @@ type textPicker struct {
 }
 
 // isFull reports whether the current folder may have no more messages.
-func (p *textPicker) isFull() bool {
+func (p *workCollector) isFull() bool {
 	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
 	return p.finished || p.each >= p.limits.Each
 }
 
 // add adds a message of the folder with the number num.
-func (p *textPicker) add(m mailrow.Message, num uint32) {
+func (p *workCollector) add(m mailrow.Message, num uint32) {
 	m.Num = num
 	p.work.Messages = append(p.work.Messages, m)
 	p.bytes += min(int64(m.Blob.Length), p.limits.Message)
@@ -97,16 +97,16 @@ func (p *textPicker) add(m mailrow.Message, num uint32) {
 }
 
 // recordDone adds a todo that MarkIndexed must record.
-func (p *textPicker) recordDone(t mailindex.TextTodo) {
+func (p *workCollector) recordDone(t mailindex.TextTodo) {
 	t.Validity = p.validity
 	p.work.Done = append(p.work.Done, t)
 }
 
-// pick picks the messages of a todo, as many as the limits allow.
-func (p *textPicker) pick(t mailindex.TextTodo) error {
+// takeMessages adds the messages of a todo to the work, as many as the limits allow.
+func (p *workCollector) takeMessages(t mailindex.TextTodo) error {
 	switch {
 	case !t.Single:
-		return p.pickFrom(t)
+		return p.takeFrom(t)
 	case t.UID >= p.from.UID: // included in the todo `from`
 		if t.UID < p.to {
 			p.recordDone(t)
@@ -124,8 +124,8 @@ func (p *textPicker) pick(t mailindex.TextTodo) error {
 	return nil
 }
 
-// pickFrom picks messages from t.UID on.
-func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
+// takeFrom adds the messages from t.UID on.
+func (p *workCollector) takeFrom(t mailindex.TextTodo) error {
 	p.from, p.to = t, t.UID
 	mailbox, folder := p.tx.FolderOfNum(t.Num)
 	for m := range p.tx.Messages(mailbox, folder, t.UID, math.MaxUint32) {
