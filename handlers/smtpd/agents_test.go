@@ -6,17 +6,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/emersion/go-smtp"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service/agents"
@@ -331,9 +328,11 @@ func offered(t *testing.T) (out []string) {
 // their sources.
 func submissionCommands(t *testing.T) (out []string) {
 	t.Helper()
-	at := reflect.ValueOf(smtp.NewServer).Pointer()
-	library, _ := runtime.FuncForPC(at).FileLine(at)
-	library = filepath.Join(filepath.Dir(library), "conn.go")
+	folder, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/emersion/go-smtp").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(strings.TrimSpace(string(folder)), "conn.go")
 	for _, f := range []struct {
 		file, function, prefix string
 		n                      int

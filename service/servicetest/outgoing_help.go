@@ -50,10 +50,10 @@ func Statuses(i *Installation) map[string]int {
 	return out
 }
 
-// Eventually waits until ok returns true, for up to twenty seconds.
+// Eventually waits until ok returns true, for up to a minute, since the machine may be busy.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("never: " + what)
 		}
