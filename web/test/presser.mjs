@@ -68,7 +68,7 @@ async function walk(places) {
   const most = 500 // presses at one place: more of them do not end
   const keys = ['j', 'x', 'r', 'Escape', 'a', 'f', 'e', 'U', '#', 'c', '?', 'k', 'Enter', 'u', '/', 'y', '!', 'Delete']
   const pressed = {}, links = new Map(), lost = [], shared = new Set(), filled = new WeakSet()
-  let flying = 0, changes = 0, pressing = ''
+  let flying = 0, changes = 0, pressing = '', landed // landed is called when the last answer is there
 
   const { port1, port2 } = new MessageChannel(), turns = [] // unlike timers they come at once
   port1.onmessage = () => turns.shift()()
@@ -77,9 +77,12 @@ async function walk(places) {
     port2.postMessage(0)
   }
 
+  const land = () => {
+    if (--flying === 0) landed?.()
+  }
   const flight = async (thing) => {
     flying++
-    return thing.finally(() => soon(() => flying--)) // after the page went on with it
+    return thing.finally(() => soon(land)) // after the page went on with it
   }
   const ask = window.fetch
   window.fetch = async (path, init) => {
@@ -94,7 +97,7 @@ async function walk(places) {
   const back = history.back
   history.back = () => {
     flying++
-    addEventListener('popstate', () => flying--, { once: true })
+    addEventListener('popstate', land, { once: true })
     back.call(history)
   }
   new MutationObserver((m) => { changes += m.length }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true })
@@ -103,11 +106,23 @@ async function walk(places) {
   const tick = () => new Promise((done) => soon(done))
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))
 
+  /** Waits until no request is under way, or the end has come. It leaves the processor to those who answer. */
+  async function answers(end) {
+    await new Promise((done) => {
+      const late = setTimeout(done, end - Date.now())
+      landed = () => {
+        clearTimeout(late)
+        done()
+      }
+    })
+  }
+
   /** Waits until what was set in motion rests: no request is under way, and nothing changed meanwhile. */
   async function settle() {
     const end = Date.now() + 60_000
     for (let before; flying > 0 || changes !== before;) {
       before = changes
+      if (flying > 0) await answers(end)
       await frame()
       if (Date.now() > end) throw new Error(`${location.pathname} does not come to rest after ${pressing}`)
     }
