@@ -10,8 +10,9 @@ import (
 )
 
 // CheckPages verifies what bbolt relies on: that each page of its trees is in its place and used
-// once, that the keys are in order, and that the list of free pages has all other pages. With
-// damaged pages, bbolt would read out of bounds or not return. The file must not change meanwhile.
+// once, that the keys are in order, that a page has the first key that the page above it says, and
+// that the list of free pages has all other pages. With damaged pages, bbolt would read out of
+// bounds, not return, or damage other pages when it writes. The file must not change meanwhile.
 // Each error names the bucket of a damaged page. Values are not checked, except those of buckets.
 func CheckPages(f io.ReaderAt, size int64) []error {
 	meta, found, err := NewestMeta(f)
@@ -218,8 +219,8 @@ func (c *pageCheck) readPage(id uint64, bucket string) []byte {
 	return page
 }
 
-// checkTree walks down from the page id. Its keys must be at least `from`, and less than `to` if
-// that is not nil. The bucket "" is the tree of all buckets.
+// checkTree walks down from the page id. Its first key must be `from` if that is not nil, and its
+// keys must be less than `to` if that is not nil. The bucket "" is the tree of all buckets.
 func (c *pageCheck) checkTree(id uint64, bucket string, from, to []byte) {
 	if page := c.readPage(id, bucket); page != nil {
 		if c.checkElements(page, id, bucket, from, to); !c.split { // with split, c.branches still refer to the page
@@ -239,6 +240,11 @@ func (c *pageCheck) checkElements(page []byte, id uint64, bucket string, from, t
 		wrong("its head is wrong")
 		return
 	}
+	if from != nil && count == 0 {
+		wrong("it is empty")
+		return
+	}
+	above := from
 	type element struct {
 		key, value []byte
 		child      uint64
@@ -272,6 +278,10 @@ func (c *pageCheck) checkElements(page []byte, id uint64, bucket string, from, t
 		at = end
 		if bytes.Compare(e.key, from) < 0 || i > 0 && bytes.Equal(e.key, from) || to != nil && bytes.Compare(e.key, to) >= 0 {
 			wrong(fmt.Sprintf("row %d is out of order", i))
+			return
+		}
+		if i == 0 && above != nil && !bytes.Equal(e.key, above) {
+			wrong("the page above it has another first key for it")
 			return
 		}
 		from = e.key

@@ -123,6 +123,7 @@ func TestCheckPages(t *testing.T) {
 		{"length", func(p []byte) { order.PutUint32(p[20:], 1<<31) }, "row 0 is not where it should be"},
 		{"circle", func(p []byte) { order.PutUint64(p[24:], uint64(root)) }, "is used twice"},
 		{"two parents", func(p []byte) { copy(p[24:32], p[40:48]) }, "is"},
+		{"another first key", func(p []byte) { p[16+order.Uint32(p[16:])+order.Uint32(p[20:])-1]-- }, "has another first key"},
 		{"beyond the end", func(p []byte) { order.PutUint64(p[24:], 1<<50) }, "beyond the end"},
 		{"pages of its own", func(p []byte) { order.PutUint32(p[12:], 1<<31) }, "its head is wrong"},
 	} {
