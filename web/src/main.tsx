@@ -22,7 +22,7 @@ import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
 import { ChoosePassword } from './pages/gate/choose'
-import { mail, own, team } from './pages/parts'
+import { domains, mail, own, team } from './pages/parts'
 import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
 import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
@@ -59,7 +59,7 @@ const soon = 1000 // ms after the sign-in, when what the first page needs was as
 /** Fetches the other parts of the script before they are needed. */
 session.subscribe((s) => {
   if (!s) return
-  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own] : [team, mail]
+  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own] : [team, domains, mail]
   setTimeout(() => { for (const part of rest) part.load().catch(() => { /* it is fetched when it is needed */ }) }, soon)
 })
 

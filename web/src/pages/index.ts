@@ -5,9 +5,14 @@ import * as parts from './parts'
 import type { Place } from './types'
 
 type Team = NonNullable<typeof parts.team.now>
+type Domains = NonNullable<typeof parts.domains.now>
 
 function team(path: string, name: keyof Team): Place {
   return { path, page: lazy(parts.team, (m) => m[name] as ComponentType<any>) }
+}
+
+function domains(path: string, name: keyof Domains): Place {
+  return { path, page: lazy(parts.domains, (m) => m[name] as ComponentType<any>) }
 }
 
 const inbox = lazy(parts.mail, (m) => m.Inbox)
@@ -26,7 +31,7 @@ export const places: Place[] = [
   team('/', 'Overview'),
   team('/mailboxes', 'Mailboxes'), team('/mailboxes/templates', 'Templates'), team('/mailboxes/groups', 'Groups'), team('/mailboxes/bulk', 'Bulk'), team('/mailboxes/:id', 'Mailbox'),
   ...mail,
-  team('/domains', 'Domains'), team('/domains/add', 'Add'), team('/domains/:id', 'DomainPage'), team('/domains/:id/:tab', 'DomainPage'),
+  domains('/domains', 'Domains'), domains('/domains/add', 'Add'), domains('/domains/:id', 'DomainPage'), domains('/domains/:id/:tab', 'DomainPage'),
   team('/jobs', 'Jobs'), team('/jobs/:id', 'Job'),
   team('/account', 'Account'), team('/connect', 'Connect'),
   team('/team', 'Team'), team('/tokens', 'Tokens'), team('/profile', 'Profile'),

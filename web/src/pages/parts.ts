@@ -3,4 +3,5 @@ import { part } from './lazy'
 
 export const mail = part(() => import('./inbox'))
 export const team = part(() => import('./team'))
+export const domains = part(() => import('./domains'))
 export const own = part(() => import('./me'))

@@ -1,11 +1,8 @@
-// The pages that only the team of an account has.
+// The pages that only the team of an account has, but for those of domains.
 export { Account } from './account/account'
 export { ApprovalPage } from './approvals/approval'
 export { Approvals } from './approvals/approvals'
 export { Connect } from './account/connect'
-export { Add } from './domains/add'
-export { DomainPage } from './domains/domain'
-export { Domains } from './domains/list'
 export { Job } from './jobs/job'
 export { Jobs } from './jobs/jobs'
 export { Bulk } from './mailboxes/bulk'
