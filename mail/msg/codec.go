@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/date"
 )
 
 // ErrTree is returned by DecodePart, View.Parts and View.Envelope if the bytes are not a tree that
@@ -368,7 +370,7 @@ func (d *treeReader) readEnvelope() *Envelope {
 	e.EmptySubject = has&hasEmptySubject != 0
 	if has&hasDate != 0 {
 		if sec, offset := d.readDate(); !d.bad {
-			e.Date = time.Unix(sec, 0).In(zoneLocation(offset))
+			e.Date = time.Unix(sec, 0).In(date.Location(offset))
 		}
 	}
 	e.Subject = d.readText()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/date"
 )
 
 // checkView compares what a View reads with what DecodePart reads.
@@ -111,7 +113,7 @@ func envelopeOf(v *EnvelopeView) *Envelope {
 	}
 	e.EmptySubject = v.EmptySubject
 	if v.Date.Known {
-		e.Date = time.Unix(v.Date.Unix, 0).In(zoneLocation(v.Date.Offset))
+		e.Date = time.Unix(v.Date.Unix, 0).In(date.Location(v.Date.Offset))
 	}
 	return e
 }

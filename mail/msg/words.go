@@ -2,9 +2,11 @@ package msg
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/date"
 	"github.com/mailstead/mailstead/mail/transfer"
 	"github.com/mailstead/mailstead/mail/visible"
 )
@@ -175,3 +177,27 @@ func appendQDecoded(dst []byte, s string) []byte {
 	}
 	return dst
 }
+
+// dropComments removes comments: text in parentheses, which may be nested.
+func dropComments(s string) string {
+	if !strings.Contains(s, "(") {
+		return s
+	}
+	var out strings.Builder
+	depth := 0
+	for i := range len(s) {
+		switch {
+		case s[i] == '(':
+			depth++
+		case s[i] == ')' && depth > 0:
+			depth--
+		case depth == 0:
+			out.WriteByte(s[i])
+		}
+	}
+	return out.String()
+}
+
+// parseDate parses the value of a Date field, see date.Parse. It leaves out comments, and reads at
+// most 128 bytes.
+func parseDate(s string) time.Time { return date.Parse(dropComments(cut(s, 128))) }

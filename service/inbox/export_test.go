@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -12,13 +11,9 @@ import (
 // Internals that external tests use.
 
 const (
-	ImageLimit    = maxImageBytes
-	ImageTimeout  = imageTimeout
-	ImagesEach    = imagesPerAccount
-	ImagesWaiting = maxImagesWaiting
-	InboxMerged   = maxMergedMailboxes
-	InboxScan     = maxScanned
-	PerTransfer   = transfersPerWrite
+	InboxMerged = maxMergedMailboxes
+	InboxScan   = maxScanned
+	PerTransfer = transfersPerWrite
 )
 
 type (
@@ -35,10 +30,6 @@ func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
 func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
 
 func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.correctBatch(at) }
-
-func (m *images) Slots() *limit.Semaphore[string] { return m.slots }
-
-func (s *Service) NewImages() *images { return s.newImages() }
 
 func (s *Service) ReadImageToken(token string) (imageRef, error) { return s.readImageToken(token) }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/images"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
@@ -54,16 +55,16 @@ func TestImageToken(t *testing.T) {
 func TestImagesAtOnce(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
-		m := i.Inbox.NewImages()
+		m := images.New(i.Core)
 		var ends []func()
-		for range inbox.ImagesEach {
+		for range images.PerAccount {
 			done, err := m.Acquire(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
 			ends = append(ends, done)
 		}
-		short, cancel := context.WithTimeout(t.Context(), inbox.ImageTimeout)
+		short, cancel := context.WithTimeout(t.Context(), images.Timeout)
 		defer cancel()
 		if _, err := m.Acquire(short, "a"); servicetest.ErrorCode(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one too many: %v", err)
@@ -88,7 +89,7 @@ func TestImagesAtOnce(t *testing.T) {
 		if err := <-next; err != nil {
 			t.Errorf("the next: %v", err)
 		}
-		if users, held := m.Slots().Users("a")+m.Slots().Users("b"), m.Slots().Held(); users != 0 || held != 0 {
+		if users, held := m.Slots.Users("a")+m.Slots.Users("b"), m.Slots.Held(); users != 0 || held != 0 {
 			t.Errorf("%d users and %d slots are left", users, held)
 		}
 	})
@@ -112,25 +113,25 @@ func (f readerOf) Read(p []byte) (int, error) { return f(p) }
 func TestSlowReadersHaveTheImage(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
-		m := i.Inbox.NewImages()
-		m.HTTP.Transport = stillHost{inbox.ImageLimit}
+		m := images.New(i.Core)
+		m.HTTP.Transport = stillHost{images.MaxBytes}
 		body, err := m.Fetch(t.Context(), "a", "https://far.test/")
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * inbox.ImageTimeout)
-		if n, err := io.Copy(io.Discard, body); n != inbox.ImageLimit || err != nil {
+		time.Sleep(2 * images.Timeout)
+		if n, err := io.Copy(io.Discard, body); n != images.MaxBytes || err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
-		if n := m.Slots().Held(); n != 1 {
+		if n := m.Slots.Held(); n != 1 {
 			t.Errorf("%d slots are held", n)
 		}
 		body.Close()
-		m.HTTP.Transport = stillHost{inbox.ImageLimit + 1}
+		m.HTTP.Transport = stillHost{images.MaxBytes + 1}
 		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); servicetest.ErrorCode(err) != "image_unavailable" {
 			t.Errorf("past the limit: %v", err)
 		}
-		if n := m.Slots().Held(); n != 0 {
+		if n := m.Slots.Held(); n != 0 {
 			t.Errorf("%d slots are held still", n)
 		}
 	})
@@ -139,24 +140,24 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 // TestImagesWaiting: a request above the limit of waiting ones gets an error.
 func TestImagesWaiting(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
-	m := i.Inbox.NewImages()
+	m := images.New(i.Core)
 	gone, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error)
-	for range inbox.ImagesEach + inbox.ImagesWaiting {
+	for range images.PerAccount + images.MaxWaiting {
 		go func() {
 			_, err := m.Acquire(gone, "a")
 			ended <- err
 		}()
 	}
-	for wanted := 0; wanted < inbox.ImagesEach+inbox.ImagesWaiting; time.Sleep(time.Millisecond) {
-		wanted = m.Slots().Users("a")
+	for wanted := 0; wanted < images.PerAccount+images.MaxWaiting; time.Sleep(time.Millisecond) {
+		wanted = m.Slots.Users("a")
 	}
 	if _, err := m.Acquire(t.Context(), "a"); servicetest.ErrorCode(err) != "rate_limited" {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()
-	for range inbox.ImagesEach + inbox.ImagesWaiting {
+	for range images.PerAccount + images.MaxWaiting {
 		<-ended
 	}
 }

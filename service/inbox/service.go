@@ -20,12 +20,11 @@
 //     IMAP. roles.go: the standard folders.
 //   - mark_answered.go: which messages a reply answers. answerer.go: who answered a message.
 //   - warmup.go: warm-up mail.
-//   - images.go: remote images, fetched for the reader.
+//   - images.go: links of images in messages; service/images fetches remote ones.
 package inbox
 
 import (
 	"context"
-	"net/http"
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/limit"
@@ -33,6 +32,7 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/images"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
@@ -60,18 +60,11 @@ type Service struct {
 	textDamaged   chan struct{}          // contains a value if the text index must be rebuilt
 	textIndexLock chan struct{}          // a lock: contains a value while a goroutine changes the text index
 	arrivals      arrivals               // wakes the requests that wait for mail
-	images        *images
+	images        *images.Fetcher
 	structures    sync.Pool // of *msg.View, for messageViews
 }
 
 // notifyWatchers notifies the watchers of the mailbox once the transaction is on disk.
 func (s *Service) notifyWatchers(tx *store.Tx, mailbox uint32) {
 	tx.After(func() { s.Hub.Changed(mailbox) })
-}
-
-// images fetches remote images and limits how many are fetched at the same time.
-type images struct {
-	HTTP  *http.Client
-	spool func() *core.Spool
-	slots *limit.Semaphore[string] // by account ID
 }

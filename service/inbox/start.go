@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/images"
 	"github.com/mailstead/mailstead/service/spam"
 )
 
@@ -18,7 +19,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, s
 		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textIndexLock: make(chan struct{}, 1),
 		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.MaxAttemptKeys),
 	}
-	s.images = s.newImages()
+	s.images = images.New(c)
 	return s
 }
 

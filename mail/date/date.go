@@ -1,4 +1,5 @@
-package msg
+// Package date reads the dates of messages.
+package date
 
 import (
 	"strconv"
@@ -17,11 +18,11 @@ type dateParts struct {
 	location          *time.Location
 }
 
-// parseDate parses the value of a Date field (RFC 5322 §3.3, §4.3). It also accepts the order of
-// asctime, comments, dashes, common mistakes, and ISO 8601 with or without dashes and colons. A
-// date without a zone is in UTC. It returns the zero time if the value is no date.
-func parseDate(s string) time.Time {
-	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
+// Parse parses the value of a Date field (RFC 5322 §3.3, §4.3). It also accepts the order of
+// asctime, dashes, common mistakes, and ISO 8601 with or without dashes and colons, but no
+// comments. A date without a zone is in UTC. It returns the zero time if the value is no date.
+func Parse(s string) time.Time {
+	s = strings.Trim(s, " \t\"")
 	if t, err := time.Parse(time.RFC3339, s); err == nil && t.Year() >= 1900 {
 		return t
 	}
@@ -35,7 +36,7 @@ func parseDate(s string) time.Time {
 	return d.time()
 }
 
-// timeFixes removes the blanks around colons, which RFC 5322 §4.3 permits in a time. parseDate
+// timeFixes removes the blanks around colons, which RFC 5322 §4.3 permits in a time. Parse
 // applies it twice, since one pass leaves the second of two blanks. It also replaces the
 // typographic minus sign (U+2212) by "-".
 var timeFixes = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
@@ -233,7 +234,7 @@ func (d *dateParts) time() time.Time {
 	if d.day == 0 || d.month == 0 || d.month > 12 || d.year < 1900 || d.year > 9999 {
 		return time.Time{}
 	}
-	in := zoneLocation(d.offset)
+	in := Location(d.offset)
 	if d.location != nil && !d.hasOffset {
 		in = d.location
 	}
@@ -244,30 +245,10 @@ func (d *dateParts) time() time.Time {
 	return t
 }
 
-// zoneLocation returns a time zone with the offset in seconds east of UTC.
-func zoneLocation(offset int) *time.Location {
+// Location returns a time zone with the offset in seconds east of UTC.
+func Location(offset int) *time.Location {
 	if offset == 0 {
 		return time.UTC
 	}
 	return time.FixedZone("", offset)
-}
-
-// dropComments removes comments: text in parentheses, which may be nested.
-func dropComments(s string) string {
-	if !strings.Contains(s, "(") {
-		return s
-	}
-	var out strings.Builder
-	depth := 0
-	for i := range len(s) {
-		switch {
-		case s[i] == '(':
-			depth++
-		case s[i] == ')' && depth > 0:
-			depth--
-		case depth == 0:
-			out.WriteByte(s[i])
-		}
-	}
-	return out.String()
 }
