@@ -289,7 +289,10 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := syscall.Unmount(disk.dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-o", "loop", disk.image, disk.dir).CombinedOutput(); err != nil {
+	// It is a copy, since the aborted file system is still mounted in the namespaces of tests that
+	// have begun meanwhile, and mount would use it again.
+	whole := disk.image + "-copy"
+	if out, err := exec.Command("sh", "-c", "cp --sparse=always "+disk.image+" "+whole+" && mount -o loop "+whole+" "+disk.dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	i.Start()
