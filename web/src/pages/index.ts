@@ -1,19 +1,15 @@
 // The places of the dashboard.
 import type { ComponentType } from 'preact'
-import { lazy } from './lazy'
+import { lazy, type Part } from './lazy'
 import * as parts from './parts'
 import type { Place } from './types'
 
-type Team = NonNullable<typeof parts.team.now>
-type Domains = NonNullable<typeof parts.domains.now>
-
-function team(path: string, name: keyof Team): Place {
-  return { path, page: lazy(parts.team, (m) => m[name] as ComponentType<any>) }
+/** Makes places of the pages of a part of the script. */
+function placesOf<M>(of: Part<M>) {
+  return (path: string, name: keyof M): Place => ({ path, page: lazy(of, (m) => m[name] as ComponentType<any>) })
 }
 
-function domains(path: string, name: keyof Domains): Place {
-  return { path, page: lazy(parts.domains, (m) => m[name] as ComponentType<any>) }
-}
+const team = placesOf(parts.team), domains = placesOf(parts.domains)
 
 const inbox = lazy(parts.mail, (m) => m.Inbox)
 
