@@ -316,6 +316,9 @@ func TestPostfixEnforcesOurMTASTS(t *testing.T) {
 		w.Until("the policy's host has its certificate", func() bool { return w.pebble.shown(w.Ready.HTTPTLS, "mta-sts."+d) != nil })
 	}
 	w.startPolicies(daemon, us+".5", us+".53")
+	for _, d := range []string{"shop.test", "spoofed.test"} { // mail to a domain whose policy is not known yet is not protected (RFC 8461 section 10)
+		w.Until("the sender knows the policy of "+d, func() bool { return strings.Contains(w.policyAt(us+".5:8461", d), ":OK secure ") })
+	}
 	w.startSender(us+".53", "smtp_tls_security_level = may\nsmtp_tls_policy_maps = socketmap:inet:"+us+".5:8461:postfix\n", w.pebble.rootFile, cert)
 	w.delivers("ann@shop.test")
 
@@ -325,6 +328,23 @@ func TestPostfixEnforcesOurMTASTS(t *testing.T) {
 	w.keeps("ann+moved@shop.test", "failed for "+acmeHost+"["+us+".2]:25: num=62:hostname mismatch", im)
 	w.world.Set(t, acmeHost, "A", w.ip)
 	w.Until("what was put off arrives", func() bool { return len(w.Inbox(w.ann)) == 2 })
+}
+
+// policyAt asks a resolver of policies for that of a domain, as a Postfix does: by the socketmap
+// protocol, whose messages are netstrings.
+func (w *published) policyAt(addr, domain string) string {
+	w.T.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	question := "postfix " + domain
+	_, _ = fmt.Fprintf(c, "%d:%s,", len(question), question)
+	answer := make([]byte, 1000)
+	n, _ := c.Read(answer)
+	return string(answer[:n])
 }
 
 // startPolicies runs Debian's postfix-mta-sts-resolver, which trusts the authority of our
