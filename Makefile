@@ -13,16 +13,16 @@ build:
 run: build
 	./mailstead serve
 
-# Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet. The packages
+# Without tables of symbols and of a debugger, since linking the tests of 60 packages takes its time; make lint has vet. The packages
 # that take longest begin first. Three at a time keep two cores busy, since many tests wait.
 test: peers
-	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w -timeout 30m -p 3 ./e2e/... ./handlers ./...
+	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-s -timeout 30m -p 3 ./e2e/... ./handlers ./...
 
 # The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages whose work
 # is to share things between goroutines. race takes all but parsers that do one thing at a time, and the tests of the
 # program in which most goes on at once; the program is then built with the detector.
 race-short:
-	TMPDIR=$$(sh .ci/tmp) go test -race -short -vet=off -ldflags=-w ./handlers/connlimit ./internal/limit ./jobs ./store ./webhooks
+	TMPDIR=$$(sh .ci/tmp) go test -race -short -vet=off -ldflags=-s ./handlers/connlimit ./internal/limit ./jobs ./store ./webhooks
 
 RACY = ^Test(Receive|Send|Stop|TwoAccounts|Connections|TooMany|EdgeRaces|ExternalChanges|Feedback|Relay|ManyHosts|DeadResolver)
 race: peers

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,30 +49,53 @@ func TestDashboard(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	longest := func(file string) int { // begins first, so that nothing waits for it alone
-		if filepath.Base(file) == "roles.test.mjs" {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(files, func(a, b string) int { return longest(a) - longest(b) })
 	limit := 15 * time.Minute
 	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
 		limit = 28 * time.Minute
 	}
 	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
-	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
-	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.Ready.HTTP, "MAILSTEAD_SMTP="+i.Ready.SMTP, "MAILSTEAD_TOKEN="+i.Token,
+	env := append(os.Environ(), "MAILSTEAD_URL=http://"+i.Ready.HTTP, "MAILSTEAD_SMTP="+i.Ready.SMTP, "MAILSTEAD_TOKEN="+i.Token,
 		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.Dir, "MAILSTEAD_BIN="+i.Cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.Ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.Ready.SMTP,
 		"MAILSTEAD_FRESH_DIR="+fresh.Dir, "MAILSTEAD_FRESH_WELCOME="+welcome,
 		"MAILSTEAD_POCKET_URL=http://"+pocket.Ready.HTTP, "MAILSTEAD_POCKET_SMTP="+pocket.Ready.SMTP, "MAILSTEAD_POCKET_WELCOME="+pocketWelcome,
 		"MAILSTEAD_IMAP="+i.Ready.IMAP, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	var wg sync.WaitGroup
+	for _, walks := range halves(files) {
+		wg.Go(func() {
+			cmd := exec.CommandContext(ctx, node, "--test-reporter=spec", "--input-type=module", "--eval", "import '"+strings.Join(walks, "'; import '")+"'")
+			cmd.Env = env
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v", err)
+			}
+			t.Logf("%s", out)
+		})
 	}
-	t.Logf("%s", out)
+	wg.Wait()
+}
+
+// halves deals files of walks out to two browsers, by their size: with a browser for each, every
+// file would wait for its start.
+func halves(files []string) [][]string {
+	size := func(file string) int64 {
+		info, err := os.Stat(file)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(size(b), size(a)) })
+	var out [2][]string
+	var total [2]int64
+	for _, file := range files {
+		n := 0
+		if total[1] < total[0] {
+			n = 1
+		}
+		out[n], total[n] = append(out[n], file), total[n]+size(file)
+	}
+	return slices.DeleteFunc(out[:], func(walks []string) bool { return len(walks) == 0 })
 }
 
 // newDashboardInstance is a sandbox that sells pretend domains, and whose owner has a password.
