@@ -24,6 +24,7 @@ func Main(m *testing.M) {
 	if os.Getenv("MAILSTEAD_STRICT") == "" {
 		_ = os.Setenv("MAILSTEAD_STRICT", "1") // the programs that tests start hold transactions to their bounds
 	}
+	_ = os.Unsetenv("GOGC") // make test sets it; programs have the usual one, since tests look at their memory
 	code := m.Run()
 	if dir, err := BuildDir(); err == nil {
 		os.RemoveAll(dir)
