@@ -273,6 +273,7 @@ func TestBadManners(t *testing.T) {
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("it took %s", took)
 			}
+			runtime.GC()
 			var m runtime.MemStats
 			if runtime.ReadMemStats(&m); m.HeapAlloc > 64<<20 {
 				t.Errorf("%d bytes are in use", m.HeapAlloc)
