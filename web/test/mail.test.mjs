@@ -165,7 +165,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
       await toast(p, 'Webhook deleted.')
 
-      await p.getByRole('link', { name: 'Events' }).click()
+      await p.getByRole('link', { name: 'Events', exact: true }).click()
       await p.getByLabel('Event', { exact: true }).selectOption('email_user.created')
       await p.getByRole('list', { name: 'Events' }).getByRole('button', { name: /^domain\./ }).waitFor({ state: 'detached' })
       await mailbox(d, unique('event'), a)
