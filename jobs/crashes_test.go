@@ -339,7 +339,7 @@ func TestATurnEndsWhereOthersWait(t *testing.T) {
 		start(t, q)
 		time.Sleep(time.Minute)
 		late := add(t, q, New{Kind: "import", AccountID: "late", Lane: "late"})
-		time.Sleep(10 * time.Second)
+		time.Sleep(30 * time.Second)
 		wantState(t, q, late.ID, store.JobCompleted)
 		if n := turns.Load(); n < 60 {
 			t.Errorf("there were %d turns", n)

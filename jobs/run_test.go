@@ -125,11 +125,11 @@ func TestLaneIsBounded(t *testing.T) {
 		q.Handle(Kind{Name: "three", PerLane: 3, Work: work(0)})
 		q.Handle(Kind{Name: "free", Work: work(1)})
 		q.Workers = 20
-		start(t, q)
 		for range 30 {
 			add(t, q, New{Kind: "three", Lane: "x"})
 			add(t, q, New{Kind: "free"})
 		}
+		start(t, q)
 		time.Sleep(time.Minute)
 		if have := most[0].Load(); have != 3 {
 			t.Errorf("%d of a lane of 3 ran at a time", have)
