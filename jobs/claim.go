@@ -97,7 +97,7 @@ func (b *claimBatch) claimNext(t *claimSlot) error {
 		t.exhausted = true
 		return nil
 	}
-	t.full = b.takeQuota(j, k)
+	t.full = b.takeQuota(t, j, k)
 	if t.full != nil {
 		t.exhausted = true
 		return nil

@@ -311,7 +311,7 @@ func TestPlacesGoRoundAmongAccounts(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
 		late := add(t, q, New{Kind: "import", AccountID: "late", Lane: "late"})
-		time.Sleep(6 * time.Minute) // behind the 90 it would be 23; a lane whose turn it is may lose the place to a quicker one
+		time.Sleep(2 * time.Minute) // behind the 90 it would be 23
 		wantState(t, q, late.ID, store.JobCompleted)
 	})
 }
@@ -339,7 +339,7 @@ func TestATurnEndsWhereOthersWait(t *testing.T) {
 		start(t, q)
 		time.Sleep(time.Minute)
 		late := add(t, q, New{Kind: "import", AccountID: "late", Lane: "late"})
-		time.Sleep(30 * time.Second)
+		time.Sleep(4 * time.Second) // behind three accounts, in turns of a second at two places
 		wantState(t, q, late.ID, store.JobCompleted)
 		if n := turns.Load(); n < 60 {
 			t.Errorf("there were %d turns", n)

@@ -6,9 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxParked is the maximum number of lanes that are parked in memory at one quota, not counting
-// those that parkLanesFirst adds. Further lanes are forgotten, and found again by a scan when the
-// quota has room.
+// maxParked is the maximum number of lanes that are parked in memory at one quota. Further lanes
+// are forgotten, and found again by a scan when the quota has room.
 const maxParked = 4096
 
 // A quota limits the workers that one kind, or one account's jobs of that kind, may use at a time,
@@ -16,6 +15,7 @@ const maxParked = 4096
 type quota struct {
 	most       int       // how many attempts may run at a time
 	busy       int       // running attempts that count towards it
+	kept       int       // places that are kept for ready lanes
 	parked     turnQueue // lanes whose next job waits for this quota; they are listed, but not ready
 	overflowed bool      // more than maxParked lanes waited, so some were forgotten
 }
@@ -36,18 +36,6 @@ func (t *turnQueue) push(l *lane, account string) {
 	}
 	t.lanes[account] = append(t.lanes[account], l)
 	t.n++
-}
-
-// pushFirst adds a lane at the front: the next turn is that of its account, and the account uses it
-// for this lane.
-func (t *turnQueue) pushFirst(l *lane, account string) {
-	t.push(l, account)
-	of := t.lanes[account]
-	copy(of[1:], of)
-	of[0] = l
-	at := slices.Index(t.accounts, account)
-	copy(t.accounts[1:at+1], t.accounts)
-	t.accounts[0] = account
 }
 
 // pop removes and returns the first lane of the account with the next turn. There must be a lane.
@@ -92,11 +80,11 @@ func (k *Kind) quotaLimit(key quotaKey) int {
 	return k.Most
 }
 
-// quotaUse returns the number of running attempts by quota.
+// quotaUse returns the number of taken and kept places by quota.
 func (s *scheduler) quotaUse() map[quotaKey]int {
 	out := make(map[quotaKey]int, len(s.quotas))
 	for key, q := range s.quotas {
-		out[key] = q.busy
+		out[key] = q.busy + q.kept
 	}
 	return out
 }
@@ -123,22 +111,13 @@ func (s *scheduler) countInQuotas(c *claim, change int) {
 func (s *scheduler) parkLane(l *lane, full *fullQuota) {
 	q := s.quota(full.key, full.kind)
 	if q.parked.n < maxParked {
-		l.listed = true
+		l.listed, l.wants = true, full
 		q.parked.push(l, full.account)
 		return
 	}
 	q.overflowed = true
 	l.due = false // until a scan finds it again
 	s.reschedule(l)
-}
-
-// parkLanesFirst parks lanes that had their turn but lost the free place to another lane. These
-// lanes will be first again, in the same order.
-func (s *scheduler) parkLanesFirst(lost []claimSlot) {
-	for _, t := range slices.Backward(lost) {
-		t.lane.listed = true
-		s.quota(t.full.key, t.full.kind).parked.pushFirst(t.lane, t.full.account)
-	}
 }
 
 // resumeLanes makes parked lanes ready, as many as their quotas have room for. Lanes that wait for
@@ -154,22 +133,52 @@ func (s *scheduler) resumeLanes() {
 	}
 }
 
+// resumeQuota makes lanes ready that are parked at the quota, or parks them at the next full quota
+// of their job. It keeps a place for each ready lane in all quotas of its job, until the lane's
+// slot. Otherwise a lane that became ready before it could take the place, again and again.
 func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
-	for range min(q.most-q.busy, q.parked.n) {
+	for room := q.most - q.busy - q.kept; room > 0 && q.parked.n > 0; {
 		l := q.parked.pop()
-		l.listed, l.wokenBy = false, key
+		l.listed = false
+		if full := slices.IndexFunc(l.wants.all, s.isFull); full >= 0 {
+			l.wants.key = l.wants.all[full]
+			s.parkLane(l, l.wants)
+			if key.account != "" { // move one lane for each place, since an account may have very many
+				room--
+			}
+			continue
+		}
+		for _, key := range l.wants.all {
+			s.quota(key, l.wants.kind).kept++
+		}
+		l.kept, l.wants = l.wants.all, nil
 		s.reschedule(l)
+		room--
 	}
 	if q.parked.n > 0 {
 		return
 	}
 	q.parked = turnQueue{}
-	if q.overflowed && q.busy < q.most {
+	if q.overflowed && q.busy+q.kept < q.most {
 		q.overflowed, s.earliest = false, lowestDueKey
 	}
-	if q.busy == 0 && !q.overflowed {
+	if q.busy+q.kept == 0 && !q.overflowed {
 		delete(s.quotas, key)
 	}
+}
+
+// isFull reports whether all places of a quota are taken or kept.
+func (s *scheduler) isFull(key quotaKey) bool {
+	q := s.quotas[key]
+	return q != nil && q.busy+q.kept >= q.most
+}
+
+// giveUpPlaces stops keeping places for a lane.
+func (s *scheduler) giveUpPlaces(l *lane) {
+	for _, key := range l.kept {
+		s.quotas[key].kept--
+	}
+	l.kept = nil
 }
 
 // lowestDueKey sorts before every key of JobsDue.
@@ -188,21 +197,26 @@ func (s *scheduler) isQuotaWanted(c *claim) bool {
 // A fullQuota is the full quota for which the next job of a lane must wait.
 type fullQuota struct {
 	key     quotaKey
-	kind    *Kind
-	account string // of the lane's next job
+	all     []quotaKey // all quotas that the job needs
+	kind    *Kind      // of the job
+	account string     // of the job
 }
 
-// takeQuota takes a place in every quota of a job. If one has no free place, it takes none and
-// returns that quota.
-func (b *claimBatch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
+// takeQuota takes a place in every quota of a job of the slot's lane. If one has no free place, it
+// takes none and returns that quota. The places that are kept for the lane are free for the first
+// job that takes them.
+func (b *claimBatch) takeQuota(t *claimSlot, j *store.Job, k *Kind) (full *fullQuota) {
 	keys := k.quotas(j)
 	for _, key := range keys {
-		if b.used[key] >= k.quotaLimit(key) {
-			return &fullQuota{key, k, j.AccountID}
+		if b.used[key] >= k.quotaLimit(key) && !slices.Contains(t.kept, key) {
+			return &fullQuota{key, keys, k, j.AccountID}
 		}
 	}
 	for _, key := range keys {
-		b.used[key]++
+		if !slices.Contains(t.kept, key) {
+			b.used[key]++
+		}
 	}
+	t.kept = nil
 	return nil
 }

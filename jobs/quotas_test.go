@@ -114,9 +114,9 @@ func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 	})
 }
 
-// TestALostPlaceKeepsItsTurn: a lane whose turn it was, and that lost the place to one that waited
-// for its own account alone, is the next to get one, before those that were behind it.
-func TestALostPlaceKeepsItsTurn(t *testing.T) {
+// TestAPlaceIsKeptForWhoeverIsNext: the lane with the next turn gets the place that becomes free,
+// and not one that waited for its own account alone.
+func TestAPlaceIsKeptForWhoeverIsNext(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var began notes[string]
 		ends := map[string]chan struct{}{}
@@ -152,10 +152,10 @@ func TestALostPlaceKeepsItsTurn(t *testing.T) {
 		}
 		got := [][]string{next()}
 		got = append(got, next("a1", "b1")) // c, d and e may go on, and so may a2 and b2, whose accounts have room
-		for _, lane := range []string{"c", "a2", "d", "e", "f", "b2"} {
+		for _, lane := range []string{"c", "d", "e", "f", "a2", "b2"} {
 			got = append(got, next(lane))
 		}
-		want := "[[a1 b1] [a2 c] [d] [e] [f] [b2] [] []]"
+		want := "[[a1 b1] [c d] [e] [f] [a2] [b2] [] []]"
 		if got := fmt.Sprint(got); got != want {
 			t.Errorf("the places went to %s, want %s", got, want)
 		}

@@ -13,10 +13,11 @@ import (
 type lane struct {
 	name    string // as in store.JobsByLane
 	running int
-	limit   int      // maximum number of running jobs, by the kind that was claimed last
-	due     bool     // it may have due jobs besides the running ones
-	listed  bool     // it is ready, parked, or has a slot
-	wokenBy quotaKey // the quota that made the lane ready, until the lane takes a place in that quota; zero: none
+	limit   int        // maximum number of running jobs, by the kind that was claimed last
+	due     bool       // it may have due jobs besides the running ones
+	listed  bool       // it is ready, parked, or has a slot
+	wants   *fullQuota // the quota for which it is parked
+	kept    []quotaKey // the quotas that keep a place for its next job, from the end of parking to the lane's slot
 	next    *lane
 }
 
@@ -102,7 +103,7 @@ func (s *scheduler) addReady(l *lane) {
 }
 
 // slots returns a slot for each ready lane, at most one per free worker. It also returns the number
-// of free workers, limited to `most`, and the use of each quota.
+// of free workers, limited to `most`, and the number of taken and kept places of each quota.
 func (s *scheduler) slots(workers, most int) (slots []claimSlot, free int, used map[quotaKey]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *scheduler) slots(workers, most int) (slots []claimSlot, free int, used 
 		}
 		l.next = nil
 		s.readyLanes--
-		slots = append(slots, claimSlot{lane: l, running: l.running, limit: l.limit})
+		slots = append(slots, claimSlot{lane: l, running: l.running, limit: l.limit, kept: l.kept})
 	}
 	return slots, free, s.quotaUse()
 }
@@ -141,25 +142,20 @@ func (s *scheduler) giveBackSlots(slots []claimSlot) {
 func (s *scheduler) recordClaims(slots []claimSlot, claims []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lost []claimSlot
 	for _, t := range slots {
 		t.lane.listed = false
 		t.lane.running += t.taken
 		t.lane.limit = t.limit
 		t.lane.due = t.more
-		if t.taken > 0 {
-			t.lane.wokenBy = quotaKey{}
+		if t.taken > 0 || t.exhausted || !t.more {
+			s.giveUpPlaces(t.lane)
 		}
-		switch parks := t.full != nil && t.lane.due && t.lane.mayRunMore(); {
-		case parks && t.lane.wokenBy == t.full.key:
-			lost = append(lost, t)
-		case parks:
+		if t.full != nil && t.lane.due && t.lane.mayRunMore() {
 			s.parkLane(t.lane, t.full)
-		default:
+		} else {
 			s.reschedule(t.lane)
 		}
 	}
-	s.parkLanesFirst(lost)
 	s.busy += len(claims)
 	for _, c := range claims {
 		s.claims[c.job.ID] = c
@@ -239,6 +235,7 @@ func (s *scheduler) cancelWork(id string) {
 // A claimSlot is a lane's turn in one transaction of claims.
 type claimSlot struct {
 	lane      *lane
+	kept      []quotaKey // the quotas that keep a place for the lane's next job
 	running   int        // running jobs of the lane at the start of the slot
 	taken     int        // jobs claimed for the lane so far
 	limit     int        // maximum number of running jobs of the lane
