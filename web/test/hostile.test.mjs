@@ -36,7 +36,7 @@ test('hostile messages do nothing, with images off and on', async (t) => {
       await quiet(p)
     }
     assert.equal(new URL(p.url()).pathname, at, row.subject + ' led elsewhere')
-    assert.equal(await p.title(), row.subject + ' · Mailstead')
+    await until('the title of ' + row.subject, async () => await p.title() === row.subject + ' · Mailstead')
     for (const frame of p.frames()) assert.deepEqual(await unsafe(frame), [], row.subject)
     assert.deepEqual(harm, [], row.subject)
   }
