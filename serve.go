@@ -26,6 +26,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
 	"github.com/mailstead/mailstead/handlers/listen"
@@ -268,15 +269,19 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 			return s.serveHTTP(ctx, tls.NewListener(listen.LimitHTTP(l.HTTPTLS, "https", false, exemptHTTP, s.log), s.certs.HTTPSConfig()), s.api)
 		})
 	}
+	most := s.settings.Limits.Connections()
+	logins := connlimit.NewLogins(most.PerAccount)
 	smtpServer := smtpd.New(s.inst.svc)
-	smtpServer.Log, smtpServer.TLS, smtpServer.Limits.Exempt = s.log, tlsConfig, exempt
+	smtpServer.Log, smtpServer.TLS, smtpServer.Logins, smtpServer.Limits.Exempt = s.log, tlsConfig, logins, exempt
+	smtpServer.Limits.ConnsPerAddress, smtpServer.Limits.ConnsPerMailbox = most.PerAddress, most.PerMailboxSMTP
 	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.SMTP, smtpd.Submission: l.Submission, smtpd.Submissions: l.Submissions} {
 		if ln != nil {
 			s.start(group, "smtp", func() error { return smtpServer.Run(ctx, ln, mode) })
 		}
 	}
 	imapServer := imapd.New(s.inst.svc)
-	imapServer.Log, imapServer.TLS, imapServer.Exempt = s.log, tlsConfig, exempt
+	imapServer.Log, imapServer.TLS, imapServer.Logins, imapServer.Exempt = s.log, tlsConfig, logins, exempt
+	imapServer.MaxPerAddress, imapServer.MaxPerMailbox = most.PerAddress, most.PerMailboxIMAP
 	if l.IMAP != nil {
 		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.IMAP, false) })
 	}

@@ -424,7 +424,7 @@ func (r *retentionSettings) service() core.Retention {
 	return core.Retention{Trash: days(r.TrashDays), Junk: days(r.JunkDays)}
 }
 
-// limitSettings is the table [limits]: limits of accounts, requests and recipients.
+// limitSettings is the table [limits]: limits of accounts, requests, recipients and connections.
 type limitSettings struct {
 	Plan               plan  `toml:"plan"`
 	Domains            count `toml:"domains"`
@@ -441,6 +441,12 @@ type limitSettings struct {
 	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day"`
 	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day"`
 
+	// nil means the default, see Connections.
+	ConnectionsPerAddress     *count `toml:"connections_per_address"`
+	ConnectionsPerMailboxIMAP *count `toml:"connections_per_mailbox_imap"`
+	ConnectionsPerMailboxSMTP *count `toml:"connections_per_mailbox_smtp"`
+	ConnectionsPerAccount     *count `toml:"connections_per_account"`
+
 	// Exempt has the client networks to which limits per address and per network do not apply.
 	Exempt netList `toml:"exempt_networks"`
 }
@@ -454,6 +460,31 @@ func (l *limitSettings) service() core.Limits {
 		RecipientsPerMailbox: int(l.RecipientsPerMailbox), RecipientsPerDomain: int(l.RecipientsPerDomain), RecipientsPerAccount: int(l.RecipientsPerAccount),
 		NewRecipientsPerMailbox: int(l.NewRecipientsPerMailbox), NewRecipientsPerDomain: int(l.NewRecipientsPerDomain),
 		NewRecipientsPerAccount: int(l.NewRecipientsPerAccount),
+	}
+}
+
+// ConnectionLimits are how many connections over SMTP and IMAP may be open at once. 0 means no
+// limit.
+type ConnectionLimits struct {
+	PerAddress     int // before log-in, from one IPv4 address or IPv6 /64 to one listener
+	PerMailboxIMAP int // after log-in
+	PerMailboxSMTP int // after log-in
+	PerAccount     int // after log-in, over both protocols
+}
+
+// Connections returns the limits of connections. It fills in the defaults.
+func (l *limitSettings) Connections() ConnectionLimits {
+	or := func(n *count, usual int) int {
+		if n == nil {
+			return usual
+		}
+		return int(*n)
+	}
+	return ConnectionLimits{
+		PerAddress:     or(l.ConnectionsPerAddress, 50),
+		PerMailboxIMAP: or(l.ConnectionsPerMailboxIMAP, 50),
+		PerMailboxSMTP: or(l.ConnectionsPerMailboxSMTP, 20),
+		PerAccount:     or(l.ConnectionsPerAccount, 2000),
 	}
 }
 

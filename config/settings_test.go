@@ -112,6 +112,18 @@ control_headers = ["X-MC-"]
 	}
 }
 
+func TestLimitsOfConnections(t *testing.T) {
+	for file, want := range map[string]ConnectionLimits{
+		"":                                      {50, 50, 20, 2000},
+		"[limits]\nconnections_per_address = 0": {0, 50, 20, 2000},
+		"[limits]\nconnections_per_address = 9\nconnections_per_mailbox_imap = 8\nconnections_per_mailbox_smtp = 7\nconnections_per_account = 6": {9, 8, 7, 6},
+	} {
+		if s, err := merged(t, file); err != nil || s.Limits.Connections() != want {
+			t.Errorf("%q: %+v, %v", file, s, err)
+		}
+	}
+}
+
 func TestTrustedProxies(t *testing.T) {
 	for _, tc := range []struct {
 		file string

@@ -14,7 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -213,16 +215,58 @@ func TestLoginIsBounded(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	h := serve(t, func(s *Server) { s.MaxPerAddress = 2 })
-	first := h.login(t)
-	h.login(t)
-	if got := dial(t, h.addr).bye(); got != "* BYE [LIMIT] Too many connections" {
-		t.Errorf("third connection: %q", got)
+	for range 4 { // after log-in the address does not count
+		h.login(t)
 	}
-	first.ok("LOGOUT")
+	first, second := dial(t, h.addr), dial(t, h.addr)
+	first.line()
+	second.line()
+	if got := dial(t, h.addr).bye(); got != "* BYE [LIMIT] Too many connections" {
+		t.Errorf("third connection before log-in: %q", got)
+	}
+	other, _ := h.run(t, false)
+	if got := dial(t, other).line(); !strings.HasPrefix(got, "* OK") {
+		t.Errorf("on another listener: %q", got)
+	}
+	first.ok("LOGIN %s %q", email, password)
+	third := dial(t, h.addr)
+	if got := third.line(); !strings.HasPrefix(got, "* OK") {
+		t.Errorf("after a log-in: %q", got)
+	}
+	second.ok("LOGOUT")
 	for {
 		c := dial(t, h.addr)
 		if strings.HasPrefix(c.line(), "* OK") {
 			break
+		}
+	}
+}
+
+// TestConnectionsOfAnAccountAreBounded: over all of its mailboxes. A token that was right is not
+// called wrong.
+func TestConnectionsOfAnAccountAreBounded(t *testing.T) {
+	h := serve(t, func(s *Server) { s.Logins = connlimit.NewLogins(2) })
+	h.mailbox(t, "ben")
+	first := h.login(t)
+	h.login(t)
+	third := dial(t, h.addr)
+	third.line()
+	third.expect("NO [LIMIT] This account has 2 connections already", "LOGIN ben@example.test %q", password)
+	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
+	device, err := h.Mailboxes.CreateCredential(t.Context(), who, mailboxes.CreateCredentialIn{UserID: h.user.MailboxID, Name: "phone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := base64.StdEncoding.EncodeToString([]byte("user=" + device.Username + "\x01auth=Bearer " + device.Password + "\x01\x01"))
+	third.expect("NO [LIMIT]", "AUTHENTICATE XOAUTH2 %s", token)
+	first.ok("LOGOUT")
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		got := third.do("AUTHENTICATE XOAUTH2 %s", token)
+		if strings.HasPrefix(got[len(got)-1], "OK") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a log-out: %q", got)
 		}
 	}
 }

@@ -20,10 +20,12 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicitTLS bool) err
 		return errors.New("serve IMAP over TLS: the server has no certificate")
 	}
 	s.limiterOnce.Do(func() {
-		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Exempt: s.Exempt}, s.Log)
+		s.limiter = connlimit.New("imap", connlimit.Limits{
+			All: s.MaxConnections, PerAddress: s.MaxPerAddress, PerMailbox: s.MaxPerMailbox, Exempt: s.Exempt,
+		}, s.Log)
 	})
 	defer s.limiter.Close()
-	r := &listener{Server: s, implicitTLS: implicitTLS, conns: map[*trackedConn]struct{}{}}
+	r := &listener{Server: s, name: ln.Addr().String(), implicitTLS: implicitTLS, conns: map[*trackedConn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	go s.endLogins(ctx)
@@ -35,6 +37,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicitTLS bool) err
 // A listener is one listener of a server, with its connections.
 type listener struct {
 	*Server
+	name        string         // its address
 	implicitTLS bool           // TLS from the start
 	wg          sync.WaitGroup // one for each connection
 
@@ -81,7 +84,7 @@ func (r *listener) admit(conn net.Conn) *trackedConn {
 	p := &trackedConn{Conn: conn}
 	r.connsMu.Lock() // until p.slot is set, since another connection may evict this one at once
 	defer r.connsMu.Unlock()
-	p.slot = r.limiter.Acquire(conn.RemoteAddr(), func() { r.evict(p) })
+	p.slot = r.limiter.AcquireOn(r.name, conn.RemoteAddr(), func() { r.evict(p) })
 	if p.slot == nil {
 		return nil
 	}

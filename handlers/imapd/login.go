@@ -8,6 +8,7 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
@@ -60,7 +61,7 @@ func (ss *session) login(p *wire.Command) error {
 	if err := p.End(); err != nil {
 		return err
 	}
-	ss.slot.Busy() // the slot stays busy after log-in
+	ss.slot.Busy()
 	if err := ss.saslLogin().Password(username, password); err != nil {
 		return err
 	}
@@ -158,10 +159,12 @@ func (ss *session) finishLogin(user core.MailboxUser, err error) error {
 		}
 		return ss.imapError(err)
 	}
-	if !ss.server.acquireLogin(ss, user) {
+	who := connlimit.Login{Protocol: core.ProtocolIMAP, Mailbox: user.MailboxID, Account: user.AccountID}
+	if refusal := ss.slot.LogIn(ss.server.Logins, who); refusal != "" {
 		ss.slot.Idle()
-		return wire.No(imap.ResponseCodeLimit, fmt.Sprintf("This mailbox has %d connections already", ss.server.MaxPerMailbox))
+		return wire.No(imap.ResponseCodeLimit, refusal)
 	}
+	ss.server.addSession(ss, user)
 	ss.user = user
 	ss.conn.LoggedIn()
 	return nil

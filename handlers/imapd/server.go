@@ -44,11 +44,12 @@ type Server struct {
 	TLS     *tls.Config // nil: log-ins are refused, except in a sandbox
 	Log     *slog.Logger
 
-	MaxConnections int            // connections on all listeners together
-	MaxPerAddress  int            // connections of one IPv4 address or IPv6 /64
-	Exempt         []netip.Prefix // addresses to which MaxPerAddress does not apply
-	MaxPerMailbox  int            // connections logged in to one mailbox
-	MaxCompressed  int            // connections with compression; each takes 45 KB more
+	MaxConnections int               // connections on all listeners together
+	MaxPerAddress  int               // connections of one IPv4 address or IPv6 /64 to one listener that have not logged in; 0: no limit
+	Exempt         []netip.Prefix    // addresses to which MaxPerAddress does not apply
+	MaxPerMailbox  int               // connections logged in to one mailbox; 0: no limit
+	Logins         *connlimit.Logins // counts the connections of each account after log-in; servers can share it
+	MaxCompressed  int               // connections with compression; each takes 45 KB more
 	// MaxUnsent is how many bytes one FETCH may read or decode in addition to those that it sends.
 	MaxUnsent int64
 	LoginTime time.Duration // from connecting until log-in is complete
@@ -63,7 +64,6 @@ type Server struct {
 
 	mu         sync.Mutex
 	compressed int                           // connections with compression
-	logins     map[uint32]int                // number of log-ins, by mailbox number
 	sessions   map[*session]core.MailboxUser // the sessions that are logged in
 }
 
@@ -71,23 +71,18 @@ type Server struct {
 func New(s *service.Service) *Server {
 	return &Server{
 		Service: s, Log: slog.Default(),
-		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000, MaxUnsent: 1 << 30,
+		MaxConnections: 5000, MaxPerAddress: 50, MaxPerMailbox: 50, Logins: connlimit.NewLogins(2000), MaxCompressed: 1000, MaxUnsent: 1 << 30,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
-		pool: deflate.NewPool(), logins: map[uint32]int{}, sessions: map[*session]core.MailboxUser{},
+		pool: deflate.NewPool(), sessions: map[*session]core.MailboxUser{},
 		largeSorts: make(chan struct{}, maxLargeSorts),
 	}
 }
 
-// acquireLogin counts a log-in to a mailbox. It returns false if the mailbox is at its limit.
-func (s *Server) acquireLogin(ss *session, u core.MailboxUser) (acquired bool) {
+// addSession adds a session that has logged in to those that endLogins watches.
+func (s *Server) addSession(ss *session, u core.MailboxUser) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.logins[u.Mailbox] >= s.MaxPerMailbox {
-		return false
-	}
-	s.logins[u.Mailbox]++
 	s.sessions[ss] = u
-	return true
 }
 
 // endLogins ends connections whose mailbox was closed, or whose password is no longer valid. It
@@ -126,14 +121,11 @@ func (s *Server) endLogins(ctx context.Context) {
 	}
 }
 
-// releaseLogin removes the log-in that acquireLogin counted.
-func (s *Server) releaseLogin(ss *session, mailbox uint32) {
+// removeSession takes back what addSession did.
+func (s *Server) removeSession(ss *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, ss)
-	if s.logins[mailbox]--; s.logins[mailbox] == 0 {
-		delete(s.logins, mailbox)
-	}
 }
 
 // acquireCompression counts a connection with compression. It returns false at the limit.

@@ -38,9 +38,8 @@ type session struct {
 // close ends the connection and its log-in.
 func (ss *session) close() {
 	ss.conn.Close()
-	if ss.user.MailboxID != "" {
-		ss.server.releaseLogin(ss, ss.user.Mailbox)
-	}
+	ss.slot.Release()
+	ss.server.removeSession(ss)
 	if ss.compressed {
 		ss.server.releaseCompression()
 	}

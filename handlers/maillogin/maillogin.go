@@ -39,6 +39,8 @@ type Login struct {
 	Done func(core.MailboxUser, error) error
 	// Malformed returns the error for a client that violates the mechanism.
 	Malformed func(why error) error
+
+	doneError error // of Done, after a log-in with a token
 }
 
 // Mechanisms returns the names of the offered mechanisms, the best first.
@@ -99,7 +101,8 @@ func (l *Login) loginWithToken(username, token string) error {
 	if err != nil {
 		return err
 	}
-	return l.Done(u, nil)
+	l.doneError = l.Done(u, nil)
+	return l.doneError
 }
 
 // channelBinding returns the channel binding data of the connection (RFC 5929, RFC 9266). It
@@ -180,7 +183,8 @@ func isMechanismError(err error) bool {
 }
 
 // A bearerServer is the server side of a mechanism with tokens. A refused token gets the same error
-// as a wrong password.
+// as a wrong password. A right one whose log-in fails for another reason gets that error, so that
+// the client keeps the token.
 type bearerServer struct {
 	server sasl.Server
 	login  *Login
@@ -188,6 +192,9 @@ type bearerServer struct {
 
 func (b *bearerServer) Next(response []byte) (challenge []byte, done bool, err error) {
 	challenge, done, err = b.server.Next(response)
+	if b.login.doneError != nil {
+		return nil, true, b.login.doneError
+	}
 	if refused := new(sasl.OAuthBearerError); errors.As(err, &refused) || err != nil && strings.HasPrefix(err.Error(), "sasl: client error") {
 		err = b.login.Done(core.MailboxUser{}, core.Errorf("unauthorized", "The token is not valid."))
 	}

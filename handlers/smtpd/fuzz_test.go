@@ -76,7 +76,9 @@ func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	r := st.server.newRun(t.Context(), m)
 	defer r.cancel()
 	w := newProtocolConn(s, &r.limits, r.host, libraryLog{r.log})
-	w.attachSlot(r.limiter.Acquire(s.RemoteAddr(), w.closeNow))
+	slot := r.limiter.Acquire(s.RemoteAddr(), w.closeNow)
+	defer slot.Release()
+	w.attachSlot(slot)
 	r.serve(w, netip.MustParseAddr("192.0.2.1"))
 	r.receiving.Wait()
 	if st.log.Len() > 0 {

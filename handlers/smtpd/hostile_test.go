@@ -203,6 +203,54 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
+// TestLogInsCountForTheMailbox: a connection that has logged in counts no longer for its address,
+// but for its mailbox, whatever its port.
+func TestLogInsCountForTheMailbox(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(_ *core.Config, s *smtpd.Server) {
+		s.Limits.Exempt, s.Limits.ConnsPerAddress, s.Limits.ConnsPerMailbox = nil, 2, 3
+	})
+	first := h.addr[smtpd.Submission]
+	second, _ := h.listen(t, smtpd.Submission)
+	enter := func(addr string) *client {
+		c := dial(t, addr)
+		c.ask("EHLO client.test", "250")
+		return c
+	}
+	var anas []*client
+	for _, addr := range []string{first, second, first} {
+		c := enter(addr)
+		c.send(plain())
+		c.want("235")
+		anas = append(anas, c)
+	}
+	ben := enter(first)
+	ben.ask("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00ben@example.test\x00"+password)), "235")
+	fourth := enter(first)
+	dial(t, first)
+	refused := connect(t, first)
+	refused.want("421 4.7.0 mail.example.test Too many connections")
+	refused.ended()
+	fourth.send(plain())
+	fourth.want("421 4.7.0 mail.example.test This mailbox has 3 connections already")
+	fourth.ended()
+	anas[0].ask("QUIT", "221")
+	anas[0].ended()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		c := connect(t, second)
+		if got, _ := c.reply(); strings.HasPrefix(got, "220") {
+			c.ask("EHLO client.test", "250")
+			c.send(plain())
+			if got, _ := c.reply(); strings.HasPrefix(got, "235") {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the place of a connection that has ended is not free")
+		}
+	}
+}
+
 // TestStop lets a message end that is being received, tells the idle, and cuts what does not end.
 func TestStop(t *testing.T) {
 	t.Parallel()

@@ -2,11 +2,13 @@ package smtpd
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -53,18 +55,26 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 func (s loginSession) finishLogin(u core.MailboxUser, err error) error {
 	s.service.Core.Metrics.CountLogin("smtp", err)
 	if err == nil {
+		if refusal := s.conn.slot.LogIn(s.logins, loginOf(u)); refusal != "" {
+			return s.replyAndClose("4.7.0", refusal)
+		}
 		s.user = &u
 		s.conn.resetIdleCommands()
-		s.conn.keepSlot()
 		s.closeWithLogin(u)
 		return nil
 	}
 	e := loginError(err)
 	s.failedLogins++
-	if known := s.rates.allow(s.ip, failureEvent); s.failedLogins >= s.limits.Logins || !known {
+	if known := s.allow(failureEvent); s.failedLogins >= s.limits.Logins || !known {
 		s.conn.closeAfterReply()
 	}
 	return e
+}
+
+// loginOf returns whose connection one is that u has logged in to. The credential of a domain
+// counts as a mailbox.
+func loginOf(u core.MailboxUser) connlimit.Login {
+	return connlimit.Login{Protocol: core.ProtocolSMTP, Mailbox: cmp.Or(u.MailboxID, u.DomainID), Account: u.AccountID}
 }
 
 // closeWithLogin ends the connection as soon as its log-in is no longer valid, because the mailbox

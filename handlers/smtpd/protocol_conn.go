@@ -58,7 +58,6 @@ type protocolConn struct {
 	chunk    int64  // bytes of the BDAT chunk that are not read yet
 	verb     string // of the last command
 	sentEHLO bool   // the last greeting was EHLO, not HELO
-	slotKept bool   // the connection has logged in, and keeps its slot until it ends
 	wantTLS  bool   // STARTTLS was answered, and the handshake is next
 	tls      string // TLS version and cipher suite; "" without TLS
 
@@ -122,12 +121,6 @@ func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *proto
 func (w *protocolConn) attachSlot(slot *connlimit.Slot) {
 	w.slot = slot
 	w.in = bufio.NewReaderSize(connReader{w}, inBufferSize)
-}
-
-// keepSlot protects the connection from eviction until it ends.
-func (w *protocolConn) keepSlot() {
-	w.slotKept = true
-	w.slot.Busy()
 }
 
 // Read returns bytes of a command, a chunk or the end of a message, whichever go-smtp waits for.
@@ -433,9 +426,7 @@ func (w *protocolConn) setReadDeadline() error {
 	case w.stopping != nil:
 		return w.stopping
 	default:
-		if !w.slotKept {
-			w.slot.Idle()
-		}
+		w.slot.Idle()
 		if end := w.started.Add(w.limits.Session); end.Before(until) {
 			until = end
 		}

@@ -41,12 +41,15 @@ type Server struct {
 	Log    *slog.Logger // nil: slog.Default
 	TLS    *tls.Config  // nil: no TLS
 	Limits Limits
+	Logins *connlimit.Logins // counts the connections of each mailbox and account after log-in; servers can share it
 
 	service *service.Service
 }
 
 // New returns a server for a service, with the default limits.
-func New(s *service.Service) *Server { return &Server{service: s, Limits: DefaultLimits()} }
+func New(s *service.Service) *Server {
+	return &Server{service: s, Limits: DefaultLimits(), Logins: connlimit.NewLogins(2000)}
+}
 
 // run is the state of one call of Run.
 type run struct {
@@ -58,6 +61,7 @@ type run struct {
 	host    string // this host's name
 	rates   *clientRates
 	limiter *connlimit.Limiter
+	logins  *connlimit.Logins
 
 	ctx       context.Context // for calls of the service; it ends after the ctx of Run
 	cancel    context.CancelFunc
@@ -100,14 +104,14 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 // newRun makes the state of one call of Run.
 func (s *Server) newRun(ctx context.Context, mode Mode) *run {
 	r := &run{
-		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Core.Hostname(),
+		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Core.Hostname(), logins: s.Logins,
 		rates: newClientRates(s.Limits, s.service.Core.Now), conns: map[*protocolConn]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
 	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
-		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, Exempt: s.Limits.Exempt,
+		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, PerMailbox: s.Limits.ConnsPerMailbox, Exempt: s.Limits.Exempt,
 	}, r.log)
 	// A message that is being received when ctx ends may still be delivered.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -314,15 +318,18 @@ func (l libraryLog) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(arg
 // Limits are the limits for each client and for all clients together. Times are of the real clock,
 // which a sandbox cannot shift.
 type Limits struct {
-	Conns           int // connections at once
-	ConnsPerAddress int // connections at once from one IPv4 address or IPv6 /64
-	ConnsPerNetwork int // connections at once from one IPv4 /24 or IPv6 /48
+	Conns           int // connections at once to one listener
+	ConnsPerAddress int // connections at once to one listener before log-in from one IPv4 address or IPv6 /64; 0: no limit
+	ConnsPerNetwork int // connections at once to one listener before log-in from one IPv4 /24 or IPv6 /48; 0: no limit
+	ConnsPerMailbox int // connections at once to all listeners that are logged in to one mailbox; 0: no limit
 
-	MessagesPerMinute   int // from one address; a network may send four times as many
-	RecipientsPerMinute int // from one address; a network may name four times as many
-	ErrorsPerMinute     int // unknown recipients and failed log-ins from one address; four times as many from a network
+	// Before log-in these are the limits of one address; a network may have four times as many.
+	// After log-in they are the limits of one mailbox.
+	MessagesPerMinute   int
+	RecipientsPerMinute int
+	ErrorsPerMinute     int // unknown recipients and failed log-ins
 
-	Exempt []netip.Prefix // addresses to which only Conns applies
+	Exempt []netip.Prefix // addresses to which only Conns and ConnsPerMailbox apply
 
 	Messages int   // of one connection
 	Commands int   // of one connection, one after another without effect
@@ -344,7 +351,7 @@ type Limits struct {
 // DefaultLimits returns the limits of a public server.
 func DefaultLimits() Limits {
 	return Limits{
-		Conns: 2000, ConnsPerAddress: 50, ConnsPerNetwork: 200,
+		Conns: 2000, ConnsPerAddress: 50, ConnsPerNetwork: 200, ConnsPerMailbox: 20,
 		MessagesPerMinute: 1200, RecipientsPerMinute: 6000, ErrorsPerMinute: 300,
 		Messages: 10_000, Commands: 250, Unknown: 20, Logins: 3, Rcpts: 1000, Size: 36 << 20,
 		Idle: 5 * time.Minute, Session: 4 * time.Hour, BodyIdle: 3 * time.Minute, BodyGrace: time.Minute, Rate: 1 << 10,
@@ -357,8 +364,8 @@ const (
 	networkFactor = 4 // the limit of a network is this multiple of that of an address
 )
 
-// clientRates counts the events of each address and network per minute. It also counts exempt
-// addresses, but does not limit them.
+// clientRates counts the events of each address, network and mailbox per minute. It also counts
+// exempt addresses, but does not limit them.
 type clientRates struct {
 	limits Limits
 	now    func() time.Time
@@ -366,8 +373,9 @@ type clientRates struct {
 }
 
 type rateKey struct {
-	from netip.Prefix
-	what eventKind
+	from    netip.Prefix
+	mailbox string // an ID; "" before log-in
+	what    eventKind
 }
 
 // An eventKind is a kind of action that is counted for each client.
@@ -383,13 +391,18 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 	return &clientRates{limits: l, now: now, counts: limit.NewCounter[rateKey](rateWindow)}
 }
 
-// allow counts an event. It reports whether the client is within its limits.
-func (c *clientRates) allow(ip netip.Addr, what eventKind) (withinLimits bool) {
+// allow counts an event. It reports whether the client is within its limits. mailbox is the ID of
+// the mailbox that it has logged in to, or "".
+func (c *clientRates) allow(ip netip.Addr, mailbox string, what eventKind) (withinLimits bool) {
 	most := map[eventKind]int{
 		messageEvent: c.limits.MessagesPerMinute, recipientEvent: c.limits.RecipientsPerMinute, failureEvent: c.limits.ErrorsPerMinute,
 	}[what]
 	now := c.now()
-	address := c.counts.Add(rateKey{limit.HostNetwork(ip), what}, now)
-	network := c.counts.Add(rateKey{limit.SiteNetwork(ip), what}, now)
-	return limit.Within(c.limits.Exempt, ip) || address <= most && network <= networkFactor*most
+	exempt := limit.Within(c.limits.Exempt, ip)
+	if mailbox != "" {
+		return c.counts.Add(rateKey{mailbox: mailbox, what: what}, now) <= most || exempt
+	}
+	address := c.counts.Add(rateKey{from: limit.HostNetwork(ip), what: what}, now)
+	network := c.counts.Add(rateKey{from: limit.SiteNetwork(ip), what: what}, now)
+	return exempt || address <= most && network <= networkFactor*most
 }

@@ -77,6 +77,16 @@ func (s *session) countRefused() {
 	}
 }
 
+// allow counts an event for the client's address or, after log-in, for the mailbox. It reports
+// whether that is within the limits.
+func (s *session) allow(what eventKind) bool {
+	mailbox := ""
+	if s.user != nil {
+		mailbox = loginOf(*s.user).Mailbox
+	}
+	return s.rates.allow(s.ip, mailbox, what)
+}
+
 // recordRefused records a refused message in the metrics, the trace and the log.
 func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
 	s.countReceived(answer.Code)
@@ -143,7 +153,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return newReply(530, "5.7.0", "Authentication required")
 	case s.messageCount() >= s.limits.Messages:
 		return s.replyAndClose("4.7.0", "Too many messages in one connection")
-	case !s.rates.allow(s.ip, messageEvent):
+	case !s.allow(messageEvent):
 		return s.replyAndClose("4.7.0", "Too many messages from your address, try again in a minute")
 	}
 	sender, ok := reversePath(from)
@@ -209,7 +219,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if !ok {
 		return newReply(553, "5.1.3", "Invalid recipient address")
 	}
-	if !s.rates.allow(s.ip, recipientEvent) {
+	if !s.allow(recipientEvent) {
 		return s.replyAndClose("4.7.0", "Too many recipients from your address, try again in a minute")
 	}
 	if s.mode != MX {
@@ -255,7 +265,7 @@ func (s *session) rejectRecipient(err error) error {
 		return s.closeIf421(e)
 	}
 	s.unknownRecipients++
-	if known := s.rates.allow(s.ip, failureEvent); s.unknownRecipients > s.limits.Unknown || !known {
+	if known := s.allow(failureEvent); s.unknownRecipients > s.limits.Unknown || !known {
 		return s.replyAndClose("4.7.0", "Too many unknown recipients")
 	}
 	return e

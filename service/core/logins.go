@@ -139,7 +139,7 @@ func RandomText(n int, alphabet string) string {
 const (
 	hashSlots         = 3
 	strangerSlots     = 2
-	waitersPerNetwork = 64               // strangers of one network that may wait, and as many others of the network
+	waitersPerNetwork = 200              // strangers of one network that may wait, and as many others of the network
 	waitersTotal      = 4096             // strangers of all networks that may wait, and as many others
 	loginWait         = 10 * time.Second // longest wait of an attempt
 	busyRetry         = 10 * time.Second // Retry-After of the error busy
