@@ -104,7 +104,7 @@ func TestExportFormats(t *testing.T) {
 				t.Errorf("%s: row %d is\n%s, want\n%s", format, i, got, want[i])
 			}
 		}
-		listed := b.get("/v1/export/formats").is(200).has("count", "5")
+		listed := b.get("/v1/export/formats").is(200).has("count", "6")
 		if at := indexOf(listed.list("data", "id"), format); at < 0 || listed.text(fmt.Sprintf("data.%d.columns", at)) != "["+strings.ReplaceAll(want[0], ",", " ")+"]" {
 			t.Errorf("formats %s", listed.raw)
 		}
@@ -159,6 +159,40 @@ func TestExportAsJSON(t *testing.T) {
 	}
 }
 
+// TestExportWithOwnColumns has columns that the request gives, and the fields that all formats
+// have.
+func TestExportWithOwnColumns(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.boxesToExport()
+	r := b.export(`{"format":"columns","all":true,"columns":[
+		{"header":"Login","value":"{smtp_username}"},
+		{"header":"Server, with \"port\"","value":"smtp://{smtp_host}:{smtp_port}"},
+		{"header":"name","value":"{name}"},
+		{"header":"name","value":"{name}","raw":true},
+		{"header":"=1+1","value":"@{{{username}}} {daily_send_limit}"},
+		{"header":"constant","value":"","raw":false},
+		{"header":"Password","value":"{password}","raw":true}]}`).is(200)
+	r.has("format", "columns", "count", "3", "content_type", "text/csv; charset=utf-8")
+	if !strings.HasPrefix(r.text("filename"), "mailstead-columns-") {
+		t.Errorf("filename %s", r.text("filename"))
+	}
+	want := []string{
+		`Login|Server, with "port"|name|name|=1+1|constant|Password`,
+		`ann@boxes.test|smtp://mail.example.test:2587|'=Ann "A", Lee|=Ann "A", Lee|'@{ann} 40||=p,"w'+ é`,
+		`su|smtp://smtp.elsewhere.test:465|Ext|Ext|'@{ext} ||ip`,
+		`ru|smtp://:|||'@{in} ||rp`,
+	}
+	for i, row := range b.fetch(r).rows() {
+		if got := strings.Join(row, "|"); i >= len(want) || got != want[i] {
+			t.Errorf("row %d is\n%s, want\n%s", i, got, want[min(i, len(want)-1)])
+		}
+	}
+	formats := b.get("/v1/export/formats").is(200)
+	if formats.text("data.5.id") != "columns" || formats.text("data.5.columns") != formats.text("data.4.columns") {
+		t.Errorf("formats %s", formats.raw)
+	}
+}
+
 func TestExportPicks(t *testing.T) {
 	b := newSandbox(t, nil)
 	more := b.Domain(t, b.Owner.AccountID, "more.test", "builtin", "complete").ID
@@ -196,9 +230,21 @@ func TestExportRefuses(t *testing.T) {
 		`{}`:                            "exactly_one_parameter",
 		`{"all":false}`:                 "exactly_one_parameter",
 		`{"all":true,"emails":["a@b"]}`: "exactly_one_parameter",
-		`{"domains":["boxes.test"],"user_ids":["x"]}`:              "exactly_one_parameter",
-		`{"format":"xml","all":true}`:                              "validation_error format",
-		`{"format":7,"all":true}`:                                  "validation_error format",
+		`{"domains":["boxes.test"],"user_ids":["x"]}`:                                          "exactly_one_parameter",
+		`{"format":"xml","all":true}`:                                                          "validation_error format",
+		`{"format":7,"all":true}`:                                                              "validation_error format",
+		`{"format":"columns","all":true}`:                                                      "validation_error columns",
+		`{"format":"columns","all":true,"columns":[]}`:                                         "validation_error columns",
+		`{"all":true,"columns":[{"header":"a","value":"b"}]}`:                                  "validation_error columns",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"b"},{"value":"b"}]}`: "validation_error columns.1.header",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"b"},{"header":"a","value":"{email} {nothing}"}]}`:                                                                        "validation_error columns.1.value {nothing}",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"{Email}"}]}`:                                                                                                             "validation_error columns.0.value {Email}",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"{email"}]}`:                                                                                                              "validation_error columns.0.value {{",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"{{email}"}]}`:                                                                                                            "validation_error columns.0.value }}",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"{}"}]}`:                                                                                                                  "validation_error columns.0.value {}",
+		`{"format":"columns","all":true,"columns":[` + strings.Repeat(`{"header":"a","value":""},`, 60) + `{"header":"a","value":""}]}`:                                                            "too_many_items columns",
+		`{"format":"columns","all":true,"columns":[` + strings.Repeat(`{"header":"a","value":""},`, 9) + `{"header":"a","value":"` + strings.Repeat("{footer}", 121) + `"}]}`:                      "too_many_items columns",
+		`{"format":"columns","all":true,"columns":[{"header":"a","value":"` + strings.Repeat("é", 900) + `"}` + strings.Repeat(`,{"header":"a","value":"`+strings.Repeat("é", 900)+`"}`, 9) + `]}`: "too_many_items columns",
 		`{"domains":[]}`:                                           "validation_error domains",
 		`{"domains":"boxes.test"}`:                                 "validation_error domains",
 		`{"domains":["boxes.test","nowhere.test"]}`:                "validation_error domains.1 nowhere.test",

@@ -263,13 +263,20 @@ type Export struct {
 	Format    string
 	All       bool // the file covers every mailbox of the account
 
-	AppPasswords bool `json:",omitempty"` // the file gets a new credential for each mailbox
+	AppPasswords bool           `json:",omitempty"` // the file gets a new credential for each mailbox
+	Columns      []ExportColumn `json:",omitempty"` // of the format columns
 
 	Domains   []string // ids of domains
 	Mailboxes []byte   // short mailbox numbers, four bytes each, big-endian
 	Link      string   // SHA-256 of the token in the download link, hex; "": the link was used, or there was none
 	CreatedAt time.Time
 	ExpiresAt time.Time // when the link expires
+}
+
+// An ExportColumn is a column of an Export. Value has the names of fields in braces.
+type ExportColumn struct {
+	Header, Value string
+	Raw           bool // values that a spreadsheet may take for formulas stay as they are
 }
 
 // Exports keeps the exports until their links expire.

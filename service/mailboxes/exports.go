@@ -28,20 +28,21 @@ const (
 // CreateExportIn is the body of create_export. It has exactly one of domains, emails, user_ids and
 // all.
 type CreateExportIn struct {
-	Format  string    `json:"format" enum:"default|smartlead|instantly|emailbison|json|"`
-	Domains *[]string `json:"domains" min:"1" max:"1000"`
-	Emails  *[]string `json:"emails" min:"1" max:"10000"`
-	UserIDs *[]string `json:"user_ids" min:"1" max:"10000"`
-	All     bool      `json:"all"`           // Every mailbox of the account.
-	Inline  bool      `json:"inline"`        // Return the file itself instead of a link.
-	App     bool      `json:"app_passwords"` // Each hosted mailbox gets a new credential for the file, named after the export; the file has its password instead of the mailbox's.
-	Accept  string    `header:"Accept"`
+	Format  string          `json:"format" enum:"default|smartlead|instantly|emailbison|json|columns|"`
+	Columns *[]ExportColumn `json:"columns" min:"1" max:"60"` // Required with the format `columns`, and for that alone.
+	Domains *[]string       `json:"domains" min:"1" max:"1000"`
+	Emails  *[]string       `json:"emails" min:"1" max:"10000"`
+	UserIDs *[]string       `json:"user_ids" min:"1" max:"10000"`
+	All     bool            `json:"all"`           // Every mailbox of the account.
+	Inline  bool            `json:"inline"`        // Return the file itself instead of a link.
+	App     bool            `json:"app_passwords"` // Each hosted mailbox gets a new credential for the file, named after the export; the file has its password instead of the mailbox's.
+	Accept  string          `header:"Accept"`
 }
 
 // An ExportCreated has the link to a file of credentials. The link works once.
 type ExportCreated struct {
 	ExportID    string    `json:"export_id" words:"ours"`
-	Format      string    `json:"format" enum:"default|smartlead|instantly|emailbison|json"`
+	Format      string    `json:"format" enum:"default|smartlead|instantly|emailbison|json|columns"`
 	Count       int       `json:"count" example:"12"` // How many mailboxes the file has.
 	Filename    string    `json:"filename" words:"ours" example:"mailstead-default-20261105-093000.csv"`
 	ContentType string    `json:"content_type" words:"ours" example:"text/csv; charset=utf-8"`
@@ -77,13 +78,19 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	if given != 1 {
 		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of domains, emails, user_ids and all: true.")
 	}
-	e := &store.Export{AccountID: who.AccountID, CreatedBy: who.UserID, Format: cmp.Or(in.Format, "default"), All: in.All, AppPasswords: in.App}
+	columns, err := columnsOf(in)
+	if err != nil {
+		return nil, err
+	}
+	e := &store.Export{
+		AccountID: who.AccountID, CreatedBy: who.UserID, Format: cmp.Or(in.Format, "default"), Columns: columns, All: in.All, AppPasswords: in.App,
+	}
 	inline, token := in.Inline || acceptsCSV(in.Accept), core.RandomText(43, core.Base62)
 	if !inline {
 		e.Link = core.TokenHash(token)
 	}
 	count := 0
-	err := s.Store.View(func(tx *store.Tx) (err error) {
+	err = s.Store.View(func(tx *store.Tx) (err error) {
 		count, err = selectMailboxes(tx, who, in, e)
 		if err == nil && in.App {
 			err = checkExportLimits(tx, e)
@@ -333,6 +340,9 @@ func errNoExport() *core.Error {
 // exportBatch is how many mailboxes one transaction reads, so that a long file needs little memory.
 const exportBatch = 200
 
+// exportChunk is how many bytes of the file are generated at a time, and one row more.
+const exportChunk = 1 << 20
+
 // A mailboxSource stands for the mailboxes whose keys in an index begin with a prefix.
 type mailboxSource struct {
 	index  *store.Index[store.Mailbox]
@@ -358,20 +368,23 @@ type exportReader struct {
 	e       *store.Export
 	format  *exportFormat
 	Buf     bytes.Buffer
-	sources []mailboxSource // sources that are not read to the end; the first is being read
-	after   string          // the key in the first source that was read last
-	named   []byte          // numbers of mailboxes to read after the sources
-	rows    int             // rows that were written
-	done    bool            // the end of the file was generated
+	sources []mailboxSource   // sources that are not read to the end; the first is being read
+	after   string            // the key in the first source that was read last
+	named   []byte            // numbers of mailboxes to read after the sources
+	batch   []*store.Mailbox  // mailboxes that were read, and have no row yet
+	app     map[string]string // passwords of the batch by mailbox id, see addAppPasswords
+	rows    int               // rows that were written
+	done    bool              // the end of the file was generated
 }
 
 // exportFile returns the file of an export. It generates the first batch at once, so that a problem
 // is returned as an error if possible, and does not cut the file short.
 func (s *Service) exportFile(e *store.Export) (*core.File, error) {
-	r := &exportReader{s: s, e: e, format: exportFormatByID(e.Format), sources: exportSources(e), named: e.Mailboxes}
-	if r.format == nil {
-		return nil, fmt.Errorf("export %s: there is no format %q", e.ID, e.Format)
+	format, err := exportFormatOf(e)
+	if err != nil {
+		return nil, fmt.Errorf("export %s: %w", e.ID, err)
 	}
+	r := &exportReader{s: s, e: e, format: format, sources: exportSources(e), named: e.Mailboxes}
 	if err := r.writeHead(); err != nil {
 		return nil, err
 	}
@@ -402,23 +415,29 @@ func (r *exportReader) writeHead() error {
 		r.Buf.WriteByte('[')
 		return nil
 	}
-	return r.writeCSV([][]string{r.format.columns})
+	w := r.csvWriter()
+	return w.WriteAll([][]string{r.format.columns})
 }
 
-// generateNext generates the next batch and, after the last one, the end of the file.
+// generateNext generates about exportChunk bytes, at most a batch, and after the last one the end
+// of the file.
 func (r *exportReader) generateNext() error {
-	var batch []*store.Mailbox
-	err := r.s.Store.View(func(tx *store.Tx) (err error) {
-		batch, err = r.readBatch(tx)
-		return err
-	})
-	if err != nil {
-		return err
+	if len(r.batch) == 0 {
+		err := r.s.Store.View(func(tx *store.Tx) (err error) {
+			r.batch, err = r.readBatch(tx)
+			return err
+		})
+		if err == nil && r.e.AppPasswords {
+			r.app, err = r.s.addAppPasswords(r.e, r.batch)
+		}
+		if err != nil {
+			return fmt.Errorf("export %s: %w", r.e.ID, err)
+		}
 	}
-	if err := r.writeBatch(batch); err != nil {
+	if err := r.writeRows(); err != nil {
 		return fmt.Errorf("export %s: %w", r.e.ID, err)
 	}
-	r.done = len(r.sources) == 0 && len(r.named) == 0
+	r.done = len(r.batch) == 0 && len(r.sources) == 0 && len(r.named) == 0
 	if r.done && r.format.row == nil {
 		r.Buf.WriteString("\n]\n")
 	}
@@ -457,40 +476,37 @@ func (r *exportReader) readBatch(tx *store.Tx) (out []*store.Mailbox, err error)
 	return out, nil
 }
 
-func (r *exportReader) writeBatch(batch []*store.Mailbox) error {
-	var table [][]string
-	var app map[string]string
-	if r.e.AppPasswords {
-		var err error
-		app, err = r.s.addAppPasswords(r.e, batch)
-		if err != nil {
-			return err
-		}
-	}
-	for _, mb := range batch {
+// writeRows writes the rows of the batch, until the buffer has exportChunk bytes.
+func (r *exportReader) writeRows() error {
+	w := r.csvWriter()
+	for len(r.batch) > 0 && r.Buf.Len() < exportChunk {
+		mb := r.batch[0]
 		c, err := r.s.credentials(mb)
 		if err != nil {
 			return err
 		}
 		if r.e.AppPasswords && mb.External == nil {
-			c.Password, c.SMTPPassword, c.IMAPPassword = app[mb.ID], app[mb.ID], app[mb.ID]
+			c.Password, c.SMTPPassword, c.IMAPPassword = r.app[mb.ID], r.app[mb.ID], r.app[mb.ID]
 		}
 		if r.format.row != nil {
-			table = append(table, r.format.row(c))
-			continue
+			err = w.Write(r.format.row(c))
+		} else {
+			err = r.writeJSON(c)
 		}
-		if err := r.writeJSON(c); err != nil {
+		if err != nil {
 			return err
 		}
+		r.batch = r.batch[1:]
 	}
-	return r.writeCSV(table)
+	w.Flush()
+	return w.Error()
 }
 
-// writeCSV writes rows as CSV with CRLF (RFC 4180).
-func (r *exportReader) writeCSV(rows [][]string) error {
+// csvWriter returns a writer of CSV with CRLF (RFC 4180).
+func (r *exportReader) csvWriter() *csv.Writer {
 	w := csv.NewWriter(&r.Buf)
 	w.UseCRLF = true
-	return w.WriteAll(rows)
+	return w
 }
 
 func (r *exportReader) writeJSON(c *Credentials) error {
@@ -549,7 +565,7 @@ func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 type ExportFormat struct {
 	ID      string   `json:"id" words:"ours" example:"default"`
 	Name    string   `json:"name" words:"ours" example:"Mailstead CSV"`
-	Columns []string `json:"columns" words:"ours"`
+	Columns []string `json:"columns" words:"ours"` // Of the format `columns`: the fields that values may name.
 }
 
 // ListExportFormats lists the file formats of create_export.
@@ -588,18 +604,23 @@ type Credentials struct {
 }
 
 // An exportFormat is a file format. It writes the credentials as a table; if row is nil, as JSON.
+// That of columnsFormat is made for each export, by formatOfColumns.
 type exportFormat struct {
 	id, name string
 	columns  []string
 	row      func(c *Credentials) []string
 }
 
-func exportFormatByID(id string) *exportFormat {
-	i := slices.IndexFunc(exportFormats, func(f exportFormat) bool { return f.id == cmp.Or(id, "default") })
-	if i < 0 {
-		return nil
+// exportFormatOf returns the file format of an export.
+func exportFormatOf(e *store.Export) (*exportFormat, error) {
+	if e.Format == columnsFormat {
+		return formatOfColumns(e.Columns)
 	}
-	return &exportFormats[i]
+	i := slices.IndexFunc(exportFormats, func(f exportFormat) bool { return f.id == cmp.Or(e.Format, "default") })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no format %q", e.Format)
+	}
+	return &exportFormats[i], nil
 }
 
 // exportFormats are the file formats of create_export. Columns that tell other tools what to do
@@ -648,9 +669,17 @@ var exportFormats = []exportFormat{
 	},
 	{
 		id: "json", name: "JSON",
-		columns: splitColumns("user_id,email,username,domain,domain_id,name,status,type,password,smtp_host,smtp_port,smtp_security,smtp_username,smtp_password,imap_host,imap_port,imap_security,imap_username,imap_password,daily_send_limit,footer"),
+		columns: exportFieldNames(),
+	},
+	{
+		id: columnsFormat, name: "Your own columns",
+		columns: exportFieldNames(),
 	},
 }
+
+// columnsFormat is the format whose columns the request gives. ListExportFormats lists the fields
+// that they may name.
+const columnsFormat = "columns"
 
 func splitColumns(names string) []string { return strings.Split(names, ",") }
 

@@ -91,6 +91,37 @@ func TestExportIsMadeWhileItIsRead(t *testing.T) {
 	}
 }
 
+// TestLongRowsAreMadeOneByOne exports rows of a MiB each, of which few are held at a time.
+func TestLongRowsAreMadeOneByOne(t *testing.T) {
+	const count = 20
+	s, who, _ := exportDomain(t, count)
+	servicetest.Update(t, s, func(tx *store.Tx) error {
+		for n := range count {
+			mb, err := store.MailboxByEmail.Get(tx, fmt.Sprintf("u%d@boxes.test", n))
+			if err != nil {
+				return err
+			}
+			mb.Footer = strings.Repeat("x", 10_000)
+			if err := store.Mailboxes.Put(tx, mb); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	columns := []mailboxes.ExportColumn{{Header: "long", Value: strings.Repeat("{footer}", 100)}}
+	out, err := s.Mailboxes.CreateExport(t.Context(), who, mailboxes.CreateExportIn{Format: "columns", Columns: &columns, All: true, Inline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, out.File.Body)
+	if err != nil || n != int64(len("long\r\n")+count*(1_000_000+2)) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if size := out.File.Body.(*mailboxes.ExportReader).Buf.Cap(); size > 8<<20 {
+		t.Errorf("%d bytes are held", size)
+	}
+}
+
 func exportedEmails(t *testing.T, format string, file io.Reader) map[string]bool {
 	t.Helper()
 	emails := map[string]bool{}

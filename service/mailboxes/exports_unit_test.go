@@ -19,7 +19,7 @@ func FuzzExportTable(f *testing.F) {
 			}
 			r := &exportReader{format: &format}
 			want := format.row(c)
-			if err := r.writeCSV([][]string{format.columns, want}); err != nil {
+			if err := r.csvWriter().WriteAll([][]string{format.columns, want}); err != nil {
 				t.Fatal(err)
 			}
 			rows, err := csv.NewReader(&r.Buf).ReadAll()
@@ -35,6 +35,31 @@ func FuzzExportTable(f *testing.F) {
 					t.Errorf("%s: column %d is the formula %q", format.id, i, cell)
 				}
 			}
+		}
+	})
+}
+
+// FuzzColumn: any text can be the value of a column if its braces are doubled, and no text panics.
+func FuzzColumn(f *testing.F) {
+	for _, value := range []string{"", "{email}", "{{{email}}} {", "}", "{}", "{{", "a}}b{", "{email", "{Email}"} {
+		f.Add(value)
+	}
+	double := strings.NewReplacer("{", "{{", "}", "}}")
+	f.Fuzz(func(t *testing.T, value string) {
+		_, _ = parseColumn(value)
+		parts, err := parseColumn(double.Replace(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, p := range parts {
+			if p.value != nil {
+				t.Fatal("a field")
+			}
+			got += p.text
+		}
+		if got != value {
+			t.Errorf("%q, want %q", got, value)
 		}
 	})
 }

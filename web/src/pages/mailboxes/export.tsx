@@ -12,11 +12,12 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
   const [format, setFormat] = useState<Format>('default')
   const [which, setWhich] = useState<'ids' | 'all' | 'domains'>(ids.length > 0 ? 'ids' : 'all')
   const [domains, setDomains] = useState('')
+  const [lines, setLines] = useState('')
   const [app, setApp] = useState(false)
   const [made, setMade] = useState<Output<'create_export'>>()
   const submit = async () => {
     const what = which === 'all' ? { all: true } : which === 'ids' ? { user_ids: ids } : { domains: domains.split(/[\s,]+/).filter(Boolean) }
-    setMade(await call('create_export', { format, app_passwords: app, ...what }))
+    setMade(await call('create_export', { format, ...(format === 'columns' ? { columns: columnsOf(lines) } : {}), app_passwords: app, ...what }))
   }
   return (
     <Dialog title="Export mailboxes" onClose={onClose}>
@@ -24,6 +25,7 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
         <Form submit="Create export" onSubmit={submit}>
           <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
           <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
+          {format === 'columns' && <TextArea label="Columns" hint="One a line, as header = value. In a value, {email} and the other names above stand for what the mailbox has." name="columns" value={lines} onInput={setLines} placeholder={'Login = {smtp_username}\nServer = {smtp_host}:{smtp_port}'} rows={5} />}
           <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
           <Check label="Make app passwords for it" hint="Each mailbox gets a password for this file alone, which you can revoke. Otherwise it holds the mailboxes’ passwords; those that their holders chose are left out." checked={app} onChange={setApp} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
@@ -31,6 +33,14 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
       )}
     </Dialog>
   )
+}
+
+/** Reads columns that stand one a line as "header = value". */
+function columnsOf(lines: string) {
+  return lines.split('\n').filter((line) => line.trim()).map((line) => {
+    const [header = '', ...value] = line.split('=')
+    return { header: header.trim(), value: value.join('=').trim() }
+  })
 }
 
 interface Made { count: number; filename: string; download_url: string; expires_at: string | null }
