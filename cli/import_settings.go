@@ -93,7 +93,7 @@ func (im *settingsImporter) run() error {
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
 		return err
 	}
-	im.tryCall("the account", "update_account", settings.pickFields("name warmup_phrases"))
+	im.tryCall("the account", "update_account", settings.pickFields("name warmup_phrases warmup_headers warmup_folder warmup_days"))
 	domains, err := im.connectDomains()
 	if err != nil {
 		return err

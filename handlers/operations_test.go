@@ -428,7 +428,8 @@ const (
 	pageShape    = "pagination{cursor|null,has_more,count,limit}"
 	errorShape   = "error{code,message,details?[{field,code,message}],request_id,retry_after?}"
 	accountShape = `id name email plan(startup|enterprise) status(active|suspended) domains_limit domains_used email_users_limit|null email_users_used
-		team_users_limit team_users_used webhooks_limit(10) webhooks_used universal_inbox_enabled warmup_phrases[] default_dmarc(v=DMARC1; p=reject)
+		team_users_limit team_users_used webhooks_limit(10) webhooks_used universal_inbox_enabled warmup_phrases[]
+		warmup_headers[]{name,value|null} warmup_folder|null warmup_days default_dmarc(v=DMARC1; p=reject)
 		rate_limit{per_minute,burst} nameservers[] mail{hostname,smtp_host,smtp_port,imap_host,imap_port,relay|null} registrars[]
 		api_token{id,name,permissions[],expires_at|null} user{id,email,role}|null version created_at`
 	usageShape = `domains{used,limit|null} email_users{used,limit|null} team_users{used,limit|null} webhooks{used,limit|null} api_tokens{used,limit|null}

@@ -154,6 +154,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		s.Mailboxes.DropUploads,
 		func() error { return s.Outbound.DiscardHeld(ctx) },
 		func() error { return s.Inbox.EmptyOld(ctx) },
+		func() error { return s.Inbox.EmptyWarmup(ctx) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},

@@ -18,10 +18,19 @@ type Account struct {
 	DeleteJob      string `json:",omitempty"` // id of the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
-	SyncedAt       time.Time // when one of its external mailboxes was last synced, or a refresh found that it has none
-	HeldToldAt     time.Time `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
+	WarmupHeaders  []WarmupHeader `json:",omitempty"` // mail with one of these fields is warm-up mail too
+	WarmupFolder   string         `json:",omitempty"` // name of the folder in which it is filed; "": it is filed as other mail
+	WarmupDays     int            `json:",omitempty"` // how long it is kept there; 0: the default
+	SyncedAt       time.Time      // when one of its external mailboxes was last synced, or a refresh found that it has none
+	HeldToldAt     time.Time      `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// A WarmupHeader is a header field by which warm-up mail is recognized.
+type WarmupHeader struct {
+	Name  string  // compared without regard to case
+	Value *string // nil: any value
 }
 
 // Values of Account.Status.

@@ -107,7 +107,8 @@
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address | Bcc
-//	             | answered by | spam | arrived | words; empty ones at the end are left out
+//	             | answered by | spam | arrived | words | drafted | judged | warm-up; empty ones at
+//	             the end are left out
 //	             each: length uvarint | bytes
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty; it is in blob_structure
@@ -232,6 +233,7 @@
 //	mailbox.recovery         unique: hash of the link that confirms a recovery address
 //	mailbox.waiting          domain; those that are neither ready nor being deleted
 //	mailbox.hashed           domain; mailboxes with only a hash of their password
+//	warmup_folder            mailbox number, ".", folder, in decimal → WarmupFolder
 //	subscribed_names         mailbox number in decimal → Subscriptions, from before subscribed
 //	copy_intent              cpy_… → CopyIntent
 //	remote_box               mailbox → RemoteBox
@@ -407,6 +409,7 @@
 //	certificate        one for each domain, and the host's
 //	certificate_account  one for each directory that was ever configured
 //	mailbox            the plan's limit of mailboxes
+//	warmup_folder      a folder of a mailbox, as long as it has warm-up mail that was filed there
 //	subscribed_names   one for each mailbox of an older store; nothing adds to it
 //	copy_intent        one for each copy or move in progress; the copy deletes it
 //	remote_box         one for each mailbox on another server

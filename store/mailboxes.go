@@ -254,6 +254,24 @@ type CopyIntent struct {
 // CopyIntents keeps the copies that are under way.
 var CopyIntents = engine.NewTable("copy_intent", func(c *CopyIntent) string { return c.ID })
 
+// A WarmupFolder is a folder of a mailbox in which warm-up mail was filed. Its record is kept as
+// long as there is such mail.
+type WarmupFolder struct {
+	AccountID string
+	Mailbox   uint32 // number of the mailbox
+	Folder    uint32 // id of the folder
+	First     uint32 // no message with a lower UID was filed there as warm-up mail
+}
+
+// ID returns the id of the record.
+func (w *WarmupFolder) ID() string { return WarmupFolderID(w.Mailbox, w.Folder) }
+
+// WarmupFolderID returns the id of the record of a folder.
+func WarmupFolderID(mailbox, folder uint32) string { return fmt.Sprintf("%d.%d", mailbox, folder) }
+
+// WarmupFolders keeps the folders whose old warm-up mail is to be deleted.
+var WarmupFolders = engine.NewTable("warmup_folder", (*WarmupFolder).ID)
+
 // An Export says which mailboxes are in a file of credentials. The file itself is never stored: it
 // is made while it is sent.
 type Export struct {

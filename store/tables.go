@@ -9,7 +9,7 @@ import (
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, OldSubscriptions, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Mailboxes, WarmupFolders, OldSubscriptions, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,

@@ -16,7 +16,8 @@ func accountOperations(s *service.Service) []Operation {
 			Name: "update_account", Route: PATCH("/v1/account"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Accounts.UpdateAccount),
-			Group: "Account", Summary: "Change the account's name or warm-up phrases",
+			Group: "Account", Summary: "Change the account's name or warm-up settings",
+			Text: "Mail with a phrase or header field of yours is marked as warm-up. With `warmup_folder`, such mail is filed there without rules, automatic replies, forwards and `email.received`, and deleted after `warmup_days`, if DMARC proves its author, the spam filter lets it pass, and it does not answer your own mail. It takes at most a tenth of a mailbox's quota; the oldest goes first.",
 			Show: "name warmup_phrases",
 		},
 		{

@@ -231,6 +231,8 @@ var exampleTable = []nameExample{
 	{"usernames", `["anna","boris"]`, ""},
 	{"variables", `{"first_name":"Anna"}`, ""},
 	{"version", "1.0.0", ""},
+	{"warmup_days", "7", ""},
+	{"warmup_folder", "Warm-up", ""},
 	{"warmup_phrases", "warm-up 7f3a", ""},
 	{"webhook_id", "wh_01k9a2b3c4d5e6f7g8h9j0k1m2", ""},
 }

@@ -30,6 +30,7 @@ type Summary struct {
 	Preview               string // at most 200 characters of the displayed text, in one line
 	Date                  time.Time
 	Attachments           []Attachment
+	XFields               []Header // see xFields
 
 	AutoReply bool // written by a machine (RFC 3834): send no automatic reply
 	List      bool // from a mailing list or bulk mail (List-*, Precedence): send no automatic reply
@@ -50,7 +51,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	s := &Summary{
 		MessageID: env.MessageID, References: env.References, Subject: env.Subject, Date: env.Date,
 		From: withoutGroupMarkers(env.From), To: withoutGroupMarkers(env.To), Cc: withoutGroupMarkers(env.Cc), ReplyTo: withoutGroupMarkers(env.ReplyTo),
-		Attachments: Attachments(root),
+		Attachments: Attachments(root), XFields: xFields(header),
 	}
 	if len(env.InReplyTo) > 0 {
 		s.InReplyTo = env.InReplyTo[0]
@@ -67,6 +68,31 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	s.AutoReply = marks.auto || marks.precedence && !marks.list || marks.nullPath || s.Bounce || isReport || isAwaySubject(s.Subject)
 	s.Preview, err = preview(r, root)
 	return s, err
+}
+
+// Limits of Summary.XFields.
+const (
+	maxXFields = 100
+	maxXField  = 1 << 10  // bytes of a name or value that are kept
+	maxXBytes  = 16 << 10 // bytes of all names and values
+)
+
+// xFields returns the header fields whose names begin with X-, unfolded but not decoded.
+func xFields(header []byte) (out []Header) {
+	size := 0
+	for f := range fields(header) {
+		if len(f.name) < 3 || !bytes.EqualFold(f.name[:2], []byte("x-")) {
+			continue
+		}
+		value := unfold(f.value)
+		h := Header{Name: string(f.name[:min(len(f.name), maxXField)]), Value: string(value[:min(len(value), maxXField)])}
+		size += len(h.Name) + len(h.Value)
+		if len(out) == maxXFields || size > maxXBytes {
+			break
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 // countRecipients counts the addresses in To and Cc. If a field is repeated, the last one counts.

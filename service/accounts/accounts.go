@@ -1,11 +1,14 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -36,30 +39,39 @@ func RateLimits(l core.Limits, plan string) (steady, burst int) {
 
 // An Account is the account as the API shows it.
 type Account struct {
-	ID                    string       `json:"id" words:"ours" example:"acc_01k9a2b3c4d5e6f7g8h9j0k1m2"`
-	Name                  string       `json:"name" words:"ours" example:"Example Ltd"`
-	Email                 string       `json:"email" words:"ours"`
-	Plan                  string       `json:"plan" enum:"startup|enterprise"`
-	Status                string       `json:"status" enum:"active|suspended"`
-	DomainsLimit          int          `json:"domains_limit"`
-	DomainsUsed           int          `json:"domains_used"`
-	EmailUsersLimit       *int         `json:"email_users_limit"`
-	EmailUsersUsed        int          `json:"email_users_used"`
-	TeamUsersLimit        int          `json:"team_users_limit"`
-	TeamUsersUsed         int          `json:"team_users_used"`
-	WebhooksLimit         int          `json:"webhooks_limit"`
-	WebhooksUsed          int          `json:"webhooks_used"`
-	UniversalInboxEnabled bool         `json:"universal_inbox_enabled"`
-	WarmupPhrases         []string     `json:"warmup_phrases" words:"ours"` // Mail that contains one of them is marked as warm-up.
-	DefaultDMARC          string       `json:"default_dmarc" words:"ours"`
-	RateLimit             AccountRate  `json:"rate_limit"`
-	Nameservers           []string     `json:"nameservers" words:"ours"`
-	Mail                  AccountMail  `json:"mail"`
-	Registrars            []string     `json:"registrars" words:"ours"`
-	APIToken              AccountToken `json:"api_token"`
-	User                  *AccountUser `json:"user"`
-	Version               string       `json:"version" words:"ours"`
-	CreatedAt             core.Time    `json:"created_at"`
+	ID                    string         `json:"id" words:"ours" example:"acc_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name                  string         `json:"name" words:"ours" example:"Example Ltd"`
+	Email                 string         `json:"email" words:"ours"`
+	Plan                  string         `json:"plan" enum:"startup|enterprise"`
+	Status                string         `json:"status" enum:"active|suspended"`
+	DomainsLimit          int            `json:"domains_limit"`
+	DomainsUsed           int            `json:"domains_used"`
+	EmailUsersLimit       *int           `json:"email_users_limit"`
+	EmailUsersUsed        int            `json:"email_users_used"`
+	TeamUsersLimit        int            `json:"team_users_limit"`
+	TeamUsersUsed         int            `json:"team_users_used"`
+	WebhooksLimit         int            `json:"webhooks_limit"`
+	WebhooksUsed          int            `json:"webhooks_used"`
+	UniversalInboxEnabled bool           `json:"universal_inbox_enabled"`
+	WarmupPhrases         []string       `json:"warmup_phrases" words:"ours"` // Mail that contains one of them is marked as warm-up.
+	WarmupHeaders         []WarmupHeader `json:"warmup_headers"`              // Mail with one of these header fields is marked as warm-up.
+	WarmupFolder          *string        `json:"warmup_folder" words:"ours"`  // The folder in which proven warm-up mail is filed; null files it as other mail.
+	WarmupDays            int            `json:"warmup_days"`                 // How long it is kept there.
+	DefaultDMARC          string         `json:"default_dmarc" words:"ours"`
+	RateLimit             AccountRate    `json:"rate_limit"`
+	Nameservers           []string       `json:"nameservers" words:"ours"`
+	Mail                  AccountMail    `json:"mail"`
+	Registrars            []string       `json:"registrars" words:"ours"`
+	APIToken              AccountToken   `json:"api_token"`
+	User                  *AccountUser   `json:"user"`
+	Version               string         `json:"version" words:"ours"`
+	CreatedAt             core.Time      `json:"created_at"`
+}
+
+// A WarmupHeader is a header field by which warm-up mail is recognized.
+type WarmupHeader struct {
+	Name  string  `json:"name" required:"true" words:"ours" max:"100" example:"X-Warmup-Id"` // Begins with `X-`; upper and lower case are the same.
+	Value *string `json:"value" words:"ours" max:"200" example:"7f3a"`                       // The whole value, without blanks around it; null for any.
 }
 
 // AccountRate is the account's request limits.
@@ -117,12 +129,16 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
 		WebhooksLimit: core.WebhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
+		WarmupHeaders: []WarmupHeader{}, WarmupFolder: core.OrNull(a.WarmupFolder), WarmupDays: cmp.Or(a.WarmupDays, core.DefaultWarmupDays),
 		DefaultDMARC: dmarc.Default, RateLimit: AccountRate{steady, burst},
 		Nameservers: append([]string{}, s.Config.Nameservers...), Registrars: []string{},
 		Mail:     AccountMail{Hostname: s.Config.Hostname, SMTPHost: s.Config.ClientName(), SMTPPort: s.Config.SubmissionPort, IMAPHost: s.Config.ClientName(), IMAPPort: s.Config.IMAPPort},
 		APIToken: AccountToken{ID: who.TokenID, Permissions: who.Permissions},
 		User:     &AccountUser{who.UserID, who.Email, who.Role},
 		Version:  s.Config.Version, CreatedAt: core.Time{Time: a.CreatedAt},
+	}
+	for _, h := range a.WarmupHeaders {
+		out.WarmupHeaders = append(out.WarmupHeaders, WarmupHeader{h.Name, h.Value})
 	}
 	for _, shop := range s.Config.Registrars {
 		out.Registrars = append(out.Registrars, shop.Name())
@@ -139,23 +155,40 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 
 // UpdateAccountIn is the body of update_account.
 type UpdateAccountIn struct {
-	Name          *string   `json:"name" min:"1" max:"100" example:"Example Ltd"`
-	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"` // Mail that contains one of them is marked as warm-up.
+	Name          *string          `json:"name" min:"1" max:"100" example:"Example Ltd"`
+	WarmupPhrases *[]string        `json:"warmup_phrases" max:"100"`      // Mail that contains one of them is marked as warm-up.
+	WarmupHeaders *[]WarmupHeader  `json:"warmup_headers" max:"20"`       // Mail that arrives with one of these header fields is marked as warm-up.
+	WarmupFolder  core.Opt[string] `json:"warmup_folder"`                 // The folder for warm-up mail whose author DMARC proves; it is made when it is first needed, and is no standard folder.
+	WarmupDays    *int             `json:"warmup_days" min:"1" max:"365"` // How long warm-up mail is kept in that folder; 7 by default.
 }
 
-// UpdateAccount changes the account's name and warm-up phrases. New phrases also mark the mail that
-// is already stored.
+// UpdateAccount changes the account's name, and what is warm-up mail and what becomes of it. New
+// phrases also mark the mail that is already stored.
 func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAccountIn) (*Account, error) {
 	var phrases []string
+	var headers []store.WarmupHeader
+	folder := ""
+	var err error
 	if in.WarmupPhrases != nil {
-		var err error
 		phrases, err = cleanPhrases(*in.WarmupPhrases)
 		if err != nil {
 			return nil, err
 		}
 	}
+	if in.WarmupHeaders != nil {
+		headers, err = cleanHeaders(*in.WarmupHeaders)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if in.WarmupFolder.Set && !in.WarmupFolder.Null {
+		folder, err = s.inbox.CleanWarmupFolder(in.WarmupFolder.Value)
+		if err != nil {
+			return nil, err
+		}
+	}
 	var out *Account
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, who.AccountID)
 		if err != nil {
 			return err
@@ -163,11 +196,23 @@ func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAcco
 		if in.Name != nil {
 			a.Name = *in.Name
 		}
+		marks := false // whether other mail is marked as warm-up from now on
 		if in.WarmupPhrases != nil && !slices.Equal(a.WarmupPhrases, phrases) {
-			a.WarmupPhrases = phrases
+			a.WarmupPhrases, marks = phrases, true
+		}
+		if in.WarmupHeaders != nil && !slices.EqualFunc(a.WarmupHeaders, headers, sameHeader) {
+			a.WarmupHeaders, marks = headers, true
+		}
+		if marks {
 			if err := s.inbox.PlanWarmup(tx, a.ID); err != nil {
 				return err
 			}
+		}
+		if in.WarmupFolder.Set {
+			a.WarmupFolder = folder
+		}
+		if in.WarmupDays != nil {
+			a.WarmupDays = *in.WarmupDays
 		}
 		a.UpdatedAt = tx.Now()
 		if err := store.Accounts.Put(tx, a); err != nil {
@@ -197,6 +242,35 @@ func cleanPhrases(in []string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// cleanHeaders checks header fields of warm-up mail, and returns them without blanks around the
+// values and without duplicates.
+func cleanHeaders(in []WarmupHeader) (out []store.WarmupHeader, err error) {
+	for i, h := range in {
+		name := strings.ToLower(h.Name)
+		if !strings.HasPrefix(name, "x-") || len(name) < 3 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' }) {
+			return nil, core.Invalid(fmt.Sprintf("warmup_headers.%d.name", i), "invalid", "must be the name of a header field that begins with X-")
+		}
+		one := store.WarmupHeader{Name: h.Name}
+		if h.Value != nil {
+			value := strings.TrimSpace(*h.Value)
+			if strings.ContainsFunc(value, unicode.IsControl) {
+				return nil, core.Invalid(fmt.Sprintf("warmup_headers.%d.value", i), "invalid", "must not contain control characters")
+			}
+			one.Value = &value
+		}
+		if !slices.ContainsFunc(out, func(o store.WarmupHeader) bool { return sameHeader(o, one) }) {
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+// sameHeader reports whether two header fields match the same mail.
+func sameHeader(a, b store.WarmupHeader) bool {
+	sameValue := a.Value == nil && b.Value == nil || a.Value != nil && b.Value != nil && *a.Value == *b.Value
+	return strings.EqualFold(a.Name, b.Name) && sameValue
 }
 
 // Usage is the account's use of its limits.

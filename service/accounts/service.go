@@ -49,8 +49,11 @@ type Servers interface {
 
 // Inbox is what this package needs of stored mail.
 type Inbox interface {
-	// PlanWarmup plans to mark stored mail again, by the account's current warm-up phrases.
+	// PlanWarmup plans to mark stored mail again, by the account's current warm-up phrases and
+	// header fields.
 	PlanWarmup(tx *store.Tx, accountID string) error
+	// CleanWarmupFolder returns the canonical form of the name of a folder for warm-up mail.
+	CleanWarmupFolder(name string) (string, error)
 	// DropAccountIndex deletes the search index of an account.
 	DropAccountIndex(ctx context.Context, account uint32) error
 }

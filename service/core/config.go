@@ -179,6 +179,10 @@ type Doctor struct {
 // Retention is how long messages are kept in Trash and Junk; 0: for ever.
 type Retention struct{ Trash, Junk time.Duration }
 
+// DefaultWarmupDays is how many days an account keeps warm-up mail in its folder unless it sets
+// another number.
+const DefaultWarmupDays = 7
+
 // Limits are the installation's limits for one account. 0 for Mailboxes means no limit.
 type Limits struct {
 	Plan               string

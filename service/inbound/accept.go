@@ -161,7 +161,8 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 		return err
 	}
 	it.envelope.Decisions = judged
-	automatic, err := s.automationsOf(in.From, it.envelope.Places, places, judged, env.Junk)
+	query := automationQuery{stored: stored, size: in.Body.Size(), sender: in.From, judged: judged, junk: env.Junk}
+	automatic, err := s.automationsOf(query, it.envelope.Places, places)
 	if err != nil {
 		return err
 	}

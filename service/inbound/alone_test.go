@@ -108,6 +108,14 @@ func (a *alone) File(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, _ 
 	return &store.Message{}, nil
 }
 
+func (a *alone) FileWarmup(*store.Tx, *store.Mailbox, *inbox.StoredMessage, inbox.Filing) (bool, error) {
+	return false, nil
+}
+
+func (a *alone) IsFiledAsWarmup(*store.Tx, *store.Mailbox, *inbox.StoredMessage, int64) (bool, error) {
+	return false, nil
+}
+
 func (a *alone) Release(d *inbox.StoredMessage) { a.st.Release(d.Blob) }
 
 func (a *alone) EmitRuleMatched(*store.Tx, *store.Mailbox, *inbox.StoredMessage, *store.Message, string, inbox.RuleMatchedData) error {

@@ -121,7 +121,7 @@ func (s *Service) evaluateForRecipient(ctx context.Context, m mailboxQuery) (dec
 	if err != nil {
 		return nil, nil, err
 	}
-	automatic, err := s.automationsOf(m.sender, addresses, places, decided, false)
+	automatic, err := s.automationsOf(automationQuery{stored: m.stored, size: m.body.Size(), sender: m.sender, judged: decided}, addresses, places)
 	if err != nil || len(automatic) == 0 {
 		return decided, nil, err
 	}
@@ -175,15 +175,24 @@ type automation struct {
 	member   bool   // the mailbox gets the message as a member of a group
 }
 
+// An automationQuery is a message whose automations are to be found.
+type automationQuery struct {
+	stored *inbox.StoredMessage
+	size   int64 // in bytes
+	sender string
+	judged decisions // the results of the classifiers
+	junk   bool      // it goes to Junk whatever the rules say
+}
+
 // automationsOf returns the mailboxes with rules or automatic replies among the destinations of a
 // message. addresses[i] leads to to[i].
-func (s *Service) automationsOf(sender string, addresses []string, to []*recipients.Destination, judged decisions, junk bool) (list []automation, err error) {
+func (s *Service) automationsOf(q automationQuery, addresses []string, to []*recipients.Destination) (list []automation, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		list = nil
-		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
+		a := &store.Arrival{Sender: q.sender, Placed: map[string]bool{}}
 		for i := range to {
 			if to[i].Group == nil {
-				list, err = s.appendAutomation(tx, list, to[i], judged, junk, false)
+				list, err = s.appendAutomation(tx, list, q, to[i], false)
 				if err != nil {
 					return err
 				}
@@ -194,7 +203,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 		for len(a.To) > 0 && len(a.Placed) <= recipients.MaxPlaces {
 			entry := a.To[0]
 			a.To = a.To[1:]
-			to, err := s.rooms.Recipients.ResolveArrivalEntry(tx, sender, entry, 0)
+			to, err := s.rooms.Recipients.ResolveArrivalEntry(tx, q.sender, entry, 0)
 			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.PlaceKey()]) {
 				continue
 			}
@@ -205,7 +214,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 			if to.Group != nil {
 				err = recipients.ExpandGroup(tx, a, to.Group, recipients.EntryAddress(entry))
 			} else {
-				list, err = s.appendAutomation(tx, list, to, judged, junk, true)
+				list, err = s.appendAutomation(tx, list, q, to, true)
 			}
 			if err != nil {
 				return err
@@ -216,7 +225,9 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 	return list, err
 }
 
-func (s *Service) appendAutomation(tx *store.Tx, list []automation, to *recipients.Destination, judged decisions, junk, member bool) ([]automation, error) {
+// appendAutomation appends the automation of a destination, if it has one for the message. member
+// says that it gets the message as a member of a group.
+func (s *Service) appendAutomation(tx *store.Tx, list []automation, q automationQuery, to *recipients.Destination, member bool) ([]automation, error) {
 	mb := to.Mailbox
 	if mb == nil || mb.External != nil || to.Reports || to.SRS {
 		return list, nil
@@ -231,19 +242,24 @@ func (s *Service) appendAutomation(tx *store.Tx, list []automation, to *recipien
 	if v == nil && !store.RulesByMailbox.Has(tx, mb.ID) {
 		return list, nil
 	}
-	out := automation{mailbox: mb, vacation: v, folder: inbox.InboxName, junk: junk, member: member}
-	out.rules, err = rules.Load(tx, mb)
-	if err != nil {
-		return nil, err
-	}
-	if v := judged[mb.AccountID]; v != nil {
+	out := automation{mailbox: mb, vacation: v, folder: inbox.InboxName, junk: q.junk, member: member}
+	if v := q.judged[mb.AccountID]; v != nil {
 		out.spam = v.Junk
 	}
-	if junk || out.spam {
+	if q.junk || out.spam {
 		out.folder, err = inbox.FolderName(tx, mb, "junk")
 		if err != nil {
 			return nil, err
 		}
+	} else {
+		warmup, err := s.rooms.Inbox.IsFiledAsWarmup(tx, mb, q.stored, q.size)
+		if warmup || err != nil {
+			return list, err
+		}
+	}
+	out.rules, err = rules.Load(tx, mb)
+	if err != nil {
+		return nil, err
 	}
 	out.as, err = core.SendersOf(tx, mb)
 	if err != nil {

@@ -238,6 +238,15 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		junk = junk || d == nil || d.Folder == ""
 	}
 
+	// Warm-up mail that is no junk goes to its own folder, whatever the mailbox's rules and forward
+	// say.
+	if to.Mailbox != nil && !done && !junk && (judged == nil || !judged.Junk) {
+		done, err = s.rooms.Inbox.FileWarmup(tx, to.Mailbox, stored, arrivalFiling(a, judged))
+		if err != nil {
+			return err
+		}
+	}
+
 	// File the message in INBOX or Junk, in INBOX if the mailbox has no Junk folder. A mailbox that
 	// forwards its mail without keeping a copy still keeps junk, and does not forward it.
 	if to.Mailbox != nil && !done && (!to.Only || junk) {
@@ -251,10 +260,8 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 				folder = folders[i].ID
 			}
 		}
-		filing := inbox.Filing{Folder: folder, Arrived: true, Own: a.sentBy == to.Mailbox.ID, Recipient: a.address}
-		if judged != nil && to.Mailbox.External == nil {
-			filing.Spam = judged.Spam
-		}
+		filing := arrivalFiling(a, judged)
+		filing.Folder = folder
 		if err := s.fileWithRules(tx, a, filing, junk); err != nil {
 			return err
 		}
@@ -292,6 +299,16 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		return s.rooms.Reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
 	}
 	return nil
+}
+
+// arrivalFiling returns how a message is filed in the mailbox at which it arrives, without the
+// folder. judged is the result of the account's classifier; nil if there is none.
+func arrivalFiling(a arrival, judged *decision) inbox.Filing {
+	f := inbox.Filing{Arrived: true, Own: a.sentBy == a.to.Mailbox.ID, Recipient: a.address}
+	if judged != nil && a.to.Mailbox.External == nil {
+		f.Spam = judged.Spam
+	}
+	return f
 }
 
 // A head has what the header of a message says, as far as it is needed before the message is

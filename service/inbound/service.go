@@ -48,6 +48,10 @@ type Recipients interface {
 type Inbox interface {
 	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
 	File(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, f inbox.Filing) (*store.Message, error)
+	// FileWarmup files an arriving message as warm-up mail, and reports whether it did.
+	// IsFiledAsWarmup reports whether it would.
+	FileWarmup(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, f inbox.Filing) (filed bool, err error)
+	IsFiledAsWarmup(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, size int64) (bool, error)
 	Release(d *inbox.StoredMessage)
 	EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, m *store.Message, recipient string, rule inbox.RuleMatchedData) error
 	// RepliesToSent reports whether a message replies to a message of the account.

@@ -143,6 +143,7 @@ type Filing struct {
 	Own      bool   // the mailbox itself sent it, so requests that wait for mail do not get it
 	Moved    bool   // a rule moved it into this folder
 	Spam     string // the result of the spam classifier, in the format of Meta.Spam
+	warmup   bool   // it is filed as warm-up mail, and deleted when it is old
 
 	Recipient string // from the envelope; "" if there was no envelope
 }
@@ -163,10 +164,12 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if f.UID != 0 {
 		add = tx.AddMessageAt
 	}
-	if len(a.WarmupPhrases) > 0 && hasPhrase(foldPhrases(a.WarmupPhrases), d.Summary.Subject, d.Summary.Preview) {
+	meta := d.meta()
+	filter := newWarmupFilter(a)
+	meta.Warmup = warmupText(f.warmup, filter.matchingField(d.Summary.XFields))
+	if filter.matches(d.Summary.Subject, d.Summary.Preview, &meta) {
 		m.Bits |= store.BitWarmup
 	}
-	meta := d.meta()
 	if f.Recipient != mb.Email {
 		meta.Recipient = f.Recipient
 	}

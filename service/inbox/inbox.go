@@ -18,7 +18,7 @@ import (
 type InboxFilter struct {
 	DateFrom       string `query:"date_from"`      // The first day, UTC.
 	DateTo         string `query:"date_to"`        // The last day, UTC, with all of it.
-	ExcludeWarmup  bool   `query:"exclude_warmup"` // Leave out mail that contains one of the account's warm-up phrases.
+	ExcludeWarmup  bool   `query:"exclude_warmup"` // Leave out mail with one of the account's warm-up phrases or header fields.
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
 	IsFlagged      *bool  `query:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).

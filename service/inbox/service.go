@@ -19,7 +19,8 @@
 //   - folders.go, rename.go, folder_messages.go, flags.go: folders, flags, copies and searches for
 //     IMAP. roles.go: the standard folders.
 //   - mark_answered.go: which messages a reply answers. answerer.go: who answered a message.
-//   - warmup.go: warm-up mail.
+//   - warmup.go: which mail is warm-up mail.
+//   - warmup_folders.go: the folder in which warm-up mail is filed, and when it is deleted there.
 //   - images.go: links of images in messages; service/images fetches remote ones.
 package inbox
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,10 @@ const (
 	warmupSteps    = 20   // read transactions between two saves of the job's progress
 )
 
-// warmupKind returns the kind of the job that an account needs after its warm-up phrases have
-// changed. The job finds the account's stored warm-up mail and sets BitWarmup accordingly.
+// warmupKind returns the kind of the job that an account needs after its warm-up phrases or header
+// fields have changed. The job finds the account's stored warm-up mail and sets BitWarmup
+// accordingly. It does not read messages: a field counts if the account had it when the message
+// arrived.
 func (s *Service) warmupKind() jobs.Kind {
 	return jobs.Kind{Name: "warmup_marks", Work: s.updateWarmup, Timeout: time.Hour}
 }
@@ -34,7 +37,7 @@ type warmupArgs struct {
 }
 
 // PlanWarmup queues a job that sets BitWarmup of the account's stored mail. It is called after each
-// change of the phrases. The jobs of an account run one after the other.
+// change of the phrases and header fields. The jobs of an account run one after the other.
 func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: accountID, Kind: "warmup_marks", Key: accountID, Lane: "warmup " + accountID, Args: warmupArgs{AccountID: accountID},
@@ -95,7 +98,7 @@ func findWrongBits(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChang
 	if a == nil {
 		return true, nil, nil
 	}
-	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), remaining: warmupPerView, at: at}
+	w := warmupWalk{tx: tx, filter: newWarmupFilter(a), remaining: warmupPerView, at: at}
 	for key, id := range store.MailboxesByAccount.Keys(tx, a.ID, "") {
 		if key < a.ID+at.MailboxID {
 			continue
@@ -117,7 +120,7 @@ func findWrongBits(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChang
 // A warmupWalk finds messages whose BitWarmup is wrong.
 type warmupWalk struct {
 	tx        *store.Tx
-	phrases   []string
+	filter    warmupFilter
 	remaining int // messages that may still be examined
 	at        *warmupArgs
 	changes   []warmupChange
@@ -152,7 +155,7 @@ func (w *warmupWalk) examineMailbox(mb *store.Mailbox) (whole bool, err error) {
 
 // check adds the message to changes if its BitWarmup is wrong.
 func (w *warmupWalk) check(m *store.Message) error {
-	is, err := isStoredWarmup(w.tx, w.phrases, m)
+	is, err := w.filter.matchesStored(w.tx, m)
 	if err != nil {
 		return err
 	}
@@ -167,13 +170,13 @@ func (w *warmupWalk) check(m *store.Message) error {
 }
 
 // setWarmup writes the changes. It leaves out messages that no longer exist, and messages for which
-// the change is no longer right, because the phrases have changed again.
+// the change is no longer right, because the phrases or header fields have changed again.
 func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChange) error {
 	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
 		return err
 	}
-	phrases := foldPhrases(a.WarmupPhrases)
+	filter := newWarmupFilter(a)
 	for _, c := range changes {
 		m, err := tx.Message(c.mailbox, c.folder, c.uid)
 		if errors.Is(err, store.ErrNotFound) {
@@ -182,7 +185,7 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 		if err != nil {
 			return err
 		}
-		is, err := isStoredWarmup(tx, phrases, m)
+		is, err := filter.matchesStored(tx, m)
 		if err != nil {
 			return err
 		}
@@ -197,10 +200,68 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// isStoredWarmup reports whether a stored message is warm-up mail: whether its subject or preview
-// contains one of the phrases.
-func isStoredWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
-	if len(phrases) == 0 {
+// A warmupFilter recognizes the warm-up mail of an account.
+type warmupFilter struct {
+	phrases []string // results of foldPhrase
+	headers []store.WarmupHeader
+}
+
+func newWarmupFilter(a *store.Account) warmupFilter {
+	return warmupFilter{foldPhrases(a.WarmupPhrases), a.WarmupHeaders}
+}
+
+// warmupFiled is the beginning of Meta.Warmup of a message that was filed as warm-up mail. The rest
+// is a header field that matched, as matchingField returns it, or "".
+const (
+	warmupFiled    = "+"
+	warmupNotFiled = "-"
+)
+
+// warmupText returns the text that is stored as Meta.Warmup.
+func warmupText(filed bool, field string) string {
+	switch {
+	case filed:
+		return warmupFiled + field
+	case field != "":
+		return warmupNotFiled + field
+	}
+	return ""
+}
+
+// matchingField returns the first of the header fields that one of the account's matches, in the
+// form "Name: value"; "" if there is none.
+func (f warmupFilter) matchingField(fields []msg.Header) string {
+	for _, have := range fields {
+		if f.matchesField(have.Name, have.Value) {
+			return have.Name + ": " + have.Value
+		}
+	}
+	return ""
+}
+
+// matchesField reports whether the account has a header field of that name with that value, or with
+// any value.
+func (f warmupFilter) matchesField(name, value string) bool {
+	return slices.ContainsFunc(f.headers, func(h store.WarmupHeader) bool {
+		return strings.EqualFold(h.Name, name) && (h.Value == nil || *h.Value == value)
+	})
+}
+
+// matches reports whether a message is warm-up mail: whether its subject or preview contains one of
+// the phrases, or meta has a header field of the account.
+func (f warmupFilter) matches(subject, preview string, meta *store.Meta) bool {
+	if meta.Warmup != "" {
+		name, value, _ := strings.Cut(meta.Warmup[1:], ": ")
+		if f.matchesField(name, value) {
+			return true
+		}
+	}
+	return len(f.phrases) > 0 && hasPhrase(f.phrases, subject, preview)
+}
+
+// matchesStored is matches for a stored message.
+func (f warmupFilter) matchesStored(tx *store.Tx, m *store.Message) (bool, error) {
+	if len(f.phrases)+len(f.headers) == 0 {
 		return false, nil
 	}
 	meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
@@ -215,7 +276,7 @@ func isStoredWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, err
 	if root.Envelope != nil {
 		subject = root.Envelope.Subject
 	}
-	return hasPhrase(phrases, subject, meta.Preview), nil
+	return f.matches(subject, meta.Preview, meta), nil
 }
 
 // foldPhrases applies foldPhrase to all phrases.

@@ -49,6 +49,42 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	}
 }
 
+// TestWarmupHeadersMarkMail: a header field marks mail that arrives while the account has it, and
+// the mark goes and comes with the field.
+func TestWarmupHeadersMarkMail(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.Run()
+	marked := func(what string, want int) {
+		t.Helper()
+		servicetest.Eventually(t, what, func() bool { return i.Marked(ann)["INBOX ann"] == want })
+	}
+	set := func(in accounts.UpdateAccountIn) {
+		t.Helper()
+		if _, err := i.Svc.Accounts.UpdateAccount(t.Context(), servicetest.Actor(i.Account), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	headers := []accounts.WarmupHeader{{Name: "X-Warm"}}
+	set(accounts.UpdateAccountIn{WarmupHeaders: &headers})
+	servicetest.Keep(i, ann, "INBOX", letterOf("one", "1@far", "x-warm: yes"))
+	servicetest.Keep(i, ann, "INBOX", letterOf("two", "2@far", "X-Warmer: yes"))
+	marked("the field marks", 1)
+	phrases := []string{"two"}
+	set(accounts.UpdateAccountIn{WarmupPhrases: &phrases})
+	marked("a phrase marks the other one too", 2)
+	set(accounts.UpdateAccountIn{WarmupHeaders: &[]accounts.WarmupHeader{}})
+	marked("without the field its mark goes", 1)
+	other := "no"
+	set(accounts.UpdateAccountIn{WarmupHeaders: &[]accounts.WarmupHeader{{Name: "X-Warm", Value: &other}}, WarmupPhrases: &[]string{}})
+	marked("another value does not count", 0)
+	set(accounts.UpdateAccountIn{WarmupHeaders: &headers})
+	marked("with the field its mark comes back", 1)
+	if n := len(i.Events(events.EventEmailReceived)); n != 1 {
+		t.Errorf("%d events, want that of the second message", n)
+	}
+}
+
 // TestWarmupJobGoesOnWhereItWas interrupts the job.
 func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})

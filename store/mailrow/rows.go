@@ -116,6 +116,7 @@ type Meta struct {
 	Origin            string // origin of its text, if verified, encoded by the caller
 	Drafted           string // not "": it was in the drafts folder once
 	Judged            string // DMARC results by version of the standard, encoded by the caller
+	Warmup            string // why it is warm-up mail besides its text, encoded by the caller
 }
 
 // A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
@@ -222,8 +223,8 @@ func (m *Meta) texts() [7]*string {
 }
 
 // laterTexts returns the texts that were added to the form later, in their order.
-func (m *Meta) laterTexts() [8]*string {
-	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Origin, &m.Drafted, &m.Judged}
+func (m *Meta) laterTexts() [9]*string {
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Origin, &m.Drafted, &m.Judged, &m.Warmup}
 }
 
 // Row encodes the meta as a row of the version, without a checksum.

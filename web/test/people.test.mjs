@@ -277,8 +277,13 @@ describe('people', { concurrency: 2 }, () => {
       await universal.setChecked(!before)
       await is('the universal inbox is turned', ({ universal_inbox_enabled: on }) => on === !before)
       await p.getByLabel('Phrases, one per line').fill('kitten parade')
-      await p.locator('.card', { has: p.getByRole('heading', { name: 'Warm-up phrases' }) }).getByRole('button', { name: 'Save' }).click()
+      await p.locator('.card', { has: p.getByRole('heading', { name: 'Warm-up mail' }) }).getByRole('button', { name: 'Save' }).click()
       await is('the phrase is kept', ({ warmup_phrases: phrases }) => phrases.join() === 'kitten parade')
+      await p.getByLabel('Header fields, one per line').fill('X-Warm\nX-Id: a:b')
+      await p.getByLabel('Folder', { exact: true }).fill('Warm-up')
+      await p.locator('.card', { has: p.getByRole('heading', { name: 'Warm-up mail' }) }).getByRole('button', { name: 'Save' }).click()
+      await is('the fields and the folder are kept', ({ warmup_headers: headers, warmup_folder: folder, warmup_days: days }) =>
+        JSON.stringify(headers) === '[{"name":"X-Warm","value":null},{"name":"X-Id","value":"a:b"}]' && folder === 'Warm-up' && days === 7)
       await sound(p, 'the account')
     })
 

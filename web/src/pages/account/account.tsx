@@ -19,7 +19,7 @@ export function Account() {
             </div>
             <div class="grid-2">
               <Universal account={a} />
-              <Warmup key={a.warmup_phrases.join('\n')} account={a} />
+              <Warmup key={JSON.stringify([a.warmup_phrases, a.warmup_headers, a.warmup_folder, a.warmup_days])} account={a} />
             </div>
           </>
         )}
@@ -110,18 +110,38 @@ function Universal({ account: a }: { account: AccountOut }) {
 }
 
 function Warmup({ account: a }: { account: AccountOut }) {
-  const [phrases, setPhrases] = useState(a.warmup_phrases.join('\n'))
+  const had = { phrases: a.warmup_phrases.join('\n'), headers: headerLines(a), folder: a.warmup_folder ?? '', days: String(a.warmup_days) }
+  const [phrases, setPhrases] = useState(had.phrases)
+  const [headers, setHeaders] = useState(had.headers)
+  const [folder, setFolder] = useState(had.folder)
+  const [days, setDays] = useState(had.days)
+  const lines = (text: string) => text.split('\n').map((line) => line.trim()).filter(Boolean)
   const save = async () => {
-    await call('update_account', { warmup_phrases: phrases.split('\n').map((p) => p.trim()).filter(Boolean) })
+    await call('update_account', {
+      warmup_phrases: lines(phrases), warmup_folder: folder.trim() || null, warmup_days: Number(days),
+      warmup_headers: lines(headers).map((line) => {
+        const [name = '', ...value] = line.split(':')
+        return { name: name.trim(), ...(value.length > 0 ? { value: value.join(':').trim() } : {}) }
+      }),
+    })
     told('Saved. Existing messages are checked again in the background.')
   }
   if (!can('update_account')) return null
   return (
-    <Card title="Warm-up phrases">
-      <Form submit="Save" onSubmit={save} disabled={phrases === a.warmup_phrases.join('\n')}>
+    <Card title="Warm-up mail">
+      <Form submit="Save" onSubmit={save} disabled={phrases === had.phrases && headers === had.headers && folder === had.folder && days === had.days}>
         <TextArea label="Phrases, one per line" name="warmup_phrases" value={phrases} onInput={setPhrases} rows={5}
           hint="A message that contains one of them is marked as warm-up. You can hide it in the inbox, and webhooks skip it." />
+        <TextArea label="Header fields, one per line" name="warmup_headers" value={headers} onInput={setHeaders} rows={3} placeholder={'X-Warmup-Id\nX-Campaign: warm-up'}
+          hint="A message that arrives with one of them is marked too. Without a value, any value counts." />
+        <TextField label="Folder" name="warmup_folder" value={folder} onInput={setFolder} hint="Marked messages with a proven author come to this folder instead of the inbox. Empty: they come to the inbox." />
+        <TextField label="Days in that folder" name="warmup_days" type="number" value={days} onInput={setDays} hint="Older messages are deleted from it." />
       </Form>
     </Card>
   )
+}
+
+/** Shows the header fields of warm-up mail, one a line. */
+function headerLines(a: AccountOut) {
+  return a.warmup_headers.map((h) => (h.value === null ? h.name : `${h.name}: ${h.value}`)).join('\n')
 }
