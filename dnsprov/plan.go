@@ -1,5 +1,7 @@
 package dnsprov
 
+import "slices"
+
 // Operations of a Change.
 const (
 	Create = "create"
@@ -17,8 +19,10 @@ type Change struct {
 // Plan returns the changes that turn the records have of a zone into want. Once they are applied, a
 // second plan is empty. A record in have without a Purpose is foreign: Plan adopts it if it has the
 // wanted content, and never changes it otherwise. Deletions come first, so that a name is free
-// before a record is created there.
+// before a record is created there. If the provider has one TTL for a whole set, the TTL of foreign
+// records stays.
 func Plan(have, want []Record) []Change {
+	want = withSetTTLs(have, want)
 	matched := make([]bool, len(have))
 	open := make([]*Record, 0, len(want))
 	var deletes, updates, creates []Change
@@ -49,6 +53,41 @@ func Plan(have, want []Record) []Change {
 	}
 	return append(append(deletes, updates...), creates...)
 }
+
+// withSetTTLs returns the wanted records with the TTLs that they get from a provider with one TTL
+// for each set (RFC 2181 section 5.2): the TTL of the foreign records in the set, or else the
+// shortest TTL that is wanted there and permitted by the provider.
+func withSetTTLs(have, want []Record) []Record {
+	if !slices.ContainsFunc(have, func(h Record) bool { return h.SetTTL }) {
+		return want
+	}
+	foreign, shortest := map[Set]uint32{}, map[Set]uint32{}
+	least := uint32(0)
+	for _, h := range have {
+		least = max(least, h.LeastTTL)
+		if h.Purpose == "" {
+			foreign[h.set()] = h.TTL
+		}
+	}
+	for _, w := range want {
+		ttl, seen := shortest[w.set()]
+		if !seen || w.TTL < ttl {
+			shortest[w.set()] = w.TTL
+		}
+	}
+	out := slices.Clone(want)
+	for i, w := range out {
+		ttl, shared := foreign[w.set()]
+		if !shared {
+			ttl = max(shortest[w.set()], least)
+		}
+		out[i].TTL = ttl
+	}
+	return out
+}
+
+// set returns the set that the record belongs to.
+func (r Record) set() Set { return Set{Name: hostName(r.Name), Type: r.Type} }
 
 // findSame returns the index of a record in have that publishes the same data as w, or -1. It
 // prefers a record that is not foreign, and skips records that are taken.

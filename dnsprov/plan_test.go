@@ -109,3 +109,83 @@ func TestPlanConverges(t *testing.T) {
 		}
 	}
 }
+
+// applySets changes a zone as a provider would that has one TTL for each set: the TTL of a set of
+// which all records are named in the changes is the least that is wanted, else it stays.
+func applySets(have []Record, changes []Change) []Record {
+	out := apply(have, changes)
+	for i, r := range out {
+		named, least, there := true, uint32(1<<31), uint32(0)
+		for _, h := range have {
+			if h.set() == r.set() {
+				there = h.TTL
+				named = named && slices.ContainsFunc(changes, func(c Change) bool { return c.Have != nil && *c.Have == h })
+			}
+		}
+		for _, c := range changes {
+			if c.Want != nil && c.Want.set() == r.set() {
+				least = min(least, c.Want.TTL)
+			}
+		}
+		out[i].TTL, out[i].SetTTL = least, true
+		if !named {
+			out[i].TTL = there
+		}
+	}
+	return out
+}
+
+// TestPlanConvergesWithTTLsOfSets is TestPlanConverges for providers that have one TTL for each
+// set: foreign records keep it, and among ours the least that is wanted counts.
+func TestPlanConvergesWithTTLsOfSets(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	draw := func(purpose string) Record {
+		return Record{Name: fmt.Sprint("n", rnd.IntN(2)), Type: "TXT", Value: fmt.Sprint(rnd.IntN(4)), TTL: uint32(1 + rnd.IntN(3)), Purpose: purpose}
+	}
+	for range 5000 {
+		var have, want []Record
+		for range rnd.IntN(5) {
+			r := draw("")
+			r.TTL, r.SetTTL = 9, true
+			if rnd.IntN(2) == 0 {
+				r.Name, r.TTL, r.Purpose = "ours", 5, PurposeCustom
+			}
+			if !slices.ContainsFunc(have, r.Same) {
+				have = append(have, r)
+			}
+		}
+		for range rnd.IntN(5) {
+			r := draw(PurposeCustom)
+			if rnd.IntN(2) == 0 {
+				r.Name = "ours"
+			}
+			if !slices.ContainsFunc(want, r.Same) {
+				want = append(want, r)
+			}
+		}
+		after := applySets(have, Plan(have, want))
+		if again := Plan(after, want); len(again) != 0 {
+			t.Fatalf("have %v want %v: a second plan has %q", have, want, ops(again))
+		}
+		for _, h := range have {
+			if h.Purpose == "" && !slices.Contains(after, h) {
+				t.Fatalf("have %v want %v: %v is gone", have, want, h)
+			}
+		}
+		for _, a := range after {
+			if a.Name == "ours" && a.TTL > 3 {
+				t.Fatalf("have %v want %v: %v keeps its TTL", have, want, a)
+			}
+		}
+	}
+}
+
+// TestPlanKnowsTheLeastTTL: what the provider does not permit is not wanted again and again.
+func TestPlanKnowsTheLeastTTL(t *testing.T) {
+	have := Record{Name: "a.test", Type: "TXT", Value: "ours", TTL: 3600, Purpose: PurposeCustom, SetTTL: true, LeastTTL: 3600}
+	for wanted, want := range map[uint32]int{60: 0, 3600: 0, 7200: 1} {
+		if changes := Plan([]Record{have}, []Record{{Name: "a.test", Type: "TXT", Value: "ours", TTL: wanted, Purpose: PurposeCustom}}); len(changes) != want {
+			t.Errorf("TTL %d: %q", wanted, ops(changes))
+		}
+	}
+}

@@ -12,11 +12,17 @@ import (
 // concurrent use.
 type Provider interface {
 	// Records returns the records at and below a domain. Records that Apply made under the owner
-	// tag have a Purpose; all other records are foreign.
+	// tag have a Purpose; all other records are foreign. A provider that cannot mark records
+	// returns all of them as foreign, with their Key as ID; the caller then sets the Purpose of
+	// those that it has made. A record without an ID was never made by the caller.
 	Records(ctx context.Context, at ZoneRef) ([]Record, error)
 	// Apply carries out the changes that Plan returned for Records. It returns the records that it
-	// created or adopted, with their IDs. If it is interrupted, the caller can read, plan and apply
-	// again. It returns a *Conflict or *Refused if one record cannot be written.
+	// created or adopted, with their IDs; adopted records, which are foreign, have no Purpose. If
+	// it is interrupted, the caller can read, plan and apply again. It returns a *Conflict or
+	// *Refused if one record cannot be written. After ErrChanged or a *Conflict, it has created
+	// only the records that it returns. After any other error it may have created more. A provider
+	// that cannot mark records does not recognize these later, so its caller stores what it is
+	// about to create before it calls Apply.
 	Apply(ctx context.Context, at ZoneRef, changes []Change) ([]Record, error)
 }
 
@@ -24,12 +30,23 @@ type Provider interface {
 type ZoneRef struct {
 	Domain   string // in the form of Record.Name
 	OwnerTag string // marks the records of this domain and installation; only letters, digits and _
+
+	// Ask names the sets that are wanted and the sets with records of ours. A provider that cannot
+	// list its zone asks for these.
+	Ask []Set
+}
+
+// A Set is all records of one name and type.
+type Set struct {
+	Name string // in the form of Record.Name
+	Type string
 }
 
 // Errors that providers return.
 var (
 	ErrCredential   = errors.New("the DNS provider rejects the API token, or the token lacks a permission")
 	ErrZoneNotFound = errors.New("the DNS provider has no zone of the domain that the API token may change")
+	ErrChanged      = errors.New("somebody else has changed the records since they were read") // read and plan again
 )
 
 // A Conflict is the error that a foreign record prevents a wanted record.

@@ -2,16 +2,21 @@
 // looks up whether the records are published. It does not know accounts, or how domains are stored.
 package dnsprov
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
 
 // Record is one DNS record of a domain, in a form that does not depend on the provider.
 type Record struct {
 	Name string // the full name, lower-case, without the trailing dot
-	Type string // NS, MX, A, AAAA, TXT, CNAME, SRV, CAA or TLSA
+	Type string // such as MX; TYPE65280 for a type without a name
 
 	// Value is the data of the record: an IP address; a host name in the form of Name; the text of
-	// a TXT, unquoted and in one piece; a CAA, such as 0 issue "ca.example"; or a TLSA, such as
-	// 3 1 1 and hex digits.
+	// a TXT, unquoted and in one piece; for other types what RecordOf returns, such as
+	// 0 issue "ca.example" for a CAA, or 3 1 1 and hex digits for a TLSA.
 	Value string
 
 	Priority uint16 // of an MX or SRV
@@ -21,6 +26,8 @@ type Record struct {
 	Purpose  string // one of the Purpose constants; "" for a foreign record
 	Critical bool   // whether mail does not work without the record
 	ID       string // the provider's id of the record; "" if it has none; ignored in comparisons
+	SetTTL   bool   // whether the provider has one TTL for all records of this name and type; ignored in comparisons
+	LeastTTL uint32 // the shortest TTL that the provider permits in the zone; 0 if it permits any; ignored in comparisons
 }
 
 // Flattened is the Type of a foreign CNAME that the provider replaces by the addresses of its
@@ -52,11 +59,22 @@ func (r Record) Same(o Record) bool {
 	return r.value() == o.value()
 }
 
-// value returns the record's value in normalized form: a TXT value without quotes, other values in
-// lower case without a trailing dot.
+// Key returns a short text that is equal for two records if and only if Same is true of them: the
+// type, the name, and a hash of the data. It is the ID of records at providers that cannot mark
+// them, so its form must not change.
+func (r Record) Key() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", r.Priority, r.Weight, r.Port, r.value()))
+	return r.Type + " " + hostName(r.Name) + " " + hex.EncodeToString(sum[:16])
+}
+
+// value returns the record's value in normalized form: a TXT value without quotes, and names and
+// addresses in lower case without a trailing dot.
 func (r Record) value() string {
-	if r.Type == "TXT" {
+	switch r.Type {
+	case "TXT":
 		return unquote(r.Value)
+	case "CAA", "HTTPS", "SVCB": // they may have a URL or a path
+		return r.Value
 	}
 	return hostName(r.Value)
 }

@@ -66,7 +66,7 @@ func stranger(r dnsprov.Record) cloudflaretest.Record {
 
 // toCommon converts a record of the API to the form of all providers.
 func toCommon(r cloudflaretest.Record) dnsprov.Record {
-	out := dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Content}
+	out := dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Content, TTL: uint32(r.TTL)}
 	if r.Priority != nil {
 		out.Priority = *r.Priority
 	}

@@ -3,7 +3,9 @@ package providertest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -17,7 +19,8 @@ type Case struct {
 	// Stranger adds a foreign record to the zone without the provider. It is nil if the zone cannot
 	// have foreign records.
 	Stranger func(t *testing.T, r dnsprov.Record)
-	// Strangers returns the foreign records of the zone, without asking the provider.
+	// Strangers returns the foreign records of the zone with their TTLs, without asking the
+	// provider, and without the zone's own SOA and NS.
 	Strangers func(t *testing.T) []dnsprov.Record
 	// Cut makes the next Apply fail. Each n, from 0, stands for another step and another kind of
 	// failure. Cut returns false if n is too large. It is nil if an Apply cannot fail in between.
@@ -26,6 +29,12 @@ type Case struct {
 
 // Run tests a provider against the rules of dnsprov.Provider. make returns a new Case.
 func Run(t *testing.T, make func(t *testing.T) Case) {
+	open := make
+	make = func(t *testing.T) Case {
+		c := open(t)
+		c.Zone.Ask = c.sets()
+		return c
+	}
 	for _, rule := range []struct {
 		name string
 		test func(*testing.T, Case)
@@ -34,6 +43,8 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 		{"what is gone can be made again", comesBack},
 		{"strangers stay", strangersStay},
 		{"an identical record is adopted", adopts},
+		{"a set is shared with strangers", sharesSets},
+		{"what strangers add meanwhile stays", addedMeanwhile},
 		{"a conflict is named", namesConflicts},
 		{"the records of other marks stay", marksAreApart},
 		{"deletion leaves nothing", leavesNothing},
@@ -59,6 +70,22 @@ func (c Case) wanted(host string) []dnsprov.Record {
 		rec("s._domainkey."+d, "TXT", "v=DKIM1; k=rsa; p="+string(slices.Repeat([]byte("MIIB"), 90)), dnsprov.PurposeDKIM),
 		rec("_dmarc."+d, "TXT", "v=DMARC1; p=reject", dnsprov.PurposeDMARC),
 	}
+}
+
+// sets returns the sets of all records that the suite wants.
+func (c Case) sets() []dnsprov.Set {
+	var out []dnsprov.Set
+	for _, w := range append(c.wanted("mail.host.test"), c.text("")) {
+		if s := (dnsprov.Set{Name: w.Name, Type: w.Type}); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// text returns a TXT record of the domain's owner.
+func (c Case) text(value string) dnsprov.Record {
+	return dnsprov.Record{Name: c.Zone.Domain, Type: "TXT", Value: value, TTL: 3600, Purpose: dnsprov.PurposeCustom}
 }
 
 // read returns the records of the zone as the provider reports them.
@@ -110,7 +137,8 @@ func (c Case) checkSynced(t *testing.T, want []dnsprov.Record) {
 }
 
 func secondPlanIsEmpty(t *testing.T, c Case) {
-	if have, err := c.Provider.Records(t.Context(), c.Zone); err != nil || len(have) != 0 {
+	have, err := c.Provider.Records(t.Context(), c.Zone)
+	if err != nil || slices.ContainsFunc(have, func(h dnsprov.Record) bool { return h.Type != "NS" }) {
 		t.Fatalf("an empty place has %v, %v", have, err)
 	}
 	if _, err := c.Provider.Apply(t.Context(), c.Zone, nil); err != nil {
@@ -185,6 +213,71 @@ func adopts(t *testing.T, c Case) {
 	c.checkSynced(t, want)
 	c.mustSync(t, nil)
 	c.checkStrangers(t, theirs)
+}
+
+// theirText returns a text of a stranger's at the domain.
+func (c Case) theirText(value string) dnsprov.Record {
+	return dnsprov.Record{Name: c.Zone.Domain, Type: "TXT", Value: value, TTL: 300}
+}
+
+// checkUnchanged fails the test unless all strangers' records exist with their TTLs.
+func (c Case) checkUnchanged(t *testing.T, all []dnsprov.Record) {
+	t.Helper()
+	there := c.Strangers(t)
+	for _, r := range all {
+		if !slices.ContainsFunc(there, func(o dnsprov.Record) bool { return o.Same(r) && o.TTL == r.TTL }) {
+			t.Errorf("a stranger's record is not as it was: %s %s %s %d", r.Name, r.Type, r.Value, r.TTL)
+		}
+	}
+}
+
+func sharesSets(t *testing.T, c Case) {
+	if c.Stranger == nil {
+		return
+	}
+	c.Stranger(t, c.theirText("theirs"))
+	c.Stranger(t, c.theirText(strings.Repeat("a long text of theirs", 20)))
+	theirs := c.Strangers(t)
+	for _, want := range [][]dnsprov.Record{
+		{c.text("ours")}, {c.text("ours"), c.text("ours too")}, {c.text("ours again"), c.text("ours too")}, {c.text("ours again")}, nil, {c.text("ours")}, nil,
+	} {
+		c.mustSync(t, want)
+		c.checkSynced(t, want)
+		c.checkUnchanged(t, theirs)
+		if n := len(c.Strangers(t)); n != len(theirs)+len(want) {
+			t.Errorf("%d records are there, want %d of theirs and %d of ours", n, len(theirs), len(want))
+		}
+	}
+}
+
+// addedMeanwhile adds a stranger's value between reading and writing, while ours are made, changed
+// and deleted, and at last the value that we are about to make.
+func addedMeanwhile(t *testing.T, c Case) {
+	if c.Stranger == nil {
+		return
+	}
+	var theirs []dnsprov.Record
+	for n, want := range [][]dnsprov.Record{{c.text("ours")}, {c.text("ours again")}, {c.text("ours again"), c.text("ours too")}, nil, {c.text("theirs 4")}, nil} {
+		have, err := c.read(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		added := c.theirText(fmt.Sprintf("theirs %d", n))
+		c.Stranger(t, added)
+		there := c.Strangers(t)
+		added.TTL = there[slices.IndexFunc(there, added.Same)].TTL
+		theirs = append(theirs, added)
+		if _, err := c.Provider.Apply(t.Context(), c.Zone, dnsprov.Plan(have, want)); err != nil && !errors.Is(err, dnsprov.ErrChanged) {
+			t.Fatal(err)
+		}
+		c.checkUnchanged(t, theirs)
+		c.mustSync(t, want)
+		c.checkSynced(t, want)
+		c.checkUnchanged(t, theirs)
+	}
+	if n := len(c.Strangers(t)); n != len(theirs) {
+		t.Errorf("%d records are left, %d of them of strangers", n, len(theirs))
+	}
 }
 
 func namesConflicts(t *testing.T, c Case) {
