@@ -16,9 +16,15 @@ import (
 //
 // The error joins a *Conflict for each foreign record that conflicts with a required record.
 func Compatible(have, want []Record) ([]Record, error) {
+	wanted := make(map[recordID]bool, len(want))
+	for _, w := range want {
+		wanted[w.id()] = true
+	}
 	var foreign []Record
+	byName := map[string][]int{} // indexes of foreign
 	for _, h := range have {
-		if h.Purpose == "" && !slices.ContainsFunc(want, h.Same) {
+		if h.Purpose == "" && !wanted[h.id()] {
+			byName[hostName(h.Name)] = append(byName[hostName(h.Name)], len(foreign))
 			foreign = append(foreign, h)
 		}
 	}
@@ -28,8 +34,8 @@ func Compatible(have, want []Record) ([]Record, error) {
 	dropped := map[string]bool{} // keys of the groups of optional records to leave out
 	for i, w := range want {
 		var conflicting []int // indexes of foreign
-		for at, h := range foreign {
-			if hostName(h.Name) == hostName(w.Name) && excludes(h, w) {
+		for _, at := range byName[hostName(w.Name)] {
+			if excludes(foreign[at], w) {
 				conflicting = append(conflicting, at)
 			}
 		}

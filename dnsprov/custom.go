@@ -117,14 +117,16 @@ func CustomValue(typ, given, domain string) (string, error) {
 		}
 		return ip.String(), nil
 	case "CNAME":
-		return aliasTarget(value, domain)
+		return targetName(value, domain)
 	case "TXT":
 		return textValue(value)
 	}
 	return "", fmt.Errorf("there are no records of type %.20s here; use TXT, CNAME, A or AAAA", typ)
 }
 
-func aliasTarget(value, domain string) (string, error) {
+// targetName converts a host name that the owner enters as a value to the form of Record.Name. "@"
+// is the domain.
+func targetName(value, domain string) (string, error) {
 	if value == "@" {
 		return domain, nil
 	}
@@ -132,10 +134,10 @@ func aliasTarget(value, domain string) (string, error) {
 	switch {
 	case len(value) > 4*idn.MaxName || err != nil || len(name) > idn.MaxName:
 		return "", fmt.Errorf("%.80q is not a host name", value)
+	case isIP(name):
+		return "", fmt.Errorf("%.80q is an address, where a record of this type has a host name; use an A or AAAA record", value)
 	case !strings.Contains(name, "."):
 		return "", fmt.Errorf("%.80q is not a whole name: write it to its end, as in www.example.com", value)
-	case isIP(name):
-		return "", fmt.Errorf("%.80q is an address: a CNAME leads to a name; use an A or AAAA record", value)
 	}
 	return name, nil
 }

@@ -148,28 +148,56 @@ func (s Spec) srvRecord(name string, port, priority uint16) Record {
 	return r
 }
 
-// isOccupied reports whether a custom record of the owner replaces a record of the group. An
-// address of either family replaces addresses of both: otherwise visitors would reach the owner's
-// host over one family and ours over the other.
-func (s Spec) isOccupied(group []Record) bool {
+// ownRecords has the custom records of a domain, by name.
+type ownRecords struct {
+	domain string
+	byName map[string][]Record
+}
+
+func (s Spec) ownRecords() ownRecords {
+	own := ownRecords{s.Domain, make(map[string][]Record, len(s.Custom))}
+	for _, c := range s.Custom {
+		name := hostName(c.Name)
+		own.byName[name] = append(own.byName[name], c)
+	}
+	return own
+}
+
+// occupy reports whether a custom record of the owner replaces a record of the group. An address of
+// either family replaces addresses of both: otherwise visitors would reach the owner's host over
+// one family and ours over the other.
+func (own ownRecords) occupy(group []Record) bool {
 	return slices.ContainsFunc(group, func(r Record) bool {
-		return slices.ContainsFunc(s.Custom, func(c Record) bool {
+		replaces := func(c Record) bool {
 			if r.Purpose == PurposeSPF && c.Type == "TXT" && !spf.IsRecord(unquote(c.Value)) {
 				return false // other TXT records may have the same name
 			}
-			return hostName(c.Name) == r.Name && (c.Type == "CNAME" || c.Type == r.Type || isAddress(c.Type) && isAddress(r.Type))
-		})
+			return c.Type == "CNAME" || c.Type == r.Type || isAddress(c.Type) && isAddress(r.Type)
+		}
+		return slices.ContainsFunc(own.byName[r.Name], replaces) || own.delegate(r.Name)
 	})
 }
 
+// delegate reports whether NS records of the owner delegate a name to other servers.
+func (own ownRecords) delegate(name string) bool {
+	isNS := func(c Record) bool { return c.Type == "NS" }
+	for below := true; below && name != own.domain; _, name, below = strings.Cut(name, ".") {
+		if slices.ContainsFunc(own.byName[name], isNS) {
+			return true
+		}
+	}
+	return false
+}
+
 // challengeRecords returns the TXT records for pending ACME challenges. It leaves out names at
-// which the owner has a CNAME.
-func (s Spec) challengeRecords() []Record {
+// which the owner has a CNAME, and names that the owner has delegated.
+func (s Spec) challengeRecords(own ownRecords) []Record {
+	isAlias := func(c Record) bool { return c.Type == "CNAME" }
 	var out []Record
 	for _, c := range s.Challenges {
-		alias := func(o Record) bool { return o.Type == "CNAME" && hostName(o.Name) == hostName(c.Name) }
-		if !slices.ContainsFunc(s.Custom, alias) {
-			out = append(out, Record{Name: hostName(c.Name), Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: PurposeACME})
+		name := hostName(c.Name)
+		if !slices.ContainsFunc(own.byName[name], isAlias) && !own.delegate(name) {
+			out = append(out, Record{Name: name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: PurposeACME})
 		}
 	}
 	return out

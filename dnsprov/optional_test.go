@@ -87,6 +87,10 @@ func TestCustomRecordsWinOverOptionalOnes(t *testing.T) {
 		{"_mta-sts", "TXT", []string{"TXT _mta-sts", "A mta-sts", "CAA mta-sts"}},
 		{"_smtp._tls", "TXT", []string{"TXT _smtp._tls"}},
 		{"_imaps._tcp", "CNAME", []string{"SRV _imaps"}},
+		{"_imaps._tcp", "SRV", []string{"SRV _imaps"}},
+		{"_tcp", "NS", []string{"SRV _"}},
+		{"autoconfig", "NS", []string{"A autoconfig", "CAA autoconfig"}},
+		{"autoconfig", "MX", nil},
 	} {
 		s := wideSpec()
 		all := names(Wanted(s, Builtin))
@@ -101,7 +105,9 @@ func TestCustomRecordsWinOverOptionalOnes(t *testing.T) {
 		if CollidesWithManaged(wanted, tc.name+".example.test", tc.typ, "x") {
 			t.Errorf("%s %s: the owner cannot change it any more", tc.name, tc.typ)
 		}
-		if got := CollidesWithManaged(Wanted(wideSpec(), Builtin), tc.name+".example.test", tc.typ, "x"); got != (tc.gone != nil) {
+		settings := tc.name == "autoconfig" || strings.HasSuffix(tc.name, "_tcp")
+		refused := tc.gone != nil && !settings || tc.typ == "NS"
+		if got := CollidesWithManaged(Wanted(wideSpec(), Builtin), tc.name+".example.test", tc.typ, "x"); got != refused {
 			t.Errorf("%s %s: a new one is refused: %v", tc.name, tc.typ, got)
 		}
 	}

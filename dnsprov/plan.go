@@ -23,26 +23,44 @@ type Change struct {
 // records stays.
 func Plan(have, want []Record) []Change {
 	want = withSetTTLs(have, want)
+	same := map[recordID][]int{}    // indexes of have that are not matched; foreign records come last
+	replaceable := map[role][]int{} // the same; an update can turn these records into others of their role
+	for _, foreign := range []bool{false, true} {
+		for i, h := range have {
+			if (h.Purpose == "") == foreign {
+				same[h.id()] = append(same[h.id()], i)
+			}
+		}
+	}
 	matched := make([]bool, len(have))
 	open := make([]*Record, 0, len(want))
 	var deletes, updates, creates []Change
 	for i := range want {
-		at := findSame(have, matched, want[i])
-		if at < 0 {
+		found := same[want[i].id()]
+		if len(found) == 0 {
 			open = append(open, &want[i])
 			continue
 		}
+		at := found[0]
+		same[want[i].id()] = found[1:]
 		matched[at] = true
 		if have[at].Purpose != "" && have[at].TTL != want[i].TTL {
 			updates = append(updates, Change{Op: Update, Have: &have[at], Want: &want[i]})
 		}
 	}
+	for i, h := range have {
+		if !matched[i] && h.Purpose != "" {
+			replaceable[h.role()] = append(replaceable[h.role()], i)
+		}
+	}
 	for _, w := range open {
-		at := findReplaceable(have, matched, *w)
-		if at < 0 {
+		found := replaceable[w.role()]
+		if len(found) == 0 {
 			creates = append(creates, Change{Op: Create, Want: w})
 			continue
 		}
+		at := found[0]
+		replaceable[w.role()] = found[1:]
 		matched[at] = true
 		updates = append(updates, Change{Op: Update, Have: &have[at], Want: w})
 	}
@@ -89,31 +107,11 @@ func withSetTTLs(have, want []Record) []Record {
 // set returns the set that the record belongs to.
 func (r Record) set() Set { return Set{Name: hostName(r.Name), Type: r.Type} }
 
-// findSame returns the index of a record in have that publishes the same data as w, or -1. It
-// prefers a record that is not foreign, and skips records that are taken.
-func findSame(have []Record, taken []bool, w Record) int {
-	found := -1
-	for i, h := range have {
-		if taken[i] || !h.Same(w) {
-			continue
-		}
-		if h.Purpose != "" {
-			return i
-		}
-		if found < 0 {
-			found = i
-		}
-	}
-	return found
-}
+// role returns the name, type and purpose of the record. An update can turn a record into another
+// with the same role.
+func (r Record) role() role { return role{r.set(), r.Purpose} }
 
-// findReplaceable returns the index of a record in have with the name, type and purpose of w, or
-// -1. An update can turn that record into w.
-func findReplaceable(have []Record, taken []bool, w Record) int {
-	for i, h := range have {
-		if !taken[i] && h.Purpose == w.Purpose && h.Type == w.Type && hostName(h.Name) == hostName(w.Name) {
-			return i
-		}
-	}
-	return -1
+type role struct {
+	set     Set
+	purpose string
 }

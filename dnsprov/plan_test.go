@@ -189,3 +189,43 @@ func TestPlanKnowsTheLeastTTL(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanOfLargeZones: the time of a plan grows with the number of records, not with its square.
+// Here a plan of pairs would take minutes.
+func TestPlanOfLargeZones(t *testing.T) {
+	const count = 50_000
+	zone := func(purpose string, ttl uint32) []Record {
+		out := make([]Record, count)
+		for i := range out {
+			out[i] = Record{Name: fmt.Sprintf("h%d.a.test", i/2), Type: "A", Value: fmt.Sprintf("192.0.%d.%d", i/250%250, i%250), TTL: ttl, Purpose: purpose}
+		}
+		return out
+	}
+	ours := zone(PurposeCustom, 300)
+	other := zone(PurposeCustom, 300)
+	for i := range other {
+		other[i].Value = "198.51.100.1"
+		if i%2 == 1 {
+			other[i].Value = "198.51.100.2"
+		}
+	}
+	for _, tc := range []struct {
+		about      string
+		have, want []Record
+		changes    int
+	}{
+		{"the same", ours, ours, 0},
+		{"new TTLs", zone(PurposeCustom, 60), ours, count},
+		{"other values", other, ours, count},
+		{"all new", nil, ours, count},
+		{"all gone", ours, nil, count},
+		{"beside strangers", zone("", 60), ours, 0},
+	} {
+		if got := len(Plan(tc.have, tc.want)); got != tc.changes {
+			t.Errorf("%s: %d changes, want %d", tc.about, got, tc.changes)
+		}
+		if fits, err := Compatible(tc.have, tc.want); err != nil || len(fits) != len(tc.want) {
+			t.Errorf("%s: %d of %d fit, %v", tc.about, len(fits), len(tc.want), err)
+		}
+	}
+}

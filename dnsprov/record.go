@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -52,11 +53,17 @@ const (
 
 // Same reports whether two records publish the same data. It ignores TTL, purpose and the letter
 // case of names.
-func (r Record) Same(o Record) bool {
-	if r.Type != o.Type || hostName(r.Name) != hostName(o.Name) || r.Priority != o.Priority || r.Weight != o.Weight || r.Port != o.Port {
-		return false
-	}
-	return r.value() == o.value()
+func (r Record) Same(o Record) bool { return r.Type == o.Type && r.id() == o.id() }
+
+// recordID is what a record publishes. It is equal for two records if Same is true of them.
+type recordID struct {
+	set                    Set
+	value                  string
+	priority, weight, port uint16
+}
+
+func (r Record) id() recordID {
+	return recordID{r.set(), r.value(), r.Priority, r.Weight, r.Port}
 }
 
 // Key returns a short text that is equal for two records if and only if Same is true of them: the
@@ -65,6 +72,28 @@ func (r Record) Same(o Record) bool {
 func (r Record) Key() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", r.Priority, r.Weight, r.Port, r.value()))
 	return r.Type + " " + hostName(r.Name) + " " + hex.EncodeToString(sum[:16])
+}
+
+// FromText returns the record that has the text, as Record.Text returns it. It does not check the
+// data of the record, but it returns an error if a number of an MX or SRV is missing.
+func FromText(name, typ, text string, ttl uint32) (Record, error) {
+	r := Record{Name: name, Type: typ, Value: text, TTL: ttl}
+	var numbers []*uint16
+	switch typ {
+	case "MX":
+		numbers = []*uint16{&r.Priority}
+	case "SRV":
+		numbers = []*uint16{&r.Priority, &r.Weight, &r.Port}
+	}
+	for _, to := range numbers {
+		number, rest, _ := strings.Cut(r.Value, " ")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || rest == "" {
+			return Record{}, fmt.Errorf("%.80q is not the data of a record of type %s", text, typ)
+		}
+		*to, r.Value = uint16(n), rest
+	}
+	return r, nil
 }
 
 // value returns the record's value in normalized form: a TXT value without quotes, and names and

@@ -12,39 +12,51 @@ import (
 
 const maxString = 255 // bytes of one character string (RFC 1035 section 3.3)
 
+// leastFields has how many fields records of some types have at least. The parser takes these types
+// without their last field.
+var leastFields = map[string]int{"MX": 2, "SRV": 4, "SOA": 7, "TLSA": 4, "SSHFP": 3, "DS": 4}
+
 // RR returns the record as it is on the wire. RecordOf makes a record of it again; the result
 // differs from r if the value was written in an unusual way, such as a CAA without quotes. Errors
 // are written for whoever entered the value.
 func (r Record) RR() (dns.RR, error) {
-	value := r.Text()
+	data := r.Text()
 	if r.Type == "TXT" {
-		value = quoteStrings(unquote(r.Value))
+		data = quoteStrings(unquote(r.Value))
 	}
-	none := fmt.Errorf("%.80q is not the value of a record of type %.20q", r.Value, r.Type)
-	if strings.ContainsFunc(value+r.Type, unicode.IsControl) {
-		return nil, none
+	return ParseRR(r.Name, r.Type, data, ".", r.TTL)
+}
+
+// ParseRR returns the record with this data, which is in the notation of zone files, in one line
+// (RFC 1035 section 5.1). Names in it that do not end in a dot are relative to origin; name is in
+// the form of Record.Name. Errors are written for whoever entered the data.
+func ParseRR(name, typ, data, origin string, ttl uint32) (dns.RR, error) {
+	none := func() (dns.RR, error) {
+		return nil, fmt.Errorf("%.80q is not the value of a record of type %.20q", data, typ)
 	}
-	parser := dns.NewZoneParser(strings.NewReader(". 0 IN "+r.Type+" "+value+"\n"), ".", "")
+	if strings.ContainsFunc(data+typ, unicode.IsControl) {
+		return none()
+	}
+	parser := dns.NewZoneParser(strings.NewReader(". 0 IN "+typ+" "+data+"\n"), origin, "")
 	rr, ok := parser.Next()
-	if !ok || parser.Err() != nil || dns.Type(rr.Header().Rrtype).String() != r.Type {
-		return nil, none
+	if !ok || parser.Err() != nil || dns.Type(rr.Header().Rrtype).String() != typ {
+		return none()
 	}
-	least := map[string]int{"TLSA": 4, "SSHFP": 3, "DS": 4}[r.Type] // fields; the parser takes them without the last one
-	if len(strings.Fields(value)) < least {
-		return nil, none
+	if len(strings.Fields(data)) < leastFields[typ] {
+		return none()
 	}
-	rr.Header().Name, rr.Header().Ttl = dns.CanonicalName(r.Name), r.TTL
+	rr.Header().Name, rr.Header().Ttl = dns.CanonicalName(name), ttl
 	if _, ok := dns.IsDomainName(rr.Header().Name); !ok {
-		return nil, fmt.Errorf("%.80q is not a name", r.Name)
+		return nil, fmt.Errorf("%.80q is not a name", name)
 	}
 	wire := make([]byte, dns.Len(rr)+1) // to unpack an empty text at the end takes one more byte
 	end, err := dns.PackRR(rr, wire, 0, nil, false)
 	if err != nil {
-		return nil, none
+		return none()
 	}
 	rr, _, err = dns.UnpackRR(wire[:end], 0)
 	if err != nil {
-		return nil, none
+		return none()
 	}
 	return rr, nil
 }

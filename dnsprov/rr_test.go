@@ -57,6 +57,7 @@ func TestNoRecordsOnTheWire(t *testing.T) {
 		{Type: "CNAME", Value: strings.Repeat("a", 64) + ".test"},
 		{Type: "CAA", Value: "issue"},
 		{Type: "DS", Value: "1 13 2"},
+		{Type: "SOA", Value: "a.test. b.test. 1 2 3 4"},
 		{Type: Flattened, Value: "a.test"},
 		{Type: "NONE", Value: "a"},
 		{Type: "", Value: "192.0.2.1"},

@@ -73,7 +73,7 @@ func mergeSPF(published []string, w Record) string {
 	seen := map[string]bool{}
 	add := func(terms ...spf.Term) {
 		for _, t := range terms {
-			if key := spfKey(t); !seen[key] {
+			if key := t.Key(); !seen[key] {
 				seen[key] = true
 				merged = append(merged, t)
 			}
@@ -85,7 +85,7 @@ func mergeSPF(published []string, w Record) string {
 	var ends []spf.Term
 	for _, text := range published {
 		terms, end := spf.Parse(text).Split()
-		isOurs := end == ourEnd && !slices.ContainsFunc(terms, func(t spf.Term) bool { return !seen[spfKey(t)] })
+		isOurs := end == ourEnd && !slices.ContainsFunc(terms, func(t spf.Term) bool { return !seen[t.Key()] })
 		if len(published) == 1 || !isOurs {
 			owners, ends = append(owners, terms), append(ends, end)
 		}
@@ -127,15 +127,4 @@ func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 		return ours
 	}
 	return out
-}
-
-// spfKey returns a key that is equal for terms that match the same hosts.
-func spfKey(t spf.Term) string {
-	switch {
-	case t.IsModifier():
-		return t.Name + "="
-	case t.Network.IsValid():
-		return t.Name + ":" + t.Network.String()
-	}
-	return t.Name + ":" + strings.ToLower(t.Value) + t.Lengths
 }

@@ -75,13 +75,14 @@ func Wanted(s Spec, provider string) []Record {
 		}
 	}
 	out = append(out, s.mailRecords()...)
+	own := s.ownRecords()
 	for _, group := range s.optionalRecords(provider) {
-		if !s.isOccupied(group) {
+		if !own.occupy(group) {
 			out = appendMissing(out, group)
 		}
 	}
 	if provider == Builtin || provider == Cloudflare {
-		out = append(out, s.challengeRecords()...)
+		out = append(out, s.challengeRecords(own)...)
 	}
 	for _, r := range s.Custom {
 		r.Purpose, r.Critical = PurposeCustom, false
@@ -190,12 +191,20 @@ func (s Spec) spfRecord() string {
 
 // CollidesWithManaged reports whether a custom record would collide with a managed record in
 // wanted. Collisions are: the same name and type, a CNAME at the name of a managed record, an
-// address at the name of an optional address, any record at _dmarc, and a second SPF record. Other
-// TXT records may have the name of an SPF record or a challenge.
+// address at the name of an optional address, an NS at or above the name of a managed record, any
+// record at _dmarc, and a second SPF record. Other TXT records may have the name of an SPF record
+// or a challenge. Custom records may take the place of records that tell mail clients their
+// settings.
 func CollidesWithManaged(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {
-		if w.Purpose == PurposeCustom || w.Name != name || w.Purpose == PurposeACME && typ == "TXT" {
+		if w.Purpose == PurposeCustom {
+			continue
+		}
+		if typ == "NS" && (w.Name == name || strings.HasSuffix(w.Name, "."+name)) {
+			return true
+		}
+		if w.Name != name || w.Purpose == PurposeACME && typ == "TXT" || w.Purpose == PurposeAutoconfig {
 			continue
 		}
 		switch {

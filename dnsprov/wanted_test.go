@@ -103,6 +103,10 @@ func TestManagedRecordsCannotBeOverridden(t *testing.T) {
 		{"r2._domainkey.example.test", "TXT", "x", false},
 		{"www.example.test", "A", "192.0.2.7", false},
 		{"sub.example.test", "TXT", "v=spf1 -all", false},
+		{"example.test", "NS", "ns.other.test", true},
+		{"_domainkey.example.test", "NS", "ns.other.test", true},
+		{"_dmarc.example.test", "NS", "ns.other.test", true},
+		{"dmarc.example.test", "NS", "ns.other.test", false},
 	} {
 		if got := CollidesWithManaged(wanted, tc.name, tc.typ, tc.value); got != tc.want {
 			t.Errorf("Managed(%s %s %q) = %v, want %v", tc.name, tc.typ, tc.value, got, tc.want)

@@ -35,14 +35,24 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 	case "A", "AAAA":
 		return addressRR(name, r)
 	case "TXT":
-		return canonical(&dns.TXT{Hdr: header(name, dns.TypeTXT, r.TTL), Txt: characterStrings(r.Value)})
+		return canonical(&dns.TXT{Hdr: header(name, dns.TypeTXT, r.TTL), Txt: characterStrings(dnsprov.UnquoteText(r.Value))})
 	case "CAA":
 		return caaRR(name, r)
 	case "TLSA":
 		return tlsaRR(name, r)
+	case "SSHFP", "HTTPS", "SVCB", "DS":
+		rr, err := r.RR() // it was packed and unpacked, as canonical does
+		if err != nil {
+			return nil, err
+		}
+		if size := dns.Len(rr); size > maxRecord {
+			return nil, errTooLong(size)
+		}
+		rr.Header().Name = dns.CanonicalName(rr.Header().Name)
+		return rr, nil
 	}
 	target := fqdn(r.Value)
-	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // the SRV target "." means that there is no such service (RFC 2782)
+	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" && r.Type != "MX" || r.Value != ".") { // there is no such service (RFC 2782), or no mail (RFC 7505)
 		return nil, errors.New("the value is not a host name")
 	}
 	switch r.Type {
@@ -128,7 +138,7 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	}
 	size := dns.Len(rr)
 	if size > maxRecord {
-		return nil, fmt.Errorf("the record is too long: it has %d bytes, and the limit is %d", size, maxRecord)
+		return nil, errTooLong(size)
 	}
 	wire := make([]byte, size+1) // package dns needs one more byte to unpack an empty text
 	n, err := dns.PackRR(rr, wire, 0, nil, false)
@@ -141,6 +151,10 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	}
 	out.Header().Name = dns.CanonicalName(out.Header().Name) // \DDD may have been a capital letter
 	return out, nil
+}
+
+func errTooLong(size int) error {
+	return fmt.Errorf("the record is too long: it has %d bytes, and the limit is %d", size, maxRecord)
 }
 
 // characterStrings splits a text into strings of at most maxString bytes, and escapes them for

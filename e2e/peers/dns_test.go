@@ -94,7 +94,19 @@ func program(t *testing.T, names ...string) string {
 
 func TestDigAgainstDNSD(t *testing.T) {
 	dig := program(t, "dig")
-	host, port, err := net.SplitHostPort(serveDNS(t, dnsSpec()))
+	spec := dnsSpec()
+	for _, set := range []struct{ name, typ, value string }{
+		{"shop", "HTTPS", `1 . alpn="h2,h3" ipv4hint=192.0.2.7`}, {"_dns", "SVCB", "1 dns.elsewhere.test alpn=dot"}, {"team", "NS", "ns1.team.example.test"},
+		{"ns1.team", "A", "192.0.2.8"}, {"team", "DS", "12345 13 2 " + strings.Repeat("0a", 32)}, {"host", "SSHFP", "4 2 " + strings.Repeat("0b", 32)},
+		{"_443._tcp", "TLSA", "3 1 1 " + strings.Repeat("0c", 32)}, {"old", "MX", "0 ."}, {"old", "CAA", `0 issue ";"`},
+	} {
+		records, err := dnsprov.CustomSet(spec.Domain, set.name+"."+spec.Domain, set.typ, 300, []string{set.value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Custom = append(spec.Custom, records...)
+	}
+	host, port, err := net.SplitHostPort(serveDNS(t, spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +132,17 @@ func TestDigAgainstDNSD(t *testing.T) {
 		{"+ignore long.example.test TXT", "flags: qr aa tc rd;"},
 		{"long.example.test TXT", "ANSWER: 1"}, // dig has come again over TCP
 		{"+tcp +keepopen example.test MX example.test A", "A\t127.0.0.1"},
+		{"shop.example.test HTTPS", `HTTPS	1 . alpn="h2,h3" ipv4hint=192.0.2.7`},
+		{"_dns.example.test SVCB", `SVCB	1 dns.elsewhere.test. alpn="dot"`},
+		{"host.example.test SSHFP", "SSHFP\t4 2 0B0B0B"},
+		{"_443._tcp.example.test TLSA", "TLSA\t3 1 1 0C0C0C"},
+		{"old.example.test MX", "MX\t0 ."},
+		{"old.example.test CAA", `CAA	0 issue ";"`},
+		{"www.team.example.test A", "team.example.test.\t300\tIN\tNS\tns1.team.example.test."},
+		{"www.team.example.test A", "ns1.team.example.test.\t300\tIN\tA\t192.0.2.8"},
+		{"www.team.example.test A", "flags: qr rd;"},
+		{"team.example.test DS", "DS\t12345 13 2 0A0A0A"},
+		{"team.example.test DS", "flags: qr aa rd;"},
 		{"odd.example.test TXT", `"quote \" backslash \\ both \\\" umlaut \195\188 kanji \230\188\162\229\173\151 \\065"`},
 	} {
 		args := append([]string{"@" + host, "-p", port, "+time=2", "+tries=1"}, strings.Fields(tc.args)...)

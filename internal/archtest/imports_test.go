@@ -61,7 +61,7 @@ var importRules = map[string]struct {
 	"jobs":                {"store internal/killpoint", "jobs repeat work without knowing what kind of work it is"},
 	"store":               {"store internal/clock internal/killpoint", "store keeps records and knows nobody"},
 	"mail":                {"internal/buffers internal/cputime internal/killpoint internal/lazyregexp internal/lookup", "mail dials out and reads messages; decisions and records are not its business"},
-	"dnsprov":             {"mail/spf mail/dmarc mail/taglist mail/idn internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
+	"dnsprov":             {"mail/spf mail/dmarc mail/taglist mail/idn internal/cputime internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
 	"e2e":                 {"e2e/rig store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup internal/otlp", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},

@@ -1,5 +1,5 @@
-// Package spf parses and writes SPF records and expands their macros (RFC 7208). It does not query
-// DNS, and does not know whose records they are.
+// Package spf parses, merges and writes SPF records and expands their macros (RFC 7208). It does
+// not evaluate records for a sender, and does not know whose records they are.
 package spf
 
 import (
@@ -138,6 +138,17 @@ func (t Term) NeedsLookup() bool {
 		return true
 	}
 	return false
+}
+
+// Key returns a text that is equal for terms that match the same hosts.
+func (t Term) Key() string {
+	switch {
+	case t.IsModifier():
+		return t.Name + "="
+	case t.Network.IsValid():
+		return t.Name + ":" + t.Network.String()
+	}
+	return t.Name + ":" + strings.ToLower(t.Value) + t.Lengths
 }
 
 // String returns the term in its shortest form.

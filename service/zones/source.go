@@ -1,7 +1,6 @@
 package zones
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -175,16 +174,14 @@ func (src *zoneSource) Zone() (*builtin.Zone, error) {
 	return builtin.NewZone(src.Spec.Domain, dnsprov.Wanted(src.Spec, dnsprov.Builtin), src.options())
 }
 
-// publish changes the served zone of the domain to the wanted records.
+// publish serves the zone instead of the previous one.
 func (src *zoneSource) publish(served *builtin.Zones) error {
-	p := &builtin.Provider{Zones: served, Options: src.options()}
-	at := dnsprov.ZoneRef{Domain: src.Spec.Domain}
-	have, err := p.Records(context.Background(), at)
+	zone, err := src.Zone()
 	if err != nil {
 		return err
 	}
-	_, err = p.Apply(context.Background(), at, dnsprov.Plan(have, dnsprov.Wanted(src.Spec, dnsprov.Builtin)))
-	return err
+	served.Put(zone)
+	return nil
 }
 
 // ManagedRecords returns the managed records that a DNS check looks up. It leaves out custom
