@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -227,7 +228,8 @@ func (x *exporter) queryMailbox(query url.Values) ([]byte, error) {
 // accountExport is the content of account.json: objects of the API with the settings of an account.
 type accountExport struct {
 	Domains   []jsonObject            `json:"domains"`
-	Records   map[string][]jsonObject `json:"records"` // by domain; empty if others manage its DNS
+	Records   map[string][]jsonObject `json:"records"`     // by domain; empty if others manage its DNS
+	Sets      map[string][]jsonObject `json:"record_sets"` // the record sets of other types than Records has, by domain
 	Mailboxes []jsonObject            `json:"mailboxes"`
 	Webhooks  []jsonObject            `json:"webhooks"`
 	Settings  json.RawMessage         `json:"settings"`
@@ -250,7 +252,7 @@ type accountExport struct {
 // readAccount reads all objects of the account through the API, and sets x.accountID.
 func (x *exporter) readAccount() (*accountExport, error) {
 	a := &accountExport{
-		Records: map[string][]jsonObject{}, Rules: map[string][]jsonObject{}, Vacations: map[string]jsonObject{},
+		Records: map[string][]jsonObject{}, Sets: map[string][]jsonObject{}, Rules: map[string][]jsonObject{}, Vacations: map[string]jsonObject{},
 		Credentials: map[string][]jsonObject{}, SMTPCredentials: map[string][]jsonObject{},
 	}
 	var err error
@@ -278,9 +280,13 @@ func (x *exporter) readAccount() (*accountExport, error) {
 	}
 	for _, d := range a.Domains {
 		name, of := d.stringField("domain"), jsonObject{"domain_id": d["domain_id"]}
-		a.Records[name] = []jsonObject{}
+		a.Records[name], a.Sets[name] = []jsonObject{}, []jsonObject{}
 		if managesDNS(d) {
 			a.Records[name], err = x.list("list_custom_dns_records", of)
+			if err != nil {
+				return nil, err
+			}
+			a.Sets[name], err = x.customSets(of)
 			if err != nil {
 				return nil, err
 			}
@@ -310,6 +316,26 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		hook["secret"] = secret["secret"]
 	}
 	return a, nil
+}
+
+// customSets returns the record sets of a domain that its owner has added, other than those that
+// list_custom_dns_records lists. Delegations come first, since DS records need them.
+func (x *exporter) customSets(of jsonObject) ([]jsonObject, error) {
+	all, err := x.list("get_zone", of)
+	if err != nil {
+		return nil, err
+	}
+	delegations, others := []jsonObject{}, []jsonObject{}
+	for _, set := range all {
+		switch typ := set.stringField("type"); {
+		case set["source"] != "custom" || slices.Contains([]string{"TXT", "CNAME", "A", "AAAA"}, typ):
+		case typ == "NS":
+			delegations = append(delegations, set)
+		default:
+			others = append(others, set)
+		}
+	}
+	return append(delegations, others...), nil
 }
 
 // managesDNS reports whether the server sets the DNS records of a domain, here or at a provider.

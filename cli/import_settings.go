@@ -268,12 +268,20 @@ func (im *settingsImporter) updateDomain(fromFile, existing jsonObject) error {
 	if o, _ := fromFile["dmarc_override"].(map[string]any); o != nil && existing["dmarc_override"] == nil {
 		im.tryCall(name, "set_dmarc", jsonObject{"domain_id": id, "value": o["value"]})
 	}
+	if o, _ := fromFile["spf"].(map[string]any); o != nil && reflect.DeepEqual(existing["spf"], map[string]any{"extra": []any{}, "all": "~"}) && !reflect.DeepEqual(o, existing["spf"]) {
+		im.tryCall(name, "set_spf", jsonObject{"domain_id": id, "extra": o["extra"], "all": o["all"]})
+	}
 	if r, _ := fromFile["redirect"].(map[string]any); r != nil && existing["redirect"] == nil {
 		im.tryCall(name, "set_redirect", jsonObject{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
 	}
 	if f := fromFile.stringField("forward_address"); f != "" && existing["forward_address"] == nil {
 		im.tryCall(name, "set_forward", jsonObject{"domain_id": id, "forward_address": f})
 	}
+	return errors.Join(im.addRecords(name, id), im.addSets(name, id))
+}
+
+// addRecords adds the missing records of a domain.
+func (im *settingsImporter) addRecords(name string, id any) error {
 	if len(im.a.Records[name]) == 0 {
 		return nil
 	}
@@ -287,6 +295,26 @@ func (im *settingsImporter) updateDomain(fromFile, existing jsonObject) error {
 		}
 		if !slices.ContainsFunc(there, same) {
 			im.tryCall(name+" "+r.stringField("type")+" "+r.stringField("name"), "create_custom_dns_record", r.pickFields("name type value ttl").withField("domain_id", id))
+		}
+	}
+	return nil
+}
+
+// addSets adds the missing record sets of a domain. It does not change those that are there.
+func (im *settingsImporter) addSets(name string, id any) error {
+	if len(im.a.Sets[name]) == 0 {
+		return nil
+	}
+	there, err := im.list("get_zone", jsonObject{"domain_id": id})
+	if err != nil {
+		return err
+	}
+	for _, set := range im.a.Sets[name] {
+		same := func(o jsonObject) bool {
+			return o["name"] == set["name"] && o["type"] == set["type"] && o["source"] == "custom"
+		}
+		if !slices.ContainsFunc(there, same) {
+			im.tryCall(name+" "+set.stringField("type")+" "+set.stringField("name"), "set_zone_records", set.pickFields("name type values ttl").withField("domain_id", id))
 		}
 	}
 	return nil

@@ -37,6 +37,8 @@ type Spec struct {
 	DKIM         []DKIMKey
 	DMARC        string   // the policy; "" means dmarc.Default
 	DMARCReports bool     // whether the default policy asks for reports
+	SPFExtra     []string // the owner's terms of the SPF record, which come after ours
+	SPFAll       string   // qualifier of the term "all" of the SPF record; "" means "~"
 	Redirect     bool     // whether this host redirects web visitors of the domain
 	RedirectWWW  bool     // whether this host redirects web visitors of www.DOMAIN
 	HTTPS        bool     // whether this host serves MTA-STS policies and mail client settings
@@ -167,8 +169,9 @@ func (s Spec) ownHosts() []string {
 }
 
 // spfRecord returns the SPF record of the domain. It permits our host by mx, which stays correct
-// when the address changes, and also by address. It ends in ~all, because with -all some receivers
-// refuse forwarded mail before they check DKIM.
+// when the address changes, and also by address. The owner's terms come after that. It ends in ~all
+// unless the owner has chosen otherwise, because with -all some receivers refuse forwarded mail
+// before they check DKIM. A redirect of the owner takes the place of all.
 func (s Spec) spfRecord() string {
 	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
@@ -186,7 +189,21 @@ func (s Spec) spfRecord() string {
 			terms = append(terms, term)
 		}
 	}
-	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
+	end := spf.Term{Qualifier: '~', Name: "all"}
+	if s.SPFAll != "" {
+		end.Qualifier = s.SPFAll[0]
+	}
+	extra := spf.Parse("v=spf1 " + strings.Join(s.SPFExtra, " "))
+	for _, t := range extra.Terms {
+		isSame := func(o spf.Term) bool { return o.String() == t.String() }
+		switch {
+		case t.Name == "redirect" && t.IsModifier():
+			end = t
+		case !slices.ContainsFunc(terms, isSame):
+			terms = append(terms, t)
+		}
+	}
+	return spf.Record{Terms: append(terms, end)}.String()
 }
 
 // CollidesWithManaged reports whether a custom record would collide with a managed record in

@@ -16,9 +16,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// csvType is the media type of a CSV file (RFC 4180).
-const csvType = "text/csv"
-
 const (
 	defaultMaxBody = 1 << 20 // maximum bytes of a body, unless the operation allows more
 
@@ -61,9 +58,9 @@ func (b *bodyReader) read(c *call) (body []byte, done func(), err error) {
 		return nil, done, nil
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err == nil && kind == csvType && c.op.CSV && utf8.Valid(body) {
+	if text := c.op.File; err == nil && text != nil && kind == text.Media && utf8.Valid(body) {
 		out := bytes.NewBuffer(make([]byte, 0, len(body)+len(body)/8+32))
-		err = jsonw.Write(out, map[string]string{"csv": string(body)})
+		err = jsonw.Write(out, map[string]string{text.Field: string(body)})
 		return out.Bytes(), done, err
 	}
 	if err != nil || kind != "application/json" {

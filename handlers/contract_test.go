@@ -33,6 +33,8 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 		case strings.HasSuffix(a.path, "{hook}/test"):
 			ids["ping"] = r.text("event_id")
 			b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "1")
+		case strings.HasSuffix(a.path, "/zone/history"):
+			ids["change"] = r.text("data.0.id")
 		case a.path == "/v1/messages":
 			ids["sent"] = r.text("data.0.id")
 		case strings.HasSuffix(a.path, "/held"):
@@ -277,6 +279,9 @@ func TestPagesOfLongLists(t *testing.T) {
 	b.post("/v1/suppressions", `{"email":"a@far.test"}`).is(201)
 	b.post("/v1/suppressions", `{"email":"b@far.test"}`).is(201)
 	b.hold(ids["ann"], 2)
+	for _, name := range []string{"a", "b"} {
+		b.do("PUT", "/v1/domains/"+ids["builtin"]+"/zone/"+name+"/A", `{"values":["192.0.2.1"]}`).is(200)
+	}
 	other := b.with(b.Account(t, "other@example.test").Token)
 	foreign := ""
 	for _, l := range longLists {

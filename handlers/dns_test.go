@@ -154,11 +154,13 @@ func TestCustomRecordsRefuse(t *testing.T) {
 
 func TestCustomRecordsAreBounded(t *testing.T) {
 	b, _ := newWorld(t, nil)
-	path := "/v1/domains/" + b.connect("own.test") + "/custom-dns-records"
-	for i := range 300 {
-		b.post(path, map[string]any{"name": fmt.Sprint("h", i), "type": "A", "value": "192.0.2.1"}).is(200)
+	path := "/v1/domains/" + b.connect("own.test")
+	var file strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&file, "h%d 300 IN A 192.0.2.1\n", i)
 	}
-	b.post(path, `{"name":"more","type":"A","value":"192.0.2.1"}`).fails(400, "invalid_record")
+	b.post(path+"/zone/import", map[string]any{"zone_file": file.String()}).is(200).has("imported", "5000")
+	b.post(path+"/custom-dns-records", `{"name":"more","type":"A","value":"192.0.2.1"}`).fails(400, "too_many_items")
 }
 
 // A record of a domain that is not complete waits with it, and is served all the same; names of

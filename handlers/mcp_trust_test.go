@@ -255,7 +255,7 @@ func TestWhatAsksFirst(t *testing.T) {
 		}
 	}
 	slices.Sort(asks)
-	want := []string{"bulk_delete_messages", "create_credential", "create_email_user", "create_group", "create_recovery_link", "create_rule", "create_smtp_credential", "create_webhook", "delete_domain", "delete_email_users_bulk", "delete_inbox_message", "delete_message", "release_held_messages",
+	want := []string{"bulk_delete_messages", "create_credential", "create_email_user", "create_group", "create_recovery_link", "create_rule", "create_smtp_credential", "create_webhook", "delete_domain", "delete_email_users_bulk", "delete_inbox_message", "delete_message", "delete_zone_records", "import_zone", "release_held_messages",
 		"send_email_batch", "set_forward", "setup_domain",
 		"update_domain", "update_email_user", "update_group", "update_me", "update_rule", "update_webhook"}
 	if !slices.Equal(asks, want) {
@@ -271,6 +271,7 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 	ann, boris := b.box("ann"), b.box("boris")
 	hook := b.post("/v1/webhooks", map[string]any{"url": "https://example.com/hook", "events": []string{"email.bounced"}}).is(201).text("id")
 	b.Put(t, "ann@boxes.test", "Subject: one\n\nx", mail{})
+	b.put("/v1/domains/"+b.domain+"/zone/x/A", `{"values":["192.0.2.1"]}`).is(200)
 	for _, tc := range []struct {
 		tool, says string
 		args       map[string]any
@@ -300,6 +301,10 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/inbox", "pagination.count", "1", "0"},
 		{"delete_email_users_bulk", "delete 1 mailbox for good, with all mail in them: boris@boxes.test", map[string]any{"user_ids": []string{boris}},
 			"/v1/email-users/" + boris, "status", "active", "deleting"},
+		{"import_zone", "import 1 value and skip 1 record", map[string]any{"domain_id": b.domain, "zone_file": "y 300 IN A 192.0.2.2\n@ 300 IN MX 10 a.test.\n"},
+			"/v1/domains/" + b.domain + "/custom-dns-records", "records.1.name", "", "y"},
+		{"delete_zone_records", "delete the A records of x: 192.0.2.1", map[string]any{"domain_id": b.domain, "name": "x", "type": "A"},
+			"/v1/domains/" + b.domain + "/custom-dns-records", "records.1.name", "y", ""},
 		{"delete_domain", "delete boxes.test for good, with its ", // with boris, or, once the job above has ended, without
 			map[string]any{"domain_id": b.domain},
 			"/v1/domains/" + b.domain, "status", "complete", "deleting"},

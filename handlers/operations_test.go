@@ -38,6 +38,14 @@ PATCH /v1/domains/{domain_id}/custom-dns-records/{record_id} update_custom_dns_r
 DELETE /v1/domains/{domain_id}/custom-dns-records/{record_id} delete_custom_dns_record
 PUT /v1/domains/{domain_id}/dmarc set_dmarc
 DELETE /v1/domains/{domain_id}/dmarc reset_dmarc
+PUT /v1/domains/{domain_id}/spf set_spf
+DELETE /v1/domains/{domain_id}/spf reset_spf
+GET /v1/domains/{domain_id}/zone get_zone
+PUT /v1/domains/{domain_id}/zone/{name}/{type} set_zone_records
+DELETE /v1/domains/{domain_id}/zone/{name}/{type} delete_zone_records
+GET /v1/domains/{domain_id}/zone/history list_zone_changes
+POST /v1/domains/{domain_id}/zone/history/{id}/undo undo_zone_change
+POST /v1/domains/{domain_id}/zone/import import_zone
 POST /v1/domains/{domain_id}/redirect set_redirect
 DELETE /v1/domains/{domain_id}/redirect delete_redirect
 POST /v1/domains/{domain_id}/forward set_forward
@@ -161,7 +169,7 @@ POST /v1/suppressions/import import_suppressions
 // The contract's matrices: who may do what, with which permission.
 var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
-		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
+		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_zone list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
 		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me wait_for_message wait_for_any_message`},
@@ -170,7 +178,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
 		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages unsubscribe_message answer_invitation`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
-		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
+		delete_custom_dns_record set_dmarc reset_dmarc set_spf reset_spf set_zone_records delete_zone_records undo_zone_change import_zone set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
@@ -193,6 +201,7 @@ var longLists = []struct {
 	{"/v1/email-users", "25", "100"},
 	{"/v1/domains/{builtin}/dmarc-reports", "25", "100"},
 	{"/v1/domains/{builtin}/tls-reports", "25", "100"},
+	{"/v1/domains/{builtin}/zone/history", "25", "100"},
 	{"/v1/domains/{hosted}/email-users", "25", "100"},
 	{"/v1/email-users/{ann}/inbox", "25", "100"},
 	{"/v1/inbox", "100", "200"},
@@ -235,6 +244,12 @@ var changes = []struct {
 	{"delete_custom_dns_record", "DELETE", "/v1/domains/{builtin}/custom-dns-records/{create_custom_dns_record}", "", "dns_record TXT x.builtin.test", ""},
 	{"set_dmarc", "PUT", "/v1/domains/{builtin}/dmarc", `{"value":"v=DMARC1; p=none"}`, "domain builtin.test", "value"},
 	{"reset_dmarc", "DELETE", "/v1/domains/{builtin}/dmarc", "", "domain builtin.test", ""},
+	{"set_spf", "PUT", "/v1/domains/{builtin}/spf", `{"extra":["include:not-in-the-log.test"]}`, "domain builtin.test", "extra"},
+	{"reset_spf", "DELETE", "/v1/domains/{builtin}/spf", "", "domain builtin.test", ""},
+	{"set_zone_records", "PUT", "/v1/domains/{builtin}/zone/x/MX", `{"values":["10 not-in-the-log.test"]}`, "dns_record MX x.builtin.test", "values"},
+	{"delete_zone_records", "DELETE", "/v1/domains/{builtin}/zone/x/MX", "", "dns_record MX x.builtin.test", ""},
+	{"import_zone", "POST", "/v1/domains/{builtin}/zone/import", `{"zone_file":"x 300 IN TXT not-in-the-log\n"}`, "domain builtin.test", "zone_file"},
+	{"undo_zone_change", "POST", "/v1/domains/{builtin}/zone/history/{change}/undo", "", "zone_change builtin.test", ""},
 	{"set_redirect", "POST", "/v1/domains/{builtin}/redirect", `{"url":"https://www.example.net/not-in-the-log"}`, "domain builtin.test", "redirect_url"},
 	{"delete_redirect", "DELETE", "/v1/domains/{builtin}/redirect", "", "domain builtin.test", ""},
 	{"set_forward", "POST", "/v1/domains/{builtin}/forward", `{"forward_address":"far@far.test"}`, "domain builtin.test", "forward_address"},
@@ -320,6 +335,17 @@ var answers = []struct {
 	{"GET", "/v1/domains/{edge}/custom-dns-records", "", 200, "domain dns_provider(cloudflare) records[{" + customShape + "}] dmarc_override{value,updated_at}|null"},
 	{"PUT", "/v1/domains/{edge}/dmarc", `{"value":"v=DMARC1; p=none"}`, 200, "dmarc_override{value,updated_at}"},
 	{"DELETE", "/v1/domains/{edge}/dmarc", "", 200, "reset applied_default"},
+	{"PUT", "/v1/domains/{builtin}/zone/x/MX", `{"values":["10 a.test","20 b.test"],"ttl":60}`, 200, zoneSetShape},
+	{"GET", "/v1/domains/{builtin}/zone", "", 200, "domain dns_provider(builtin) records[{" + zoneSetShape + "}] count"},
+	{"GET", "/v1/domains/{edge}/zone?live=true", "", 200, "domain dns_provider(cloudflare) records[{" + zoneSetShape + "}] count"},
+	{"GET", "/v1/domains/{manual}/zone", "", 200, "domain dns_provider(manual) records[{" + zoneSetShape + "}] count"},
+	{"POST", "/v1/domains/{builtin}/zone/import", `{"zone_file":"y 300 IN A 192.0.2.7\n@ 300 IN MX 10 mx.test.\n@ IN TXT \"v=spf1 ip4:192.0.2.9 -all\"\n"}`, 200,
+		"imported(1) records[{" + zoneSetShape + "}] skipped[{name,type,value,reason}] merged[{name,type,value}] dry_run"},
+	{"GET", "/v1/domains/{builtin}/zone/history", "", 200, long(zoneChangeShape)},
+	{"POST", "/v1/domains/{builtin}/zone/history/{change}/undo", "", 200, zoneChangeShape},
+	{"DELETE", "/v1/domains/{builtin}/zone/x/MX", "", 200, "message name type"},
+	{"PUT", "/v1/domains/{edge}/spf", `{"extra":["ip4:192.0.2.8"],"all":"-"}`, 200, "spf{extra[],all(~|-)}"},
+	{"DELETE", "/v1/domains/{edge}/spf", "", 200, "reset applied_default"},
 	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
 	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
@@ -443,12 +469,14 @@ const (
 		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
-		dmarc_override{value,updated_at}|null redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
+		dmarc_override{value,updated_at}|null spf{extra[],all(~|-)} redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
 		notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
-	customShape = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
-	nsShape     = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
+	customShape     = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
+	zoneSetShape    = "name type ttl values[] source(managed|custom|foreign)"
+	zoneChangeShape = "id kind(set|delete|import|undo) name|null type|null added removed by created_at"
+	nsShape         = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
 		all_verified`
 	dnsStatusShape = `domain_id domain dns_provider status(pending|propagating|complete|failed) ready nameservers{expected[],actual[],verified}
 		records[{purpose(MX|SPF|DKIM|DMARC|A|TRACKING|MTA_STS|TLSRPT|AUTOCONFIG),type,host,critical,verified,expected,actual|null,error|null}]

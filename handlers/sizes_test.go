@@ -256,6 +256,13 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 		"domain_id": {b.domain}, "domain": {"boxes.test"}, "to": {"a@far.test", "b@boxes.test"}, "cc": {"c@far.test"}, "bcc": {"d@far.test"},
 		"recipient": {"a@far.test"}, "host": {"127.0.0.1"}, "message_id": {"1"}, "url": {"https://127.0.0.1/x"},
 	}}
+	for _, file := range []struct{ records, bytes int }{{5000, 1}, {5000, 200}, {500, 2000}} {
+		var text strings.Builder
+		for i := range file.records {
+			fmt.Fprintf(&text, "r%d 300 IN TXT %q\n", i, strings.Repeat("v", file.bytes))
+		}
+		d.real["zone_file"] = append(d.real["zone_file"], text.String())
+	}
 	for _, name := range []string{"ann", "bob"} {
 		d.real["user_id"] = append(d.real["user_id"], b.box(name))
 	}

@@ -214,9 +214,13 @@
 //	domain.own               unique: account, 0, name
 //	domain.account           account
 //	domain.open              account; open claims only
+//	domain.staged            "staged"; those with a change of their zone that has not ended
 //	domain.under             labels from the right, each with a dot behind it, 0
 //	custom_record            rec_… → CustomRecord
-//	custom_record.domain     domain
+//	custom_record.domain     domain; not the removed ones
+//	custom_record.removed    domain, ".", generation of 16 hex digits, "."; the removed ones
+//	zone_change              zch_… → ZoneChange
+//	zone_change.domain       domain
 //	purchase                 pur_… → Purchase
 //	purchase.domain          unique: name; not the refused ones
 //	pretend_domain           name → PretendDomain
@@ -402,7 +406,8 @@
 //	idempotency        a day
 //	audit              400 days; people's changes, and 10 000 rows a day of failed log-ins
 //	domain             the plan's limit of domains
-//	custom_record      a limit of records a domain
+//	custom_record      limits a domain and an account; 10 000 removed ones, or a change
+//	zone_change        100 changes a domain
 //	purchase           one for each name that was paid for; refused ones 90 days
 //	pretend_domain     one for each name that was sold in a sandbox
 //	zone_base          one row

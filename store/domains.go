@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -61,6 +62,8 @@ type Domain struct {
 	CreatedTold  bool   // whether the event domain.created was sent
 
 	EdgeToken   []byte            // the edge provider's API token, sealed
+	EdgeError   string            `json:",omitempty"` // why its records could not be written at the edge provider; "": they could
+	EdgeErrorAt time.Time         `json:",omitzero"`  // when EdgeError was set
 	EdgeRecords map[string]string // the records that we made at the edge provider: from its id of a record to the purpose of the record
 	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
 	Challenges  []DNSChallenge    // ACME challenges that are in the zone now
@@ -82,7 +85,23 @@ type Domain struct {
 	TLSPolicy     string         `json:",omitempty"` // required, or "" for opportunistic TLS
 
 	SendsElsewhere []SendingPlace `json:",omitempty"` // servers other than this one that send its mail
+
+	SPF            *DomainSPF `json:",omitempty"` // what the owner adds to the SPF record; nil: nothing
+	ZoneGeneration uint64     `json:",omitempty"` // number of the newest change of its custom records, see CustomRecord
+	ZoneStaged     bool       `json:",omitempty"` // a change that takes several transactions has begun and not ended
 }
+
+// A DomainSPF is what the owner of a domain adds to its SPF record.
+type DomainSPF struct {
+	Extra []string // terms that come after ours, in order
+	All   string   // one of the SPF… constants
+}
+
+// Values of DomainSPF.All: the qualifier of the term "all", for senders that no term permits.
+const (
+	SPFSoftFail = "~"
+	SPFFail     = "-"
+)
 
 // A SendingPlace is another server that sends mail of a domain for its owner.
 type SendingPlace struct {
@@ -241,6 +260,13 @@ var (
 		}
 		return d.AccountID
 	})
+	// DomainsStaged holds the domains with a change of their zone that has not ended.
+	DomainsStaged = Domains.Index("staged", func(d *Domain) string {
+		if !d.ZoneStaged {
+			return ""
+		}
+		return "staged"
+	})
 	// DomainsUnder holds each domain under its labels in reverse order, each followed by a dot. So
 	// a domain and all domains below it are adjacent; see ReverseLabels.
 	DomainsUnder = Domains.Index("under", func(d *Domain) string { return ReverseLabels(d.Name) + "\x00" })
@@ -277,18 +303,33 @@ func ReverseLabels(name string) string {
 	return strings.Join(labels, ".") + "."
 }
 
-// A CustomRecord is a DNS record that a domain's owner added.
+// A CustomRecord is a DNS record that a domain's owner added. Each change of the custom records of
+// a domain makes a new generation of its zone, which is Domain.ZoneGeneration. A record belongs to
+// the generations from From until before Until. So a change that takes several transactions takes
+// effect when the last one raises ZoneGeneration, and the records of earlier generations are the
+// history.
 type CustomRecord struct {
 	ID        string // rec_…
 	DomainID  string
 	Name      string // FQDN, lower-case, no trailing dot
-	Type      string // TXT, CNAME, A or AAAA
-	Value     string
+	Type      string // one of dnsprov.CustomTypes
+	Value     string // data of the record as one line, as dnsprov.Record.Text returns it
 	TTL       int
 	Status    string // one of the CustomRecord… constants; "": the domain is not at Cloudflare
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+
+	From  uint64 `json:",omitempty"` // first generation that has it; 0: it is older than generations
+	Until uint64 `json:",omitempty"` // first generation that does not have it; 0: it was not removed
+	// Was is the id of the record whose earlier content this is: a record that changes keeps its
+	// id, and its old content becomes another row. It is "" for a record itself.
+	Was string `json:",omitempty"`
+}
+
+// LiveIn reports whether a generation of the zone has the record.
+func (r *CustomRecord) LiveIn(generation uint64) bool {
+	return r.From <= generation && (r.Until == 0 || r.Until > generation)
 }
 
 // Values of CustomRecord.Status: the state of the record at Cloudflare.
@@ -298,13 +339,70 @@ const (
 	CustomRecordError   = "error"   // Cloudflare refused it
 )
 
-// CustomRecords keeps the records that owners added.
+// CustomRecords keeps the records that owners added, also those of earlier generations.
 var (
 	CustomRecords = engine.NewTable("custom_record", func(r *CustomRecord) string { return r.ID }).
 			Watched(func(tx *engine.Tx, r *CustomRecord) Change {
 			return Change{Account: accountOfDomain(tx, r.DomainID), ID: r.ID}
 		})
-	CustomRecordsByDomain = CustomRecords.Index("domain", func(r *CustomRecord) string { return r.DomainID })
+	// CustomRecordsByDomain holds the records that were not removed.
+	CustomRecordsByDomain = CustomRecords.Index("domain", func(r *CustomRecord) string {
+		if r.Until != 0 {
+			return ""
+		}
+		return r.DomainID
+	})
+	// CustomRecordsRemoved holds the others, in the order of their removal. RemovedKey returns its
+	// keys.
+	CustomRecordsRemoved = CustomRecords.Index("removed", func(r *CustomRecord) string {
+		if r.Until == 0 {
+			return ""
+		}
+		return RemovedKey(r.DomainID, r.Until)
+	})
+)
+
+// RemovedKey returns the prefix that the records which a generation removed have in
+// CustomRecordsRemoved.
+func RemovedKey(domainID string, generation uint64) string {
+	return fmt.Sprintf("%s.%016x.", domainID, generation)
+}
+
+// A ZoneChange is one change of the custom records of a domain.
+type ZoneChange struct {
+	ID         string // zch_…
+	DomainID   string
+	Generation uint64 // the generation of the zone that it made
+	Kind       string // one of the ZoneChange… constants
+	By         string // the name of whoever made it
+	Name       string // FQDN of the record set that it changed; "": several
+	Type       string // of the record set that it changed; "": several
+	Added      int    // values that it added
+	Removed    int    // values that it removed
+	CreatedAt  time.Time
+	Settings   *ZoneSettings `json:",omitempty"` // what it changed beside custom records; nil: nothing
+}
+
+// ZoneSettings are the settings of a domain before and after a ZoneChange.
+type ZoneSettings struct {
+	DMARC    string // as Domain.DMARC
+	NewDMARC string
+	SPF      *DomainSPF // as Domain.SPF
+	NewSPF   *DomainSPF
+}
+
+// Values of ZoneChange.Kind.
+const (
+	ZoneChangeSet    = "set"
+	ZoneChangeDelete = "delete"
+	ZoneChangeImport = "import"
+	ZoneChangeUndo   = "undo"
+)
+
+// ZoneChanges keeps the newest changes of each domain.
+var (
+	ZoneChanges         = engine.NewTable("zone_change", func(c *ZoneChange) string { return c.ID })
+	ZoneChangesByDomain = ZoneChanges.Index("domain", func(c *ZoneChange) string { return c.DomainID })
 )
 
 // ZoneBaseID is the id of the one ZoneBase.

@@ -54,8 +54,9 @@ var migrations = []migration{
 	{7, "policies and approvals", noRowsToMigrate},
 	// Older versions would lose the facts about senders and the readings of tokens.
 	{8, "proof of senders, readings of keys and imported passwords", (*Tx).indexTaintingAndHashed},
-	// Older versions could not read rows of warm-up mail, and would lose the settings of accounts.
-	{9, "warm-up mail in a folder", noRowsToMigrate},
+	// Older programs must not open the store: they would serve removed DNS records again, could not
+	// read rows of warm-up mail, and would lose the settings of accounts.
+	{9, "zones with a history, and warm-up mail in a folder", noRowsToMigrate},
 }
 
 func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }

@@ -46,8 +46,10 @@ var carriedRows = map[string]struct {
 		"CheckedAt": "looked up anew", "NextCheckAt": "looked up anew", "BadChecks": "looked up anew", "FailingSince": "looked up anew",
 		"FailureTold": "history", "CurrentNS": "looked up anew", "CompletedAt": "set up anew", "ZoneChangedAt": "when it was changed here",
 		"SendingPaused": "history of its sending", "Counting": "history of its sending",
+		"ZoneGeneration": "each installation counts its own", "ZoneStaged": "work of the moment", "EdgeError": "work of the moment", "EdgeErrorAt": "work of the moment",
 	}, rowsOf(store.Domains), func(r any) string { return r.(*store.Domain).Name }},
-	"CustomRecord": {store.CustomRecord{}, map[string]string{"Status": "of a domain at Cloudflare", "Error": "of a domain at Cloudflare"},
+	"CustomRecord": {store.CustomRecord{}, map[string]string{"Status": "of a domain at Cloudflare", "Error": "of a domain at Cloudflare",
+		"From": "each installation counts its own", "Until": "history", "Was": "history"},
 		rowsOf(store.CustomRecords), func(r any) string { c := r.(*store.CustomRecord); return c.Name + c.Type + c.Value }},
 	"Mailbox": {store.Mailbox{}, map[string]string{
 		"Ready": "its domain's", "JobID": "work of the moment", "ErrorCode": "of an external mailbox", "ErrorText": "of an external mailbox",
@@ -87,7 +89,7 @@ var stayingRows = map[string]string{
 	"Purchase": "its registrar's", "PretendDomain": "of the sandbox", "Certificate": "each host asks for its own", "CertificateAccount": "each host asks for its own",
 	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "MasterKeyRecord": "of the host", "SandboxClock": "of the sandbox",
 	"Approval": "what is held is decided at the old host", "SpamModel": "learnt anew of what people move", "SpamLesson": "learnt anew of what people move",
-	"Hold": "what is held is decided at the old host",
+	"Hold": "what is held is decided at the old host", "ZoneChange": "history",
 }
 
 // ofMessages are the fields of messages and folders: "" for what a Maildir carries, or why it does
@@ -334,6 +336,9 @@ func furnish(i *rig.Instance, dir string) {
 		"sends_elsewhere": []any{map[string]any{"host": "mail.far.test", "selector": "s1"}, map[string]any{"network": "192.0.2.0/24", "selector": "s2"}},
 	}, nil)
 	i.Want(200, "PUT", "/v1/domains/"+here+"/dmarc", map[string]any{"value": "v=DMARC1; p=none"}, nil)
+	i.Want(200, "PUT", "/v1/domains/"+here+"/spf", map[string]any{"extra": []string{"ip4:192.0.2.0/24"}, "all": "-"}, nil)
+	i.Want(200, "PUT", "/v1/domains/"+here+"/zone/part/NS", map[string]any{"values": []string{"ns.far.test"}}, nil)
+	i.Want(200, "PUT", "/v1/domains/"+here+"/zone/team/MX", map[string]any{"values": []string{"10 a.far.test", "20 b.far.test"}, "ttl": 600}, nil)
 	i.Want(200, "POST", "/v1/domains/"+here+"/redirect", map[string]any{"redirect_url": "https://far.test/", "permanent": false, "preserve_path": true}, nil)
 	i.Want(200, "POST", "/v1/domains/"+here+"/forward", map[string]any{"forward_address": "all@far.test"}, nil)
 	i.Want(200, "PATCH", "/v1/domains/"+manual, map[string]any{"tags": []string{"m"}}, nil)

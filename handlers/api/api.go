@@ -26,7 +26,7 @@ type Operation struct {
 
 	Body   int64     // maximum bytes of the request body; 0: 1 MiB
 	Upload *Uploader // if not nil, a file is accepted instead of a JSON body
-	CSV    bool      // a CSV file is accepted instead of a JSON body; it becomes the field csv
+	File   *TextBody // if not nil, a text file is accepted instead of a JSON body
 	Waits  bool      // may wait so long for an event that the token can expire during the call
 	// Unknown body fields are errors, because the operation spends money or sends mail.
 	Strict bool
@@ -156,6 +156,7 @@ const (
 	LargestSend     = core.MaxRequest // of a request that sends a message
 	LargestList     = 16 << 20        // of a request with a long list
 	LargestTemplate = 4 << 20         // of a request with a message template
+	LargestZone     = 3 << 20         // of a request with a zone file
 )
 
 // An Uploader receives a file in two steps. May runs before the file is read, and returns an error
@@ -165,6 +166,10 @@ type Uploader struct {
 	May  func(ctx context.Context, who core.Actor, userID string) error
 	Plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
 }
+
+// A TextBody says which text file an operation accepts as its body, and which field of the JSON
+// body it becomes.
+type TextBody struct{ Media, Field string }
 
 // errorCodes splits a text with spaces into error codes.
 func errorCodes(text string) []string { return strings.Fields(text) }

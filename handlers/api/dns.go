@@ -58,6 +58,21 @@ func dnsOperations(s *service.Service) []Operation {
 			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
 		},
 		{
+			Name: "set_spf", Route: PUT("/v1/domains/{domain_id}/spf"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Zones.SetSPF),
+			Group: "DNS", Summary: "Set what is added to the SPF record",
+			Text:   "For other servers that send mail of the domain. Mailstead's own terms come first, then these, then `all`.",
+			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
+		},
+		{
+			Name: "reset_spf", Route: DELETE("/v1/domains/{domain_id}/spf"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Zones.ResetSPF),
+			Group: "DNS", Summary: "Reset the SPF record to Mailstead's own terms",
+			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
+		},
+		{
 			Name: "list_dmarc_reports", Route: GET("/v1/domains/{domain_id}/dmarc-reports"), Status: 200,
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
 			Call:  With(s.Reports.ListDMARCReports),
@@ -116,7 +131,7 @@ func (i intents) setForwardIntent(ctx context.Context, who core.Actor, in domain
 // Error codes that several operations share.
 const (
 	dnsErrorCodes    = "dns_provider_unsupported"
-	recordErrorCodes = dnsErrorCodes + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
+	recordErrorCodes = dnsErrorCodes + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record too_many_items"
 )
 
 // reportsText is part of the texts about DMARC reports and TLS reports.

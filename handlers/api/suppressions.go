@@ -21,7 +21,7 @@ func suppressionOperations(s *service.Service) []Operation {
 			Name: "import_suppressions", Route: POST("/v1/suppressions/import"), Status: 200,
 			May:  May{Scope: Write, Roles: Managers},
 			Call: With(s.Feedback.ImportSuppressions),
-			Body: LargestList, CSV: true, Strict: true,
+			Body: LargestList, File: &TextBody{"text/csv", "csv"}, Strict: true,
 			Group: "Sending log", Summary: "Suppress many addresses",
 			Text: "Give `emails`, or a CSV file with a header line (`email`, and `reason` if you like) as the body with `Content-Type: text/csv`. An address that is suppressed already stays as it is.",
 			Show: "emails reason",

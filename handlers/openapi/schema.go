@@ -285,8 +285,11 @@ func (s *Schema) nameEnum() {
 }
 
 // enumName returns the name of a value of an enum. For example, first.last becomes FirstDotLast,
-// and mta-sts becomes MtaSts.
+// mta-sts becomes MtaSts, and ~ becomes Tilde.
 func enumName(value string) string {
+	if name, sign := map[string]string{"~": "Tilde", "-": "Minus"}[value]; sign {
+		return name
+	}
 	var name strings.Builder
 	for _, word := range strings.FieldsFunc(strings.ReplaceAll(value, ".", "-dot-"), func(r rune) bool { return r == '-' || r == '_' }) {
 		name.WriteString(strings.ToUpper(word[:1]) + word[1:])

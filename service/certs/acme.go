@@ -215,7 +215,9 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 			return err
 		}
 	}
-	return s.Store.Update(give(s.zones.PutZone))
+	err := s.Store.Update(give(s.zones.PutZone))
+	s.zones.MakeZones()
+	return err
 }
 
 // awaitSecondaries waits until each of our nameservers on another host answers with the challenges,

@@ -26,6 +26,8 @@ type Zones interface {
 	CheckZone(tx *store.Tx, d *store.Domain) error
 	// PutZone writes a domain and publishes its records.
 	PutZone(tx *store.Tx, d *store.Domain) error
+	// MakeZones returns when our own server serves what was published.
+	MakeZones()
 	// PublishAbove publishes the closest zones above names; d may be nil.
 	PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error
 	// WithLookupSlot calls fn when one of the slots for DNS checks is free.

@@ -253,25 +253,13 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	}
 	out.Status = "ready"
 	for _, r := range records {
-		rec := ManualRecord{Type: r.Type, Host: zones.RelativeHost(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
+		rec := ManualRecord{Type: r.Type, Host: zones.RelativeHost(r.Name, d.Name), Value: zones.ValueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
 		}
 		out.Records = append(out.Records, rec)
 	}
 	return out, nil
-}
-
-// valueToEnter returns the value that the owner must enter for a record. If the domain has an SPF
-// record that allows other senders, the value allows them, too.
-func valueToEnter(d *store.Domain, r dnsprov.Record) string {
-	want := storedCheck(dnsprov.Check{Record: r})
-	for _, c := range d.Checks {
-		if c.Offer != "" && sameRecord(c, want) {
-			return c.Offer
-		}
-	}
-	return r.Value
 }
 
 // manualDomain returns a domain of the account. The error is not_manual_domain if its DNS is not

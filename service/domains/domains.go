@@ -48,6 +48,7 @@ type Domain struct {
 	DKIMSelector    *string              `json:"dkim_selector" words:"ours"`
 	DNSSEC          *zones.DNSSEC        `json:"dnssec"`
 	DMARCOverride   *zones.DMARCOverride `json:"dmarc_override"`
+	SPF             zones.SPF            `json:"spf"` // What is added to the SPF record.
 	RedirectURL     *string              `json:"redirect_url" words:"ours"`
 	Redirect        *DomainRedirect      `json:"redirect"`
 	ForwardAddress  *string              `json:"forward_address" words:"ours"`
@@ -89,7 +90,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: zones.DNSSECOf(d), DMARCOverride: zones.DMARCOverrideOf(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: zones.DNSSECOf(d), DMARCOverride: zones.DMARCOverrideOf(d), SPF: zones.SPFOf(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
 		CatchAll: core.OrNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: core.OrNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: core.OrNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},

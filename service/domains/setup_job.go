@@ -480,7 +480,7 @@ func (p *setupRun) generateKeys() error {
 			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(store.DKIMBinding(p.d.ID), text), Record: auth.KeyRecord(key)})
 		}
 	}
-	return p.s.Store.Update(func(tx *store.Tx) error {
+	err := p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil {
 			return err
@@ -497,6 +497,8 @@ func (p *setupRun) generateKeys() error {
 		}
 		return p.s.zones.PutZone(tx, d)
 	})
+	p.s.zones.MakeZones() // the records are looked up next
+	return err
 }
 
 // checkZone checks that the records form a valid zone. The zone is published already.

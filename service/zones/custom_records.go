@@ -3,20 +3,19 @@ package zones
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	defaultTTL       = 300      // seconds
-	maxCustomRecords = 300      // custom records of one domain
-	maxTextsAtName   = 32 << 10 // bytes of TXT values at one name; a DNS answer has at most 64 KiB, which must also suffice for the managed records
-)
+const defaultTTL = 300 // seconds
+
+// interfaceTypes are the types of records that the operations on single records have. The owner
+// sets records of other types as whole sets.
+var interfaceTypes = []string{"TXT", "CNAME", "A", "AAAA"}
 
 // A CustomDNSRecord is a record that the owner of a domain has added.
 type CustomDNSRecord struct {
@@ -52,13 +51,15 @@ type CustomDNSRecordAnswer struct {
 }
 
 // customRecordOut returns a record in the form of the API. Its status is pending until its domain
-// is complete.
+// is complete, and error if the last sync with Cloudflare has failed.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
 		ID: r.ID, RecordID: r.ID, Name: RelativeHost(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
 		Status: r.Status, Error: core.OrNull(r.Error), CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
 	}
 	switch {
+	case out.Status == store.CustomRecordPending && d.EdgeError != "" && !r.UpdatedAt.After(d.EdgeErrorAt):
+		out.Status, out.Error = store.CustomRecordError, &d.EdgeError
 	case out.Status != "":
 	case d.Status == store.DomainComplete:
 		out.Status = store.CustomRecordActive
@@ -73,8 +74,7 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
-		return nil, core.Errorf("dns_provider_unsupported",
-			"The DNS of %s is not managed by Mailstead (its dns_provider is %s). Change its records at that provider.", d.Name, d.DNSProvider)
+		return nil, unsupportedProvider(d)
 	}
 	return d, err
 }
@@ -88,7 +88,8 @@ func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, e
 	return d, err
 }
 
-// ListCustomDNSRecords lists the records that the owner of a domain has added.
+// ListCustomDNSRecords lists the records of the types TXT, CNAME, A and AAAA that the owner of a
+// domain has added.
 func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in ListCustomDNSRecordsIn) (*CustomDNSRecords, error) {
 	var out *CustomDNSRecords
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -97,8 +98,10 @@ func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in Lis
 			return err
 		}
 		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: DMARCOverrideOf(d)}
-		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-			out.Records = append(out.Records, customRecordOut(d, r))
+		for _, r := range liveRecords(tx, d) {
+			if slices.Contains(interfaceTypes, r.Type) {
+				out.Records = append(out.Records, customRecordOut(d, r))
+			}
 		}
 		return nil
 	})
@@ -117,70 +120,36 @@ type CreateCustomDNSRecordIn struct {
 // CreateCustomDNSRecord adds a record. Our own server serves it immediately. At Cloudflare it takes
 // longer, so the request waits up to maxSyncWait.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
-	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
-		d, err := changeableDomain(tx, who, in.DomainID)
-		if err != nil {
-			return nil, nil, err
-		}
-		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
-			return nil, nil, core.Errorf("invalid_record", "%s has %d custom records, which is the limit. Delete one first.", d.Name, maxCustomRecords)
-		}
-		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
+	return s.changeCustomRecord(ctx, who, in.DomainID, func(st *zoneState) (*zoneEdit, error) {
+		r := &store.CustomRecord{DomainID: st.domain.ID, TTL: defaultTTL}
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return d, r, setRecord(d, r, in.Name, in.Type, in.Value)
+		err := setRecord(st.domain, r, in.Name, in.Type, in.Value)
+		return &zoneEdit{kind: store.ZoneChangeSet, name: r.Name, typ: r.Type, add: []*store.CustomRecord{r}}, err
 	})
 }
 
-// A recordChange is a custom record that a transaction has written, with its domain.
-type recordChange struct {
-	domain *store.Domain
-	record *store.CustomRecord
-	job    string // ID of the job that writes it at Cloudflare; "": none
-}
-
-// changeCustomRecord writes the record that draft returns and returns its state. The check of a
-// record is slow for a domain with many records. So it is made before the write transaction, and
-// repeated there only if the zone has changed.
-func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
-	var checked time.Time
-	err := s.Store.View(func(tx *store.Tx) error {
-		d, r, err := draft(tx)
+// changeCustomRecord writes the one record of the change that draft returns, and returns its state.
+func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, domainID string, draft func(*zoneState) (*zoneEdit, error)) (*CustomDNSRecordAnswer, error) {
+	c, err := s.editZone(ctx, who, domainID, func(st *zoneState) (*zoneEdit, error) {
+		e, err := draft(st)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		checked = d.ZoneChangedAt
-		return s.checkCustomRecord(tx, d, r)
+		r := slices.Concat(e.add, e.change)[0]
+		e.target = recordTarget(r)
+		return e, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	var c *recordChange
-	err = s.Store.Update(func(tx *store.Tx) error {
-		d, r, err := draft(tx)
-		if err == nil && !d.ZoneChangedAt.Equal(checked) {
-			err = s.checkCustomRecord(tx, d, r)
-		}
-		if err != nil {
-			return err
-		}
-		c, err = s.putCustomRecord(tx, d, r)
-		if err != nil {
-			return err
-		}
-		return core.Audit(tx, who, recordTarget(r))
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := &CustomDNSRecordAnswer{customRecordOut(c.domain, c.record)}
+	out := &CustomDNSRecordAnswer{customRecordOut(c.domain, c.records[0])}
 	if c.job == "" {
 		return out, nil
 	}
-	s.awaitCloudflare(ctx, c.job)
 	err = s.Store.View(func(tx *store.Tx) error {
-		d, r, err := customRecordOf(tx, who, c.domain.ID, c.record.ID)
+		d, r, err := customRecordOf(tx, who, c.domain.ID, c.records[0].ID)
 		if err == nil {
 			out.Record = customRecordOut(d, r)
 		}
@@ -204,13 +173,14 @@ type UpdateCustomDNSRecordIn struct {
 
 // UpdateCustomDNSRecord changes a record. Fields that are absent in the request keep their value.
 func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
-	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
-		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
-		if err != nil {
-			return nil, nil, err
+	return s.changeCustomRecord(ctx, who, in.DomainID, func(st *zoneState) (*zoneEdit, error) {
+		present := st.record(in.RecordID)
+		if present == nil {
+			return nil, core.NotFound("DNS record")
 		}
+		r := *present
 		name, typ, value := r.Name+".", r.Type, r.Value
-		if r.Type == "TXT" {
+		if r.Type == "TXT" && !strings.HasPrefix(value, `"`) {
 			value = dnsprov.QuoteText(value) // setRecord removes one level of quotes
 		}
 		for given, field := range map[*string]*string{in.Name: &name, in.Type: &typ, in.Value: &value} {
@@ -221,8 +191,23 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return d, r, setRecord(d, r, name, typ, value)
+		err := setRecord(st.domain, &r, name, typ, value)
+		e := &zoneEdit{kind: store.ZoneChangeSet, change: []*store.CustomRecord{&r}}
+		if r.Name == present.Name && r.Type == present.Type {
+			e.name, e.typ = r.Name, r.Type
+		}
+		return e, err
 	})
+}
+
+// record returns a record that the operations on single records have; nil if there is none.
+func (st *zoneState) record(id string) *store.CustomRecord {
+	for _, r := range st.live {
+		if r.ID == id && slices.Contains(interfaceTypes, r.Type) {
+			return r
+		}
+	}
+	return nil
 }
 
 // customRecordOf returns a record and its domain. It returns an error if the record cannot be
@@ -232,101 +217,24 @@ func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*s
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := store.CustomRecords.Get(tx, recordID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && r.DomainID != d.ID {
-		return nil, nil, core.NotFound("DNS record")
+	r, err := store.CustomRecords.Find(tx, recordID)
+	if err == nil && (r == nil || r.DomainID != d.ID || !r.LiveIn(d.ZoneGeneration)) {
+		err = core.NotFound("DNS record")
 	}
 	return d, r, err
-}
-
-// setRecord validates name, type and value and sets them in the record.
-func setRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
-	r.Name, err = dnsprov.CustomName(name, d.Name)
-	if err != nil {
-		return invalidRecord("name", err)
-	}
-	if typ == "CNAME" && r.Name == d.Name {
-		return core.Errorf("cname_at_apex", "%s itself cannot be a CNAME, since it has other records (RFC 1034). Use A and AAAA records, or a redirect.", d.Name).
-			With("name", "cname_at_apex", "is the domain itself")
-	}
-	r.Type = typ
-	r.Value, err = dnsprov.CustomValue(typ, value, d.Name)
-	if err != nil {
-		return invalidRecord("value", err)
-	}
-	return nil
-}
-
-// putCustomRecord writes a record and publishes it.
-func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) (*recordChange, error) {
-	r.UpdatedAt = tx.Now()
-	if d.DNSProvider == store.DomainProviderCloudflare {
-		r.Status, r.Error = store.CustomRecordPending, ""
-	}
-	if err := store.CustomRecords.Put(tx, r); err != nil {
-		return nil, err
-	}
-	job, err := s.putZoneWithJob(tx, d)
-	return &recordChange{d, r, job}, err
 }
 
 func recordTarget(r *store.CustomRecord) store.AuditTarget {
 	return store.AuditTarget{Type: "dns_record", ID: r.ID, Name: r.Type + " " + r.Name}
 }
 
-func invalidRecord(field string, err error) *core.Error {
-	return core.Errorf("invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
-}
-
-// checkCustomRecord returns an error if a record conflicts with other records, or if the zone would
-// not be valid with it. It reads all records of the domain.
-func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
-	if dnsprov.CollidesWithManaged(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
-		e := core.Errorf("managed_record_collision", "Mailstead manages the %s records of %s itself. Use another name.", r.Type, r.Name)
-		if r.Name == "_dmarc."+d.Name {
-			e.Message = "Mailstead manages the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
-		}
-		return e.With("name", "managed_record_collision", "belongs to a managed record")
-	}
-	if r.Type == "CNAME" && r.Value == r.Name {
-		return invalidRecord("value", errors.New("points to the record itself"))
-	}
-	texts := len(r.Value)
-	zone := s.zoneSource(tx, d)
-	zone.Spec.Custom = []dnsprov.Record{customRecord(r)}
-	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		if o.ID == r.ID {
-			continue
-		}
-		zone.Spec.Custom = append(zone.Spec.Custom, customRecord(o))
-		switch {
-		case o.Name != r.Name:
-			continue
-		case o.Type == r.Type && o.Value == r.Value:
-			return core.Errorf("duplicate_record", "This record exists already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" exists already")
-		case o.Type == "CNAME" || r.Type == "CNAME":
-			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
-		case o.Type == "TXT":
-			texts += len(o.Value)
-		}
-	}
-	if r.Type == "TXT" && texts > maxTextsAtName {
-		return invalidRecord("value", fmt.Errorf("is too long: your texts at one name can have at most %d bytes together, so that they fit into a DNS answer", maxTextsAtName))
-	}
-	if _, err := zone.Zone(); err != nil {
-		return invalidRecord("value", err)
-	}
-	return nil
-}
-
 // reservedRecords returns the managed records of a domain. They include DKIM records whose keys do
 // not exist yet, but not the records that custom records replace.
-func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
-	spec := s.zoneSpec(tx, d)
+func (s *Service) reservedRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	if len(spec.DKIM) == 0 {
 		spec.DKIM = []dnsprov.DKIMKey{{Selector: RSASelector}, {Selector: Ed25519Selector}}
 	}
-	return dnsprov.Wanted(spec, d.DNSProvider)
+	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose == dnsprov.PurposeCustom })
 }
 
 // CustomDNSRecordIn is a request that names one record.
@@ -342,22 +250,16 @@ type CustomDNSRecordDeleted struct {
 
 // DeleteCustomDNSRecord deletes a record from the domain's zone, here or at Cloudflare.
 func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
-	job := ""
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
-		if err != nil {
-			return err
+	_, err := s.editZone(ctx, who, in.DomainID, func(st *zoneState) (*zoneEdit, error) {
+		r := st.record(in.RecordID)
+		if r == nil {
+			return nil, core.NotFound("DNS record")
 		}
-		if err := errors.Join(store.CustomRecords.Delete(tx, r.ID), core.Audit(tx, who, recordTarget(r))); err != nil {
-			return err
-		}
-		job, err = s.putZoneWithJob(tx, d)
-		return err
+		return &zoneEdit{kind: store.ZoneChangeDelete, name: r.Name, typ: r.Type, end: []*store.CustomRecord{r}, target: recordTarget(r)}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.awaitCloudflare(ctx, job)
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
 }
 
@@ -370,22 +272,32 @@ func RelativeHost(name, domain string) string {
 	return strings.TrimSuffix(name, "."+domain)
 }
 
-// EraseCustomRecords deletes all custom records of a domain, several in each transaction.
+// EraseCustomRecords deletes all custom records of a domain and their history, several in each
+// transaction.
 func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
+	return errors.Join(
+		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsByDomain, domainID),
+		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsRemoved, domainID+"."),
+		eraseBy(ctx, s, store.ZoneChanges, store.ZoneChangesByDomain, domainID),
+	)
+}
+
+// eraseBy deletes the records that an index has under a prefix, several in each transaction.
+func eraseBy[T any](ctx context.Context, s *Service, table *store.Table[T], index *store.Index[T], prefix string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := s.Store.Update(func(tx *store.Tx) error {
 			var ids []string
-			for _, id := range store.CustomRecordsByDomain.Keys(tx, domainID, "") {
+			for _, id := range index.Keys(tx, prefix, "") {
 				ids = append(ids, id)
 				if len(ids) == core.DropsAtATime {
 					break
 				}
 			}
 			n = len(ids)
-			return core.DeleteAll(tx, store.CustomRecords, ids)
+			return core.DeleteAll(tx, table, ids)
 		})
 		if err != nil {
 			return err

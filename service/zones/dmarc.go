@@ -34,10 +34,13 @@ func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
 	value := strings.TrimSpace(in.Value)
 	bad := dmarc.Check(value)
-	var out *DMARCSet
+	var (
+		out *DMARCSet
+		d   *store.Domain
+	)
 	job := ""
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := changeableDomain(tx, who, in.DomainID)
+	err := s.Store.Update(func(tx *store.Tx) (err error) {
+		d, err = changeableDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
@@ -55,7 +58,7 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 	if err != nil {
 		return nil, err
 	}
-	s.awaitCloudflare(ctx, job)
+	s.awaitZone(ctx, d, job)
 	return out, nil
 }
 
@@ -72,9 +75,10 @@ type DMARCReset struct {
 
 // ResetDMARC publishes the default DMARC policy instead of the owner's.
 func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCIn) (*DMARCReset, error) {
+	var d *store.Domain
 	job := ""
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := changeableDomain(tx, who, in.DomainID)
+	err := s.Store.Update(func(tx *store.Tx) (err error) {
+		d, err = changeableDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
@@ -88,7 +92,7 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCI
 	if err != nil {
 		return nil, err
 	}
-	s.awaitCloudflare(ctx, job)
+	s.awaitZone(ctx, d, job)
 	return &DMARCReset{true, dmarc.Default}, nil
 }
 

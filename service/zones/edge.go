@@ -306,22 +306,10 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if e, ok := core.AsError(cause); ok {
 		code, why = e.Code, e.Message
 	}
-	var waiting []*store.CustomRecord
-	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		if r.Status == store.CustomRecordPending {
-			waiting = append(waiting, r)
-		}
+	d.EdgeError, d.EdgeErrorAt = why, tx.Now() // the error of all records that wait, see customRecordOut
+	if d.Status == store.DomainComplete {
+		d.StatusDetail = code + ": " + why
 	}
-	for _, r := range waiting {
-		r.Status, r.Error = store.CustomRecordError, why
-		if err := store.CustomRecords.Put(tx, r); err != nil {
-			return err
-		}
-	}
-	if d.Status != store.DomainComplete {
-		return nil
-	}
-	d.StatusDetail = code + ": " + why
 	return store.Domains.Put(tx, d)
 }
 
@@ -424,9 +412,7 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 		if err != nil {
 			return err
 		}
-		for _, r := range store.CustomRecordsByDomain.Asc(tx, domainID, "") {
-			w.customRecords = append(w.customRecords, r)
-		}
+		w.customRecords = liveRecords(tx, w.d)
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != store.DomainProviderCloudflare || len(w.d.EdgeToken) == 0) {
@@ -593,7 +579,7 @@ func conflictText(c *dnsprov.Conflict) string {
 // a custom record, or if that was recorded before.
 func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
 	for _, own := range w.customRecords {
-		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
+		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Text() {
 			w.refused[own.ID] = why
 			return true
 		}
@@ -615,32 +601,13 @@ func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Chan
 			delete(ours, c.Have.ID)
 		}
 	}
-	return w.s.Store.Update(func(tx *store.Tx) error {
+	err := w.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, w.d.ID)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
-		}
-		if done {
-			for _, c := range w.customRecords { // leaves out records that have changed in the meantime
-				now, err := store.CustomRecords.Find(tx, c.ID)
-				if err != nil {
-					return err
-				}
-				status, why := store.CustomRecordActive, w.refused[c.ID]
-				if why != "" {
-					status = store.CustomRecordError
-				}
-				if now == nil || !now.UpdatedAt.Equal(c.UpdatedAt) || now.Status == status && now.Error == why {
-					continue
-				}
-				now.Status, now.Error = status, why
-				if err := store.CustomRecords.Put(tx, now); err != nil {
-					return err
-				}
-			}
 		}
 		detail := d.StatusDetail
 		code, _, _ := strings.Cut(detail, ": ")
@@ -649,12 +616,58 @@ func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Chan
 			detail = conflictDetail(d.Name, w.conflicts)
 		}
 		w.d.EdgeRecords = ours
-		if maps.Equal(d.EdgeRecords, ours) && d.StatusDetail == detail {
+		failed := d.EdgeError
+		if done {
+			failed = ""
+		}
+		if maps.Equal(d.EdgeRecords, ours) && d.StatusDetail == detail && d.EdgeError == failed {
 			return nil
 		}
-		d.EdgeRecords, d.StatusDetail = ours, detail
+		d.EdgeRecords, d.StatusDetail, d.EdgeError = ours, detail, failed
 		return store.Domains.Put(tx, d)
 	})
+	if err != nil || !done {
+		return err
+	}
+	return w.storeStatuses()
+}
+
+// storeStatuses stores which custom records the provider has, and which it has refused, several in
+// each transaction. It leaves out records that have changed in the meantime.
+func (w *zoneSync) storeStatuses() error {
+	var changed []*store.CustomRecord
+	for _, c := range w.customRecords {
+		now := *c
+		now.Status, now.Error = store.CustomRecordActive, w.refused[c.ID]
+		if now.Error != "" {
+			now.Status = store.CustomRecordError
+		}
+		if now != *c {
+			changed = append(changed, &now)
+		}
+	}
+	for part := range slices.Chunk(changed, rowsPerWrite) {
+		err := w.s.Store.Update(func(tx *store.Tx) error {
+			for _, c := range part {
+				now, err := store.CustomRecords.Find(tx, c.ID)
+				if err != nil {
+					return err
+				}
+				if now == nil || !now.UpdatedAt.Equal(c.UpdatedAt) {
+					continue
+				}
+				now.Status, now.Error = c.Status, c.Error
+				if err := store.CustomRecords.Put(tx, now); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // conflictDetail returns the status_detail of a complete domain that lacks records because of

@@ -10,7 +10,12 @@
 //     made is in dnsprov/builtin/sign.go.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
 //   - edge.go: records at Cloudflare.
-//   - custom_records.go: records that the owner adds. dmarc.go: the DMARC policy.
+//   - records.go: record sets as the owner reads and sets them, and as a master file.
+//   - custom_records.go: single records that the owner adds. dmarc.go: the DMARC policy. spf.go:
+//     what the owner adds to the SPF record.
+//   - edits.go: how every change of these records is written. edit_checks.go: which changes are
+//     possible. history.go: the changes, and how one is undone.
+//   - import.go: records from a master file.
 package zones
 
 import (
@@ -34,6 +39,7 @@ type Service struct {
 
 	memory          *zoneMemory
 	lookupSlots     chan struct{}            // contains a value for each live DNS check that is running
+	zoneLocks       limit.KeyedMutex[string] // by account ID; held while custom records of one of its domains are changed
 	cloudflareLocks limit.KeyedMutex[string] // by domain ID; held while a domain's records at Cloudflare are read or changed
 }
 
@@ -49,8 +55,12 @@ func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.syncKind(), s.renewSignaturesKind()}
 }
 
-// Run notifies secondaries of changes and renews their copies, until ctx ends.
+// Run removes what interrupted changes of custom records have left. Then it notifies secondaries of
+// changes and renews their copies, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
+	if err := s.sweepZones(ctx); err != nil && ctx.Err() == nil {
+		s.Log.Error("could not remove what an interrupted change of a zone has left", "error", err)
+	}
 	var notifying sync.WaitGroup
 	defer notifying.Wait()
 	notifying.Go(func() { s.notifySecondaries(ctx) })

@@ -42,25 +42,30 @@ func (s *Service) CheckZone(tx *store.Tx, d *store.Domain) error {
 
 // Records returns the records of a domain's zone with the data in the transaction.
 func (s *Service) Records(tx *store.Tx, d *store.Domain) []dnsprov.Record {
-	return dnsprov.Wanted(s.zoneSpec(tx, d), dnsprov.Builtin)
+	return dnsprov.Wanted(s.zoneSpec(tx, d, liveRecords(tx, d)), dnsprov.Builtin)
 }
 
 // zoneSource reads what the zone of a domain is built from.
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
+	return s.zoneSourceOf(tx, d, liveRecords(tx, d))
+}
+
+// zoneSourceOf is like zoneSource for a caller that has read the custom records.
+func (s *Service) zoneSourceOf(tx *store.Tx, d *store.Domain, custom []*store.CustomRecord) *zoneSource {
 	// The serial is the time of the zone's last change in Unix seconds, plus the number of changes
 	// that concerned all zones.
 	serial := uint32(d.ZoneChangedAt.Unix())
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
 		serial += base.Changes
 	}
-	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
+	return &zoneSource{Spec: s.zoneSpec(tx, d, custom), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
 }
 
-// zoneSpec returns the specification of all records of a domain, including custom records.
-func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
+// zoneSpec returns the specification of all records of a domain, including the custom records.
+func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain, custom []*store.CustomRecord) dnsprov.Spec {
 	spec := s.Spec(d)
 	spec.MailKeys = s.tlsaDigests(tx, d)
-	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
+	for _, r := range custom {
 		spec.Custom = append(spec.Custom, customRecord(r))
 	}
 	return spec
@@ -68,7 +73,11 @@ func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 
 // customRecord converts a stored custom record to the form in which it is published.
 func customRecord(r *store.CustomRecord) dnsprov.Record {
-	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
+	out, err := dnsprov.FromText(r.Name, r.Type, r.Value, uint32(r.TTL))
+	if err != nil { // not so for what is stored; the zone then says what is wrong with it
+		return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
+	}
+	return out
 }
 
 // Spec returns the specification of the managed records of a domain.
@@ -78,6 +87,9 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.OtherNameservers(), DMARC: d.DMARC,
 		Redirect: d.RedirectURL != "", RedirectWWW: d.RedirectsWWW(),
 		DMARCReports: !c.Sandbox,
+	}
+	if d.SPF != nil {
+		spec.SPFExtra, spec.SPFAll = d.SPF.Extra, d.SPF.All
 	}
 	s.setClientPorts(&spec)
 	spec.SendFrom = c.Sending.Addresses()
@@ -193,7 +205,7 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	}
 	spec := s.Spec(d)
 	err := s.Store.View(func(tx *store.Tx) error {
-		spec = s.zoneSpec(tx, d)
+		spec = s.zoneSpec(tx, d, liveRecords(tx, d))
 		return nil
 	})
 	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {

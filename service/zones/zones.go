@@ -19,17 +19,18 @@ import (
 const zonesPerView = 500
 
 // zoneMemory holds the zones that this server serves. After a commit that changes zones, the names
-// of these zones are recorded. The next query reads these zones from the store and builds them, so
-// that the committer need not wait for that. All other queries use memory only. A zone that changes
-// a hundred times between two queries is built only once.
+// of these zones are recorded. The request that has changed them, or the next query, reads these
+// zones from the store and builds them, so that the committer need not wait for that. Meanwhile
+// other queries get the zones of before; all queries else use memory only. A zone that changes a
+// hundred times before it is built is built only once.
 type zoneMemory struct {
 	served      builtin.Zones
 	host        *builtin.Zone // the zone of the installation's own names; nil outside the sandbox
 	stale       atomic.Bool   // changed may have names, or the zones have not been read yet
 	secondaries *secondaries  // other nameservers, which are notified of changes
 
-	building sync.Mutex // held while zones are built; queries that need a changed zone wait for it
-	loaded   bool       // all zones have been built once; guarded by building
+	building sync.Mutex  // held while zones are built
+	loaded   atomic.Bool // all zones have been built once; set while building is held
 
 	mu        sync.Mutex
 	recording bool            // changes are recorded; false before the first query, which reads all zones
@@ -47,10 +48,10 @@ func newZoneMemory(c core.Config) *zoneMemory {
 // such zone.
 func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	z := s.memory
-	if z.stale.Load() {
-		s.MakeZones()
-	}
 	name = strings.TrimSuffix(name, ".")
+	if z.stale.Load() {
+		s.makeZonesFor(name)
+	}
 	if zone, ok := z.served.Zone(name); ok {
 		return zone, true
 	}
@@ -67,17 +68,37 @@ func (s *Service) HostsName(name string) bool {
 	return ok
 }
 
-// MakeZones builds the zones that have changed. The first call builds all zones.
+// MakeZones builds the zones that have changed, and returns when they are served. The first call
+// builds all zones.
 func (s *Service) MakeZones() {
+	s.memory.building.Lock()
+	defer s.memory.building.Unlock()
+	s.makeZones()
+}
+
+// makeZonesFor is like MakeZones, but if another caller builds zones, and a zone with the name is
+// served already, it returns at once.
+func (s *Service) makeZonesFor(name string) {
 	z := s.memory
-	z.building.Lock()
+	if !z.building.TryLock() {
+		if _, served := z.served.Zone(name); served && z.loaded.Load() {
+			return
+		}
+		z.building.Lock()
+	}
 	defer z.building.Unlock()
-	if !z.loaded {
+	s.makeZones()
+}
+
+// makeZones builds the zones that have changed. The caller must hold memory.building.
+func (s *Service) makeZones() {
+	z := s.memory
+	if !z.loaded.Load() {
 		if err := s.loadZones(); err != nil {
 			s.Log.Error("could not read the zones", "error", err)
 			return
 		}
-		z.loaded = true
+		z.loaded.Store(true)
 	}
 	s.buildChanged()
 }
