@@ -61,7 +61,7 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 				(domain == "" || isAboutDomain(j.Resource, domain))
 		},
 		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
-		Out:   func(_ *store.Tx, j *store.Job) (core.JobResponse, error) { return core.JobOut(j), nil },
+		Out:   jobOut,
 	}
 	page, err := l.Page(s.Core, who, in.Query)
 	return &JobsOut{Page: page}, err
@@ -81,6 +81,17 @@ func isAboutDomain(r store.JobResource, domain string) bool {
 		return r.Name == domain || r.ID == domain
 	}
 	return strings.HasSuffix(r.Name, "@"+domain)
+}
+
+// jobOut returns a job in the form of the API.
+func jobOut(tx *store.Tx, j *store.Job) (core.JobResponse, error) {
+	out := core.JobOut(j)
+	if out.NextAttemptAt.IsZero() {
+		return out, nil
+	}
+	next, err := domains.NextAttempt(tx, j)
+	out.NextAttemptAt = core.Time{Time: next}
+	return out, err
 }
 
 // GetJobIn names a job, and how many seconds the request may wait for its end.
@@ -105,7 +116,14 @@ func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*cor
 	if err != nil {
 		return nil, err
 	}
-	out := core.JobOut(j)
+	var out core.JobResponse
+	err = s.Core.Store.View(func(tx *store.Tx) (err error) {
+		out, err = jobOut(tx, j)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	return &out, nil
 }
 

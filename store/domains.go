@@ -42,7 +42,7 @@ type Domain struct {
 	ExpiresAt    time.Time
 	AutoRenew    bool
 	NSStatus     string    // one of the DomainNS… constants
-	NSAwaited    time.Time // when its setup began to wait for the delegation; zero: it does not wait
+	NSAwaited    time.Time // when it began to wait for its nameservers or records; zero: it does not wait
 	DNSStatus    string    // one of the DomainDNS… constants
 
 	DKIM         []DKIMKey // keys that sign outgoing mail; the RSA key comes first
@@ -70,7 +70,7 @@ type Domain struct {
 
 	Checks        []DNSCheck // results of the newest DNS look-up
 	CheckedAt     time.Time  // time of the newest look-up that was answered
-	NextCheckAt   time.Time  // time of the next periodic check; zero: none is planned
+	NextCheckAt   time.Time  // time of the next periodic check, or of the next look while it waits; zero: none is planned
 	BadChecks     int        // failed checks in a row
 	FailingSince  time.Time
 	FailureTold   bool // the event domain.dns_failed was sent since FailingSince

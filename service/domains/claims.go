@@ -360,7 +360,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 	}
 	now, end := s.Now(), d.ClaimedAt.Add(claimPeriod)
-	over := by == "" && !now.Before(end) && !store.IsPublicMail(d.Name) // the claim to a public mail domain never expires, because nobody can prove one
+	over := by == "" && !now.Before(end) && !isWaiting(d) && !store.IsPublicMail(d.Name) // the claim of a waiting domain ends with the wait; the claim to a public mail domain never expires, because nobody can prove one
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {
@@ -373,7 +373,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 			_, err := s.recordProof(tx, d, by)
 			return err
 		}
-		if !over || tx.Now().Before(d.ClaimedAt.Add(claimPeriod)) { // the claim was reopened in the meantime
+		if !over || isWaiting(d) || tx.Now().Before(d.ClaimedAt.Add(claimPeriod)) { // the claim was reopened in the meantime
 			return nil
 		}
 		d.Claim = store.ClaimExpired
@@ -483,9 +483,9 @@ func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	case d.DNSProvider == store.DomainProviderExternal || !d.CompletedAt.IsZero():
 		d.Status = store.DomainComplete
 	case d.DNSProvider == dnsprov.Builtin:
-		d.Status = store.DomainPendingNS
+		return s.await(tx, d, store.DomainPendingNS)
 	case d.DNSProvider == store.DomainProviderManual && len(d.DKIM) > 0:
-		d.Status = store.DomainPendingDNS
+		return s.await(tx, d, store.DomainPendingDNS)
 	default:
 		d.Status = store.DomainInProgress
 		return s.addProvision(tx, d, "")

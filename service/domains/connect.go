@@ -273,6 +273,10 @@ func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 		if err := errors.Join(c.s.emitCreated(c.tx, d), c.s.emitReady(c.tx, d)); err != nil {
 			return nil, err
 		}
+	case dnsprov.Builtin:
+		if err := c.s.await(c.tx, d, store.DomainPendingNS); err != nil {
+			return nil, err
+		}
 	}
 	c.created = append(c.created, d)
 	d.UpdatedAt = c.tx.Now()

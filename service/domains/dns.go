@@ -340,6 +340,21 @@ func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Dom
 			}
 			return core.Audit(tx, who, core.DomainTarget(d))
 		}
+		if d.Status == store.DomainError && (d.ErrorCode == recordsNotReady || d.ErrorCode == claimExpired) { // the wait begins anew
+			reopened, err := s.reopenClaim(tx, d)
+			if err != nil {
+				return err
+			}
+			d.ErrorCode, d.ErrorMessage = "", ""
+			if err := errors.Join(s.await(tx, d, store.DomainPendingDNS), s.putDomain(tx, d)); err != nil {
+				return err
+			}
+			if reopened {
+				if err := s.claimsChanged(tx, d); err != nil {
+					return err
+				}
+			}
+		}
 		return s.saveRequestedCheck(tx, d, l)
 	})
 }
@@ -527,8 +542,13 @@ func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
 	d.CurrentNS = c.CurrentNS
 	if d.Claim != store.ClaimProven {
-		changed = true
 		if err := s.saveProof(tx, d, c); err != nil || d.ClaimEnded() {
+			return err
+		}
+	}
+	if !c.Verified && d.Status == store.DomainError && d.ErrorCode == nsTimeout { // the wait begins anew
+		d.ErrorCode, d.ErrorMessage, changed = "", "", true
+		if err := s.await(tx, d, store.DomainPendingNS); err != nil {
 			return err
 		}
 	}
@@ -565,8 +585,8 @@ func (s *Service) saveProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 		return err
 	}
 	if reopened {
-		d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = store.DomainPendingNS, "", "", ""
-		if err := errors.Join(s.putDomain(tx, d), s.claimsChanged(tx, d)); err != nil {
+		d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
+		if err := errors.Join(s.await(tx, d, store.DomainPendingNS), s.putDomain(tx, d), s.claimsChanged(tx, d)); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,7 @@ type Domain struct {
 	ExpiresAt       core.Time            `json:"expires_at"`
 	AutoRenew       bool                 `json:"auto_renew"`
 	Nameservers     []string             `json:"nameservers" words:"ours"`
+	NextLookAt      core.Time            `json:"next_look_at"` // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
 	NSStatus        string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
 	DNSStatus       string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
 	DNSHealth       DNSHealth            `json:"dns_health"`
@@ -89,7 +90,8 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		SendsElsewhere: sendingPlacesOut(d.SendsElsewhere),
 		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
-		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
+		NextLookAt: core.Time{Time: nextLook(d)},
+		ExpiresAt:  core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: zones.DNSSECOf(d), DMARCOverride: zones.DMARCOverrideOf(d), SPF: zones.SPFOf(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
 		CatchAll: core.OrNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: core.OrNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: core.OrNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),

@@ -10,6 +10,7 @@
 //   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
 //   - setup.go: the request to set up a domain.
 //   - setup_job.go: the steps of the setup job, as one table (setup.steps).
+//   - looks.go: looks at domains that wait for their owner, until their DNS is right.
 //   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
 //     says what to fix.
 //   - dns.go: DNS status, nameservers.
@@ -83,13 +84,18 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.claimCheckKind(),
 		s.claimsChangedKind(),
 		s.checkKind(),
+		s.lookKind(),
 	}
 }
 
-// Start makes sure that every open claim has a job that checks it.
+// Start makes sure that every open claim has a job that checks it, and every waiting domain a job
+// that looks at it.
 func (s *Service) Start() error {
 	if err := s.planOpenClaims(); err != nil {
 		return fmt.Errorf("queue the checks of open domain claims: %w", err)
+	}
+	if err := s.planMissingLooks(); err != nil {
+		return fmt.Errorf("queue the looks at waiting domains: %w", err)
 	}
 	return nil
 }

@@ -331,6 +331,9 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 		return nil, err
 	}
 	d.JobID, d.ErrorCode, d.ErrorMessage, d.StatusDetail, d.NSAwaited = j.ID, "", "", "", time.Time{}
+	if d.Claim == store.ClaimOpen {
+		d.ClaimedAt = tx.Now() // it ends with the new wait
+	}
 	if d.Status != store.DomainComplete {
 		d.Status = store.DomainPending
 	}

@@ -26,9 +26,8 @@ const (
 )
 
 const (
-	delegationTimeout   = 72 * time.Hour // how long a setup waits for the delegation of the domain
-	usersPerWrite       = 10             // mailboxes that one transaction creates
-	activationsPerWrite = 100            // mailboxes that one transaction activates
+	usersPerWrite       = 10  // mailboxes that one transaction creates
+	activationsPerWrite = 100 // mailboxes that one transaction activates
 )
 
 // Names of steps that jobs of other kinds also have.
@@ -334,25 +333,19 @@ func (p *setupRun) proveClaim(delegated bool) error {
 	return err
 }
 
-// snoozeUntilDelegated snoozes the job until the next check of the delegation. The longer the setup
-// has waited, the longer it waits for the next check.
+// snoozeUntilDelegated snoozes the job until a look at the domain finds the delegation and wakes it,
+// or until the domain has waited too long.
 func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allSteps int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited
 	if since.IsZero() {
 		since = now
 	}
-	ours := joinNames(p.s.Config.Nameservers)
-	end := since.Add(delegationTimeout)
+	end := since.Add(waitPeriod)
 	if !now.Before(end) {
-		return nil, jobs.Permanent(core.Errorf("ns_timeout",
-			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationTimeout.Hours()), ours))
+		return nil, jobs.Permanent(p.s.errWaitOver(p.d))
 	}
-	next := now.Add(jobs.PollDelay(now.Sub(since), p.s.Rand()))
-	if next.After(end) {
-		next = end
-	}
-	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + ours + "."
+	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + joinNames(p.s.Config.Nameservers) + "."
 	if awaited.contested {
 		detail = contestedText(p.d)
 	}
@@ -362,9 +355,9 @@ func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allS
 		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: a check-ns request has woken the job
 			return err
 		}
-		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.nameservers
-		return p.s.putDomain(tx, d)
-	}, jobs.Snooze(next)
+		d.StatusDetail, d.NSAwaited, d.CurrentNS = detail, since, awaited.nameservers
+		return errors.Join(p.s.await(tx, d, store.DomainPendingNS), p.s.putDomain(tx, d))
+	}, jobs.Snooze(end)
 }
 
 // SetupResult is the result of a domain_setup job.
@@ -421,14 +414,14 @@ func (p *setupRun) endSetup(tx *store.Tx, j *store.Job) error {
 	case d.Status == store.DomainComplete:
 		err = p.s.zones.PutZone(tx, d)
 	default:
-		d.Status = store.DomainPendingNS
+		status := store.DomainPendingNS
 		if d.DNSProvider != dnsprov.Builtin {
-			d.Status = store.DomainPendingDNS
+			status = store.DomainPendingDNS
 		}
 		if d.DNSProvider == store.DomainProviderCloudflare {
 			d.StatusDetail = "The records of " + d.Name + " are not created, since setup_dns was false. Run setup again without it."
 		}
-		err = p.s.putDomain(tx, d)
+		err = errors.Join(p.s.await(tx, d, status), p.s.putDomain(tx, d))
 	}
 	if err != nil {
 		return err
@@ -601,14 +594,14 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 		return nil // saveCheck has written the domain
 	}
 	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // another account has claimed the name in the meantime
-		d.Status = store.DomainPendingNS
+		status := store.DomainPendingNS
 		if d.DNSProvider == store.DomainProviderManual {
-			d.Status = store.DomainPendingDNS
+			status = store.DomainPendingDNS
 		}
-		return s.putDomain(tx, d)
+		return errors.Join(s.await(tx, d, status), s.putDomain(tx, d))
 	}
 	first := d.CompletedAt.IsZero()
-	d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = store.DomainComplete, "", "", ""
+	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainComplete, "", time.Time{}, "", ""
 	if first {
 		d.CompletedAt = tx.Now()
 	}
@@ -651,6 +644,9 @@ func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	}
 	if err != nil || d.JobID != j.ID || d.Status == store.DomainComplete || d.Gone() {
 		return err
+	}
+	if e, ok := core.AsError(cause); ok && e.Code == nsTimeout {
+		return s.endWait(tx, d, e)
 	}
 	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = store.DomainError, "", time.Time{}, "internal_error"
 	d.ErrorMessage = "The domain could not be provisioned. See the log of this installation."

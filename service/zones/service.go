@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	maxLookups    = 32               // live DNS checks that run at the same time, both for requests and scheduled
+	maxLookups    = 64               // live DNS checks that run at the same time, both for requests and scheduled
 	LookupTimeout = 20 * time.Second // time limit for one live DNS check, including the wait for a slot
 )
 
