@@ -133,7 +133,7 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		client := lookup.New(lookup.Options{})
 		c.Resolver, c.LookupDS = client, dsLookup(client)
 	}
-	c.Edge = cloudflareProvider(s, c)
+	c.DNS = dnsProviders(s, c)
 	return c, own, nil
 }
 

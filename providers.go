@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/cloudflare"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/dnsprov/rfc2136"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
@@ -109,17 +110,25 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
-// cloudflareProvider returns a function that makes a Cloudflare client for an API token. The API
-// may have a private address, because the operator chooses its URL.
-func cloudflareProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
-	guard := &netguard.Guard{AllowPrivate: true}
-	t := guard.Transport(c.Resolver, c.RootCAs)
+// dnsProviders returns the DNS providers at which records of domains can be kept. Their APIs may
+// have private addresses, because the operator chooses their URLs; a name server for dynamic
+// updates may not, because its user chooses it.
+func dnsProviders(s *config.Settings, c core.Config) map[string]core.OpenDNS {
+	t := (&netguard.Guard{AllowPrivate: true}).Transport(c.Resolver, c.RootCAs)
 	t.Proxy = http.ProxyFromEnvironment
 	t.ForceAttemptHTTP2 = true
 	t.TLSHandshakeTimeout, t.IdleConnTimeout = 10*time.Second, 30*time.Second
 	t.MaxIdleConnsPerHost = 8
 	client := &http.Client{Transport: t}
-	return func(token string) dnsprov.Provider {
-		return cloudflare.New(cloudflare.Config{BaseURL: s.Edge.BaseURL.String(), Token: token, HTTP: client})
+	dial := (&netguard.Guard{AllowPrivate: bool(s.Private) || s.Sandbox()}).Dialer(c.Resolver)
+	return map[string]core.OpenDNS{
+		store.DomainProviderCloudflare: func(a core.DNSAccess) (dnsprov.Provider, error) {
+			return cloudflare.New(cloudflare.Config{BaseURL: s.Edge.BaseURL.String(), Token: a.Secrets["token"], HTTP: client}), nil
+		},
+		store.DomainProviderRFC2136: func(a core.DNSAccess) (dnsprov.Provider, error) {
+			return rfc2136.New(rfc2136.Config{
+				Server: a.Secrets["server"], KeyName: a.Secrets["key_name"], Algorithm: a.Secrets["algorithm"], Secret: a.Secrets["secret"], Zones: a.Zones, Dial: dial,
+			})
+		},
 	}
 }

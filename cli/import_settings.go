@@ -228,8 +228,8 @@ func (im *settingsImporter) connectDomains() (map[string]jsonObject, error) {
 			how["manual_dns"] = true
 		case store.DomainProviderExternal:
 			how["external"] = true
-		case store.DomainProviderCloudflare:
-			im.recordFailure(name, "its DNS is changed with an API token, which no export has: connect it with `mailstead call connect_domains`, and run this again.")
+		case store.DomainProviderCloudflare, store.DomainProviderRFC2136, store.DomainProviderRoute53, store.DomainProviderHetzner, store.DomainProviderDeSEC:
+			im.recordFailure(name, "its DNS is changed with a token or credential, which no export has: connect it with `mailstead call connect_domains`, and run this again.")
 			continue
 		}
 		text, err := im.call("connect_domains", how)

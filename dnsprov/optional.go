@@ -44,7 +44,7 @@ func stsID(policy string) string {
 func (s Spec) optionalRecords(provider string) [][]Record {
 	var out [][]Record
 	if s.Redirect {
-		if provider == Cloudflare {
+		if byAPI(provider) {
 			out = append(out, s.addressRecords(s.Domain, PurposeA))
 		}
 	}
@@ -60,7 +60,7 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 			s.httpsHostRecords(AutodiscoverLabel, PurposeAutoconfig, provider),
 		)
 	}
-	if provider == Builtin || provider == Cloudflare {
+	if provider == Builtin || byAPI(provider) {
 		out = append(out, s.srvRecords(provider)...)
 	}
 	if provider == Builtin {

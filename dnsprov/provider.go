@@ -17,7 +17,8 @@ type Provider interface {
 	// those that it has made. A record without an ID was never made by the caller.
 	Records(ctx context.Context, at ZoneRef) ([]Record, error)
 	// Apply carries out the changes that Plan returned for Records. It returns the records that it
-	// created or adopted, with their IDs; adopted records, which are foreign, have no Purpose. If
+	// created or adopted, with their IDs; adopted records, which are foreign, have no Purpose. A
+	// provider that marks records does not mark a new record that is wanted without a Purpose. If
 	// it is interrupted, the caller can read, plan and apply again. It returns a *Conflict or
 	// *Refused if one record cannot be written. After ErrChanged or a *Conflict, it has created
 	// only the records that it returns. After any other error it may have created more. A provider
@@ -48,6 +49,13 @@ var (
 	ErrZoneNotFound = errors.New("the DNS provider has no zone of the domain that the API token may change")
 	ErrChanged      = errors.New("somebody else has changed the records since they were read") // read and plan again
 )
+
+// A FieldError says which field of what a provider needs is wrong, by its name in the API, and why.
+type FieldError struct {
+	Field, Why string
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Why }
 
 // A Conflict is the error that a foreign record prevents a wanted record.
 type Conflict struct {

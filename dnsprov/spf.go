@@ -60,12 +60,12 @@ func mayDenyOurHost(text string) bool {
 	return slices.ContainsFunc(terms, func(t spf.Term) bool { return t.NeedsLookup() && t.Qualifier != '+' })
 }
 
-// mergeSPF returns one SPF record that permits everything that the published records permit, and
+// MergeSPF returns one SPF record that permits everything that the published records permit, and
 // our host as w does. A domain may have only one SPF record (RFC 7208 section 3.2). The merged
 // record has our terms first, then the published terms without duplicates, and then the published
-// "all" or "redirect". mergeSPF returns a single published record unchanged if that permits our
+// "all" or "redirect". MergeSPF returns a single published record unchanged if that permits our
 // host, and "" if the merged record is too long.
-func mergeSPF(published []string, w Record) string {
+func MergeSPF(published []string, w Record) string {
 	if len(published) == 1 && authorizes(published[0], w) && !mayDenyOurHost(published[0]) {
 		return published[0]
 	}

@@ -46,7 +46,7 @@ func TestMergedSPF(t *testing.T) {
 			}
 			tc.want = strings.Replace(tc.want, ":%d", fmt.Sprint(":d", i), 1)
 		}
-		if got := mergeSPF(tc.there, ourSPF); got != tc.want {
+		if got := MergeSPF(tc.there, ourSPF); got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", tc.name, got, tc.want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestMergedSPFAuthorisesBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		there := randomSPF(r, true)
-		merged := mergeSPF([]string{there}, ourSPF)
+		merged := MergeSPF([]string{there}, ourSPF)
 		for _, ip := range ourAddresses {
 			if got := judge(merged, ip); got != evaluator.Pass {
 				t.Fatalf("%q became %q, which gives %s for our %s", there, merged, got, ip)
@@ -149,8 +149,8 @@ func TestMergedSPFAuthorisesAllOfSeveral(t *testing.T) {
 		if r.IntN(3) == 0 {
 			there = append(there, ourSPF.Value)
 		}
-		merged := mergeSPF(there, ourSPF)
-		if again := mergeSPF([]string{merged}, ourSPF); again != merged {
+		merged := MergeSPF(there, ourSPF)
+		if again := MergeSPF([]string{merged}, ourSPF); again != merged {
 			t.Fatalf("%q merged once more is %q", merged, again)
 		}
 		for _, ip := range slices.Concat(ourAddresses, otherAddresses) {
@@ -176,7 +176,7 @@ func FuzzMergeSPF(f *testing.F) {
 		if len(there) == 0 {
 			return
 		}
-		merged := mergeSPF(there, ourSPF)
+		merged := MergeSPF(there, ourSPF)
 		if merged == "" {
 			return
 		}

@@ -193,7 +193,7 @@ func checkRecord(w Record, wanted []Record, a answer) Check {
 	values := relevantValues(w, a.values)
 	c.Actual = strings.Join(values, ", ")
 	if w.Purpose == PurposeSPF && len(values) > 0 {
-		c.Offer = mergeSPF(values, w)
+		c.Offer = MergeSPF(values, w)
 	}
 	switch {
 	case w.Purpose == PurposeDKIM && a.alias != "" && !matches(w, wanted, values):

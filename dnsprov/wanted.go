@@ -9,13 +9,19 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// Kinds of DNS service for a domain.
+// Kinds of DNS service for a domain. Any other name is that of a provider at which the records are
+// written by its API.
 const (
 	Builtin    = "builtin"    // the authoritative server of this program
 	Cloudflare = "cloudflare" // Cloudflare, with an API token of the owner
 	Manual     = "manual"     // the owner enters the records at another DNS service
 	External   = "external"   // DNS and mail are elsewhere, so no records are wanted
 )
+
+// byAPI reports whether records are written at a provider by its API.
+func byAPI(provider string) bool {
+	return provider != Builtin && provider != Manual && provider != External
+}
 
 // ReportsLocal is the local part of the address of each domain that receives DMARC reports.
 const ReportsLocal = "dmarc-reports"
@@ -68,7 +74,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, newManagedRecord(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	if provider != Cloudflare { // at Cloudflare the domain's address may be that of the owner's website
+	if !byAPI(provider) { // elsewhere the domain's address may be that of the owner's website
 		out = append(out, s.addressRecords(s.Domain, PurposeA)...)
 	}
 	if provider == Builtin {
@@ -83,7 +89,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = appendMissing(out, group)
 		}
 	}
-	if provider == Builtin || provider == Cloudflare {
+	if provider == Builtin || byAPI(provider) {
 		out = append(out, s.challengeRecords(own)...)
 	}
 	for _, r := range s.Custom {

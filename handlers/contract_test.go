@@ -41,6 +41,8 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 			ids["held"] = b.hold(ids["ann"], 1)
 		case strings.HasSuffix(a.path, "/send"):
 			b.until("/v1/email-users/"+ids["ann"]+"/inbox", "pagination.count", "4")
+		case strings.HasPrefix(id, "dnsc_"):
+			ids["dns_credential"] = id
 		case strings.HasPrefix(id, "job_"):
 			ids["job"] = id
 		case a.path == "/v1/email-users/{ben}":

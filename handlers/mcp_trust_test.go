@@ -255,7 +255,7 @@ func TestWhatAsksFirst(t *testing.T) {
 		}
 	}
 	slices.Sort(asks)
-	want := []string{"bulk_delete_messages", "create_credential", "create_email_user", "create_group", "create_recovery_link", "create_rule", "create_smtp_credential", "create_webhook", "delete_domain", "delete_email_users_bulk", "delete_inbox_message", "delete_message", "delete_zone_records", "import_zone", "release_held_messages",
+	want := []string{"bulk_delete_messages", "connect_domains", "create_credential", "create_email_user", "create_group", "create_recovery_link", "create_rule", "create_smtp_credential", "create_webhook", "delete_domain", "delete_email_users_bulk", "delete_inbox_message", "delete_message", "delete_zone_records", "import_zone", "release_held_messages",
 		"send_email_batch", "set_forward", "setup_domain",
 		"update_domain", "update_email_user", "update_group", "update_me", "update_rule", "update_webhook"}
 	if !slices.Equal(asks, want) {

@@ -46,6 +46,13 @@ DELETE /v1/domains/{domain_id}/zone/{name}/{type} delete_zone_records
 GET /v1/domains/{domain_id}/zone/history list_zone_changes
 POST /v1/domains/{domain_id}/zone/history/{id}/undo undo_zone_change
 POST /v1/domains/{domain_id}/zone/import import_zone
+GET /v1/dns-credentials list_dns_credentials
+POST /v1/dns-credentials create_dns_credential
+PATCH /v1/dns-credentials/{credential_id} update_dns_credential
+DELETE /v1/dns-credentials/{credential_id} delete_dns_credential
+POST /v1/dns-plan preview_dns_plan
+GET /v1/domains/{domain_id}/dns-plan get_dns_plan
+POST /v1/domains/{domain_id}/zone/put-back put_back_zone_records
 POST /v1/domains/{domain_id}/redirect set_redirect
 DELETE /v1/domains/{domain_id}/redirect delete_redirect
 POST /v1/domains/{domain_id}/forward set_forward
@@ -169,7 +176,7 @@ POST /v1/suppressions/import import_suppressions
 // The contract's matrices: who may do what, with which permission.
 var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
-		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_zone list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
+		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_dns_plan get_zone list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
 		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me wait_for_message wait_for_any_message`},
@@ -178,15 +185,15 @@ var permitted = []struct{ scope, roles, operations string }{
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
 		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages unsubscribe_message answer_invitation`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
-		delete_custom_dns_record set_dmarc reset_dmarc set_spf reset_spf set_zone_records delete_zone_records undo_zone_change import_zone set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
+		delete_custom_dns_record set_dmarc reset_dmarc set_spf reset_spf preview_dns_plan put_back_zone_records set_zone_records delete_zone_records undo_zone_change import_zone set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
 		approve_message reject_message create_inbox`},
 	{"read", "owner", "get_health"}, // of the first account alone
-	{"read", "owner admin", "list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
+	{"read", "owner admin", "list_dns_credentials list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
 	{"write", "mailbox", "update_me change_my_password"},
-	{"admin", "owner admin", "invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
+	{"admin", "owner admin", "create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
 }
 
 // ownRules are operations whose permission depends on whom they are about.
@@ -217,7 +224,7 @@ var longLists = []struct {
 // notAudited are the operations other than GET that have no row in the audit log, since they change
 // nothing, send, mark or fetch, or whose rows another test reads, since a person alone calls them.
 var notAudited = []string{
-	"search_domains_bulk", "check_provider", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "retry_message", "mark_message", "mark_inbox_message",
+	"search_domains_bulk", "check_provider", "preview_dns_plan", "put_back_zone_records", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "retry_message", "mark_message", "mark_inbox_message",
 	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "test_rules", "refresh_email_user_inbox", "refresh_inbox",
 }
 
@@ -250,6 +257,9 @@ var changes = []struct {
 	{"delete_zone_records", "DELETE", "/v1/domains/{builtin}/zone/x/MX", "", "dns_record MX x.builtin.test", ""},
 	{"import_zone", "POST", "/v1/domains/{builtin}/zone/import", `{"zone_file":"x 300 IN TXT not-in-the-log\n"}`, "domain builtin.test", "zone_file"},
 	{"undo_zone_change", "POST", "/v1/domains/{builtin}/zone/history/{change}/undo", "", "zone_change builtin.test", ""},
+	{"create_dns_credential", "POST", "/v1/dns-credentials", `{"provider":"hetzner","name":"ours","token":"edge-token"}`, "dns_credential ours", "provider name token"},
+	{"update_dns_credential", "PATCH", "/v1/dns-credentials/{create_dns_credential}", `{"name":"renamed"}`, "dns_credential renamed", "name"},
+	{"delete_dns_credential", "DELETE", "/v1/dns-credentials/{create_dns_credential}", "", "dns_credential renamed", ""},
 	{"set_redirect", "POST", "/v1/domains/{builtin}/redirect", `{"url":"https://www.example.net/not-in-the-log"}`, "domain builtin.test", "redirect_url"},
 	{"delete_redirect", "DELETE", "/v1/domains/{builtin}/redirect", "", "domain builtin.test", ""},
 	{"set_forward", "POST", "/v1/domains/{builtin}/forward", `{"forward_address":"far@far.test"}`, "domain builtin.test", "forward_address"},
@@ -346,6 +356,13 @@ var answers = []struct {
 	{"DELETE", "/v1/domains/{builtin}/zone/x/MX", "", 200, "message name type"},
 	{"PUT", "/v1/domains/{edge}/spf", `{"extra":["ip4:192.0.2.8"],"all":"-"}`, 200, "spf{extra[],all(~|-)}"},
 	{"DELETE", "/v1/domains/{edge}/spf", "", 200, "reset applied_default"},
+	{"POST", "/v1/dns-credentials", `{"provider":"hetzner","name":"ours","zones":["atedge.test"],"token":"edge-token"}`, 201, dnsCredentialShape},
+	{"GET", "/v1/dns-credentials", "", 200, "data[{" + dnsCredentialShape + "}] count"},
+	{"PATCH", "/v1/dns-credentials/{dns_credential}", `{"token":"edge-token"}`, 200, dnsCredentialShape},
+	{"POST", "/v1/dns-plan", `{"domain":"new.atedge.test","dns_credential_id":"{dns_credential}"}`, 200, dnsPlanShape},
+	{"GET", "/v1/domains/{edge}/dns-plan", "", 200, dnsPlanShape},
+	{"GET", "/v1/domains/{builtin}/dns-plan", "", 200, "changes[] foreign_conflicts[] count"},
+	{"DELETE", "/v1/dns-credentials/{dns_credential}", "", 200, "message id"},
 	{"PATCH", "/v1/domains/{builtin}", `{"notes":"n"}`, 200, domainShape},
 	{"GET", "/v1/domains/{builtin}/dns-status", "", 200, dnsStatusShape},
 	{"GET", "/v1/domains/{builtin}/email-users", "", 200, "data[] " + pageShape},
@@ -464,19 +481,21 @@ const (
 	tokenShape = `id name token_prefix permissions[](read|write|purchase|admin) created_by created_at expires_at|null last_used_at|null last_used_ip|null
 		kind(api|mcp|oauth|session) client_name|null mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
-		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
+		error{code,message}|null dns_provider(builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
-		dmarc_override{value,updated_at}|null spf{extra[],all(~|-)} redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
-		notes|null job_id|null created_at updated_at completed_at|null`
+		dmarc_override{value,updated_at}|null spf{extra[],all(~|-)} redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count
+		dns_credential_id|null replaced[{name,type,value,ttl}] tags[] notes|null job_id|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
-	customShape     = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
-	zoneSetShape    = "name type ttl values[] source(managed|custom|foreign)"
-	zoneChangeShape = "id kind(set|delete|import|undo) name|null type|null added removed by created_at"
-	nsShape         = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
+	customShape        = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"
+	dnsCredentialShape = "id provider(cloudflare|rfc2136|route53|hetzner|desec) name zones[] error|null created_at last_used_at|null"
+	dnsPlanShape       = `changes[{action(create|update|delete|keep),name,type,before[]|null,after[]|null,reason}] foreign_conflicts[{name,type,value,wanted}] count`
+	zoneSetShape       = "name type ttl values[] source(managed|custom|foreign)"
+	zoneChangeShape    = "id kind(set|delete|import|undo) name|null type|null added removed by created_at"
+	nsShape            = `domains[{domain,domain_id|null,status(verified|failed|not_found|already_complete|error),message,verified,nameservers[],current_ns[]}]
 		all_verified`
 	dnsStatusShape = `domain_id domain dns_provider status(pending|propagating|complete|failed) ready nameservers{expected[],actual[],verified}
 		records[{purpose(MX|SPF|DKIM|DMARC|A|TRACKING|MTA_STS|TLSRPT|AUTOCONFIG),type,host,critical,verified,expected,actual|null,error|null}]

@@ -157,7 +157,7 @@ func TestAMalformedMailboxIsItsItemsError(t *testing.T) {
 // TestNullInAPatch: of every field of every PATCH that cannot be null, it is an error that names
 // it; where it can be, it is none.
 func TestNullInAPatch(t *testing.T) {
-	b := newSandbox(t, nil)
+	b := newSandbox(t, servicetest.NewEdge().With(nil))
 	ann := b.box("ann")
 	b.Put(t, "ann@boxes.test", "Subject: s\r\n\r\nx\r\n", mail{})
 	paths := map[string]string{
@@ -169,6 +169,7 @@ func TestNullInAPatch(t *testing.T) {
 	}
 	paths["update_message_template"] = "/v1/message-templates/" + b.post("/v1/message-templates", `{"name":"n","subject":"s","text":"t","html":"h"}`).is(201).text("id")
 	paths["update_scheduled_message"] = "/v1/messages/" + b.post("/v1/email-users/"+ann+"/inbox/send", `{"to":"x@far.test","subject":"s","text":"t","send_at":"`+soon(24)+`"}`).is(200).text("recipients.0.id")
+	paths["update_dns_credential"] = "/v1/dns-credentials/" + b.post("/v1/dns-credentials", `{"provider":"hetzner","name":"n","token":"edge-token"}`).is(201).text("id")
 	paths["update_folder"] = "/v1/email-users/" + ann + "/folders/" + b.post("/v1/email-users/"+ann+"/folders", `{"name":"Work"}`).is(201).text("id")
 	paths["update_group"] = "/v1/groups/" + b.post("/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`).is(201).text("id")
 	paths["update_rule"] = "/v1/email-users/" + ann + "/rules/" + b.post("/v1/email-users/"+ann+"/rules", `{"name":"r","actions":[{"type":"stop"}]}`).is(201).text("id")

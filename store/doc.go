@@ -215,12 +215,16 @@
 //	domain.account           account
 //	domain.open              account; open claims only
 //	domain.staged            "staged"; those with a change of their zone that has not ended
+//	domain.dns_credential    DNS credential; those that use one
+//	domain.dns_move          DNS credential of the provider to which it moves; those that move
 //	domain.under             labels from the right, each with a dot behind it, 0
 //	custom_record            rec_… → CustomRecord
 //	custom_record.domain     domain; not the removed ones
 //	custom_record.removed    domain, ".", generation of 16 hex digits, "."; the removed ones
 //	zone_change              zch_… → ZoneChange
 //	zone_change.domain       domain
+//	dns_credential           dnsc_… → DNSCredential
+//	dns_credential.account   account
 //	purchase                 pur_… → Purchase
 //	purchase.domain          unique: name; not the refused ones
 //	pretend_domain           name → PretendDomain
@@ -408,6 +412,7 @@
 //	domain             the plan's limit of domains
 //	custom_record      limits a domain and an account; 10 000 removed ones, or a change
 //	zone_change        100 changes a domain
+//	dns_credential     100 an account
 //	purchase           one for each name that was paid for; refused ones 90 days
 //	pretend_domain     one for each name that was sold in a sandbox
 //	zone_base          one row

@@ -86,9 +86,29 @@ type Domain struct {
 
 	SendsElsewhere []SendingPlace `json:",omitempty"` // servers other than this one that send its mail
 
-	SPF            *DomainSPF `json:",omitempty"` // what the owner adds to the SPF record; nil: nothing
-	ZoneGeneration uint64     `json:",omitempty"` // number of the newest change of its custom records, see CustomRecord
-	ZoneStaged     bool       `json:",omitempty"` // a change that takes several transactions has begun and not ended
+	SPF             *DomainSPF       `json:",omitempty"` // what the owner adds to the SPF record; nil: nothing
+	ZoneGeneration  uint64           `json:",omitempty"` // number of the newest change of its custom records, see CustomRecord
+	ZoneStaged      bool             `json:",omitempty"` // a change that takes several transactions has begun and not ended
+	DNSCredentialID string           `json:",omitempty"` // the credential for its DNS provider; "": EdgeToken, or none is needed
+	Move            *DomainMove      `json:",omitempty"` // nil: it stays at its DNS provider
+	Replace         bool             `json:",omitempty"` // mail records of others at its DNS provider are to be replaced, once
+	Replaced        []ReplacedRecord `json:",omitempty"` // the records of others that were replaced, in the order in which they were found
+}
+
+// A DomainMove is a DNS provider to which a domain moves when its records are there.
+type DomainMove struct {
+	Provider     string // one of the DomainProvider… constants
+	CredentialID string
+	Records      map[string]string // as Domain.EdgeRecords
+}
+
+// A ReplacedRecord is a record of somebody else that we have replaced.
+type ReplacedRecord struct {
+	Name     string // FQDN, lower-case, no trailing dot
+	Type     string
+	Value    string // as dnsprov.Record.Value
+	Priority uint16 // of an MX
+	TTL      uint32
 }
 
 // A DomainSPF is what the owner of a domain adds to its SPF record.
@@ -128,6 +148,10 @@ const (
 const (
 	DomainProviderBuiltin    = "builtin"    // this server
 	DomainProviderCloudflare = "cloudflare" // Cloudflare; we write the records with an API token of the owner
+	DomainProviderRFC2136    = "rfc2136"    // a name server of the owner; we write the records by dynamic updates (RFC 2136)
+	DomainProviderRoute53    = "route53"    // Amazon Route 53; as at Cloudflare, with an access key
+	DomainProviderHetzner    = "hetzner"    // Hetzner; as at Cloudflare
+	DomainProviderDeSEC      = "desec"      // deSEC; as at Cloudflare
 	DomainProviderManual     = "manual"     // somebody else; the owner enters the records there
 	DomainProviderExternal   = "external"   // somebody else, and the mailboxes are on another server too
 )
@@ -192,6 +216,19 @@ func (d *Domain) MaySend() bool {
 
 // ClaimEnded reports whether a domain's claim was lost or has expired.
 func (d *Domain) ClaimEnded() bool { return d.Claim == ClaimLost || d.Claim == ClaimExpired }
+
+// AtEdge reports whether the records of a domain are kept at a DNS provider that somebody else
+// runs, where we write them.
+func (d *Domain) AtEdge() bool { return IsEdge(d.DNSProvider) }
+
+// IsEdge reports whether we write records at a DNS provider that somebody else runs.
+func IsEdge(provider string) bool {
+	switch provider {
+	case DomainProviderCloudflare, DomainProviderRFC2136, DomainProviderRoute53, DomainProviderHetzner, DomainProviderDeSEC:
+		return true
+	}
+	return false
+}
 
 // RedirectsWWW reports whether the redirect of a domain covers its www name too. It does not if the
 // redirect leads to the www name: then that name belongs to the owner's web site.
@@ -266,6 +303,15 @@ var (
 			return ""
 		}
 		return "staged"
+	})
+	// DomainsByDNSCredential holds the domains that use a credential for their DNS provider.
+	DomainsByDNSCredential = Domains.Index("dns_credential", func(d *Domain) string { return d.DNSCredentialID })
+	// DomainsByDNSMove holds the domains that move to a DNS provider, by the credential for that.
+	DomainsByDNSMove = Domains.Index("dns_move", func(d *Domain) string {
+		if d.Move == nil {
+			return ""
+		}
+		return d.Move.CredentialID
 	})
 	// DomainsUnder holds each domain under its labels in reverse order, each followed by a dot. So
 	// a domain and all domains below it are adjacent; see ReverseLabels.

@@ -16,7 +16,7 @@ import (
 // secrets.go too; what is missing there would be lost with the next change of the master key.
 func TestEverySealedFieldIsKnown(t *testing.T) {
 	want := []string{
-		"Certificate.Key", "Certificate.NextKey", "CertificateAccount.Key", "CertificateOrder.Key", "Credential.SCRAM", "DKIMKey.Sealed", "DNSSECKey.Sealed",
+		"Certificate.Key", "Certificate.NextKey", "CertificateAccount.Key", "CertificateOrder.Key", "Credential.SCRAM", "DKIMKey.Sealed", "DNSCredential.Sealed", "DNSSECKey.Sealed",
 		"Domain.EdgeToken", "Idempotency.Sealed", "Mailbox.PasswordSealed", "Mailbox.SCRAM", "PastKey.MacRoot", "Server.PasswordSealed",
 		"TOTP.Sealed", "Webhook.OldSecret", "Webhook.Secret",
 	}
@@ -78,6 +78,7 @@ func sealedRecords(t *testing.T, s *Store) {
 				ID: "dom_1", Name: "y.test", EdgeToken: old("edge dom_1"), DKIM: []DKIMKey{{Selector: "r", Sealed: old("dkim dom_1")}, {Selector: "e", Sealed: old("dkim dom_1")}},
 				DNSSEC: &DNSSECKey{Sealed: old("dnssec dom_1")},
 			}),
+			DNSCredentials.Put(tx, &DNSCredential{ID: "dnsc_1", AccountID: "acc_1", Sealed: old("dns credential dnsc_1")}),
 			Webhooks.Put(tx, &Webhook{ID: "wh_1", AccountID: "acc_1", Secret: old("webhook wh_1"), OldSecret: old("webhook wh_1")}),
 			Certificates.Put(tx, &Certificate{ID: "host", Key: old("certificate host"), NextKey: old("certificate host"), Order: CertificateOrder{Key: old("certificate host")}}),
 			CertificateAccounts.Put(tx, &CertificateAccount{Directory: "d", Key: old("acme account d")}),
@@ -125,12 +126,12 @@ func TestRecordsAreSealedAnew(t *testing.T) {
 		records += n
 		after, more = next, next != ""
 	}
-	if records != 9 || told {
+	if records != 10 || told {
 		t.Errorf("%d records, told %v", records, told)
 	}
 	view(t, s, func(tx *Tx) error {
 		list := tx.Secrets(100)
-		if len(list) != 13 { // those that are alike in a record count once
+		if len(list) != 14 { // those that are alike in a record count once
 			t.Errorf("%d secrets: %v", len(list), list)
 		}
 		for _, secret := range list {

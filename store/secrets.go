@@ -52,7 +52,7 @@ func TOTPBinding(userID string) string { return userID + " totp" }
 func WebhookBinding(id string) string { return "webhook " + id }
 
 // secretTables lists the tables whose records have sealed secrets.
-var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
+var secretTables = untypedTables(Mailboxes, Credentials, DNSCredentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) visitSecrets(visit engine.SecretVisitor) {
 	visit(MailboxBinding(m.ID), &m.PasswordSealed)

@@ -105,7 +105,7 @@ func checkChanges(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 		if h := ch.Have; h != nil && (h.Purpose == "" || !isPlainID(h.ID) || !isWithin(h.Name, at.Domain)) {
 			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which is not ours", ch.Op, h.Name, h.Type)
 		}
-		if w := ch.Want; w != nil && (w.Purpose == "" || !isWithin(w.Name, at.Domain)) {
+		if w := ch.Want; w != nil && (w.Purpose == "" && ch.Op != dnsprov.Create || !isWithin(w.Name, at.Domain)) {
 			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
 		}
 		complete := ch.Op == dnsprov.Create && ch.Have == nil && ch.Want != nil || ch.Op == dnsprov.Delete && ch.Have != nil && ch.Want == nil ||

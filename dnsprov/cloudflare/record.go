@@ -97,10 +97,14 @@ func (r record) readSRV(out *dnsprov.Record) {
 	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, hostName(d.Target)
 }
 
-// toAPI converts a wanted record to the form of the API. The record is never proxied, because
-// Cloudflare would publish its own addresses, which accept no mail.
+// toAPI converts a wanted record to the form of the API. A record without a Purpose is not marked.
+// The record is never proxied, because Cloudflare would publish its own addresses, which accept no
+// mail.
 func toAPI(w dnsprov.Record, tag string) (record, error) {
-	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: ownerComment(tag, w.Purpose)}
+	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL}
+	if w.Purpose != "" {
+		out.Comment = ownerComment(tag, w.Purpose)
+	}
 	if len(out.Comment) > maxComment {
 		return record{}, fmt.Errorf("the comment %q has more than %d characters", out.Comment, maxComment)
 	}

@@ -46,13 +46,6 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// A FieldError says which field of a Config is wrong, by its name in the API, and why.
-type FieldError struct {
-	Field, Why string
-}
-
-func (e *FieldError) Error() string { return e.Field + " " + e.Why }
-
 // A Client changes zones at one name server with one key. It is a dnsprov.Provider, and any number
 // of goroutines may use it. It connects anew for each call.
 type Client struct {
@@ -62,24 +55,24 @@ type Client struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// New returns a client, or a *FieldError. It sends nothing yet.
+// New returns a client, or a *dnsprov.FieldError. It sends nothing yet.
 func New(c Config) (*Client, error) {
 	server, ok := address(c.Server)
 	if !ok {
-		return nil, &FieldError{"server", "must be the host name or address of a name server, with or without a port, such as ns1.example.com:53"}
+		return nil, &dnsprov.FieldError{"server", "must be the host name or address of a name server, with or without a port, such as ns1.example.com:53"}
 	}
 	key, err := newKey(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(c.Zones) == 0 {
-		return nil, &FieldError{"zones", "must name the zones that the key may change"}
+		return nil, &dnsprov.FieldError{"zones", "must name the zones that the key may change"}
 	}
 	out := &Client{server: server, key: key, dial: c.Dial}
 	for _, given := range c.Zones {
 		zone := strings.ToLower(strings.TrimSuffix(strings.TrimSpace(given), "."))
 		if _, ok := dns.IsDomainName(zone); !ok || zone == "" {
-			return nil, &FieldError{"zones", fmt.Sprintf("has %.80q, which is not the name of a zone", given)}
+			return nil, &dnsprov.FieldError{"zones", fmt.Sprintf("has %.80q, which is not the name of a zone", given)}
 		}
 		if !slices.Contains(out.zones, zone) {
 			out.zones = append(out.zones, zone)
@@ -109,7 +102,7 @@ func address(server string) (string, bool) {
 func newKey(c Config) (*builtin.TSIGKey, error) {
 	name := dns.CanonicalName(strings.TrimSpace(c.KeyName))
 	if _, ok := dns.IsDomainName(name); !ok || name == "." {
-		return nil, &FieldError{"key_name", "must be the name of the key, as the name server has it"}
+		return nil, &dnsprov.FieldError{"key_name", "must be the name of the key, as the name server has it"}
 	}
 	algorithm := dns.CanonicalName(strings.TrimSpace(c.Algorithm))
 	switch algorithm {
@@ -117,13 +110,13 @@ func newKey(c Config) (*builtin.TSIGKey, error) {
 		algorithm = defaultAlgorithm
 	case dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512:
 	case dns.HmacSHA1, "hmac-md5.", "hmac-md5.sig-alg.reg.int.":
-		return nil, &FieldError{"algorithm", fmt.Sprintf("%s is too weak: give the name server a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
+		return nil, &dnsprov.FieldError{"algorithm", fmt.Sprintf("%s is too weak: give the name server a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
 	default:
-		return nil, &FieldError{"algorithm", "must be hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512"}
+		return nil, &dnsprov.FieldError{"algorithm", "must be hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512"}
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(c.Secret))
 	if err != nil || len(secret) == 0 {
-		return nil, &FieldError{"secret", "must be the key's secret in base64"}
+		return nil, &dnsprov.FieldError{"secret", "must be the key's secret in base64"}
 	}
 	return &builtin.TSIGKey{Name: name, Algorithm: algorithm, Secret: secret}, nil
 }

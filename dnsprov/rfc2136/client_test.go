@@ -43,7 +43,7 @@ func TestConfig(t *testing.T) {
 		{"zones", "none", "zone", func(c *rfc2136.Config, _ string) { c.Zones = nil }},
 	} {
 		_, err := rfc2136.New(with(func(c *rfc2136.Config) { tc.change(c, tc.value) }))
-		var wrong *rfc2136.FieldError
+		var wrong *dnsprov.FieldError
 		if !errors.As(err, &wrong) || wrong.Field != tc.field || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s %q: %v", tc.field, tc.value, err)
 		}

@@ -9,7 +9,7 @@ import (
 // All returns all operations of the API, in the order of the reference.
 func All(s *service.Service) []Operation {
 	return slices.Concat(
-		accountOperations(s), meOperations(s), teamOperations(s), domainOperations(s), dnsOperations(s), zoneOperations(s), webhookOperations(s), jobOperations(s), emailUserOperations(s), credentialOperations(s), mailRuleOperations(s), groupOperations(s),
+		accountOperations(s), meOperations(s), teamOperations(s), domainOperations(s), dnsOperations(s), zoneOperations(s), dnsCredentialOperations(s), webhookOperations(s), jobOperations(s), emailUserOperations(s), credentialOperations(s), mailRuleOperations(s), groupOperations(s),
 		templateOperations(s), messageTemplateOperations(s), exportOperations(s), healthOperations(s), mailOperations(s), folderOperations(s), sendingOperations(s), approvalOperations(s), suppressionOperations(s),
 	)
 }

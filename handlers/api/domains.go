@@ -50,9 +50,9 @@ func domainOperations(s *service.Service) []Operation {
 			Call:   With(s.Domains.ConnectDomains),
 			Strict: true,
 			Group:  "Domains", Summary: "Connect domains that you own",
-			Text:   "One invalid name does not stop the others. With `edge_api_token` the records are created at Cloudflare; each name is checked there first.",
+			Text:   "One invalid name does not stop the others. With `dns_credential_id` or `edge_api_token` (Cloudflare) the records are created at that DNS provider; each name is checked there first. Records of others stay, unless `replace` is set.",
 			Errors: errorCodes("domain_limit_exceeded"),
-			Tool:   Tool{Outward: true},
+			Tool:   Tool{Outward: true, Confirm: AskFirst(i.connectDomainsIntent), Asks: "The replacement of records of others"},
 		},
 		{
 			Name: "check_provider", Route: POST("/v1/domains/check-provider"), Status: 200,
@@ -79,7 +79,7 @@ func domainOperations(s *service.Service) []Operation {
 			Group:  "Domains", Summary: "Set up a domain, and register it if requested",
 			Text:   "Registration needs `register: true`, the quoted `price` and the `purchase` permission. A second run repairs the domain, and never buys twice. Passwords are generated unless given; an export shows them.",
 			Errors: errorCodes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"),
-			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, and a forward address,"},
+			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, the replacement of records of others, and a forward address,"},
 		},
 		{
 			Name: "get_domain", Route: GET("/v1/domains/{domain_id}"), Status: 200,
@@ -93,6 +93,7 @@ func domainOperations(s *service.Service) []Operation {
 			Call:  With(s.Domains.UpdateDomain),
 			Group: "Domains", Summary: "Change a domain",
 			Errors: errorCodes("domain_busy upstream_error not_configured"),
+			Text:   "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`.",
 			Show:   "tags notes",
 			Tool:   Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all"},
 		},
@@ -139,6 +140,9 @@ func (i intents) setupDomainIntent(ctx context.Context, who core.Actor, in domai
 	if quote != nil {
 		actions = append(actions, "buy "+quote.Domain)
 	}
+	if in.Replace {
+		actions = append(actions, "replace the mail records of others for "+in.Domain+" at its DNS provider")
+	}
 	if in.ForwardAddress != "" {
 		actions = append(actions, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
 	}
@@ -146,6 +150,13 @@ func (i intents) setupDomainIntent(ctx context.Context, who core.Actor, in domai
 		return nil, nil
 	}
 	return &Intent{Would: strings.Join(actions, ", and "), Quote: quote}, nil
+}
+
+func (i intents) connectDomainsIntent(_ context.Context, _ core.Actor, in domains.ConnectDomainsIn) (*Intent, error) {
+	if !in.Replace {
+		return nil, nil
+	}
+	return newIntent("connect %s, and replace the mail records of others there", strings.Join(in.Domains, ", "))
 }
 
 func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {

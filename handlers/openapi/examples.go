@@ -77,6 +77,7 @@ var exampleTable = []nameExample{
 	{"dkim", "pass", ""},
 	{"dkim_selector", "m1", ""},
 	{"dmarc", "pass", ""},
+	{"dns_credential_id", "dnsc_01k9a2b3c4d5e6f7g8h9j0k1m2", ""},
 	{"domain", "example.com", ""},
 	{"domain_id", "dom_01k9a2b3c4d5e6f7g8h9j0k1m2", ""},
 	{"domain_unicode", "example.com", ""},

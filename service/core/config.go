@@ -83,13 +83,13 @@ type Config struct {
 	Limits       Limits
 	Retention    Retention
 	Spam         Spam
-	Simulator    bool                                // addresses at the SimulatorDomain simulate recipients
-	Registrars   []registrar.Registrar               // the first one is asked for prices
-	RDAP         RDAP                                // asked if no registrar answers; nil: no RDAP
-	Edge         func(token string) dnsprov.Provider // returns Cloudflare's API client for an owner's API token; nil: Cloudflare is not supported
-	HTTPS        bool                                // this host serves HTTPS
-	HTTPSPort    int                                 // 0: 443
-	ACME         *ACME                               // nil: certificates come from files, or there are none
+	Simulator    bool                  // addresses at the SimulatorDomain simulate recipients
+	Registrars   []registrar.Registrar // the first one is asked for prices
+	RDAP         RDAP                  // asked if no registrar answers; nil: no RDAP
+	DNS          map[string]OpenDNS    // the DNS providers at which records can be kept, by their name in dns_provider
+	HTTPS        bool                  // this host serves HTTPS
+	HTTPSPort    int                   // 0: 443
+	ACME         *ACME                 // nil: certificates come from files, or there are none
 	Version      string
 	Metrics      *Metrics     // nil: new ones are made
 	Tracer       *otlp.Tracer // nil: no traces
@@ -114,6 +114,15 @@ type Config struct {
 	AllowPrivate bool           // tenants may use private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
 }
+
+// DNSAccess is what a DNS provider needs to let us change records of an owner.
+type DNSAccess struct {
+	Secrets map[string]string // by their field in the API, such as token
+	Zones   []string          // the zones that may be changed; empty: the provider knows them
+}
+
+// OpenDNS returns a client of a DNS provider. It sends nothing. The error is a *dnsprov.FieldError.
+type OpenDNS func(DNSAccess) (dnsprov.Provider, error)
 
 // ACME configures the certificate authority that issues certificates (RFC 8555).
 type ACME struct {

@@ -84,8 +84,8 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	switch d.DNSProvider {
 	case store.DomainProviderManual:
 		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
-	case store.DomainProviderCloudflare:
-		how = "Run setup again with an edge_api_token that may edit its zone."
+	case store.DomainProviderCloudflare, store.DomainProviderRFC2136, store.DomainProviderRoute53, store.DomainProviderHetzner, store.DomainProviderDeSEC:
+		how = "Set the nameservers of its DNS provider at its registrar, and run setup again."
 	case store.DomainProviderExternal:
 		how = "Publish " + claimRecordText(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
@@ -109,6 +109,9 @@ func claimProofText(tx *store.Tx, d *store.Domain) string {
 	case d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete:
 		return fmt.Sprintf("Cloudflare does not serve %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
 			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
+	case d.AtEdge() && d.Status == store.DomainComplete:
+		return fmt.Sprintf("The DNS does not show the DKIM records of %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
+			"Set the nameservers of its DNS provider at its registrar.", d.Name)
 	}
 	return ""
 }
@@ -226,7 +229,7 @@ func (s *Service) findClaimProof(ctx context.Context, d *store.Domain) (by strin
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
 		default:
-			by = proofByDKIM(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
+			by = s.proofByKey(ctx, d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
 		}
 		return err
 	})
@@ -282,6 +285,23 @@ func proofByDKIM(d *store.Domain, checks []dnsprov.Check) string {
 		}
 	}
 	return ""
+}
+
+// proofByKey is proofByDKIM for the checks of a live look. At a DNS provider by API a key does not
+// count if a CNAME leads to it, since a wildcard of the owner may lead to a name of somebody else.
+func (s *Service) proofByKey(ctx context.Context, d *store.Domain, checks []dnsprov.Check) string {
+	direct := slices.DeleteFunc(slices.Clone(checks), func(c dnsprov.Check) bool {
+		if !d.AtEdge() || !c.Verified || c.Record.Purpose != dnsprov.PurposeDKIM {
+			return false
+		}
+		name, err := s.Resolver.LookupCNAME(lookup.Fresh(ctx), c.Record.Name+".")
+		missing := new(net.DNSError)
+		if errors.As(err, &missing) && missing.IsNotFound {
+			return false
+		}
+		return err != nil || strings.TrimSuffix(name, ".") != c.Record.Name
+	})
+	return proofByDKIM(d, direct)
 }
 
 // proofByTXT returns ProvenByTXT if the TXT record of a claim is published, and otherwise "".

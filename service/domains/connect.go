@@ -21,15 +21,27 @@ type ConnectDomainsIn struct {
 	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
 	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
 	// stored encrypted and never shown.
-	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
-	ManualDNS    bool     `json:"manual_dns"`
-	External     bool     `json:"external"`
-	Tags         []string `json:"tags" max:"50"`
+	EdgeAPIToken    *string `json:"edge_api_token" alias:"cloudflare_api_token"`
+	DNSCredentialID *string `json:"dns_credential_id"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token, manual_dns and external.
+	// At a DNS provider: replace MX records of others at the domains themselves, and merge their
+	// SPF records with ours. What was there stays in the domain's replaced.
+	Replace   bool     `json:"replace"`
+	ManualDNS bool     `json:"manual_dns"`
+	External  bool     `json:"external"`
+	Tags      []string `json:"tags" max:"50"`
 }
 
-// provider returns the DNS provider that the request selects for the domains.
+// provider returns the DNS provider that the request selects for the domains; "" if a DNS
+// credential decides.
 func (in *ConnectDomainsIn) provider() (string, error) {
+	edge := in.EdgeAPIToken != nil || in.DNSCredentialID != nil
 	switch {
+	case in.DNSCredentialID != nil && (in.EdgeAPIToken != nil || in.ManualDNS || in.External):
+		return "", core.Invalid("dns_credential_id", "not_allowed", "excludes edge_api_token, manual_dns and external: one DNS provider serves the DNS")
+	case in.Replace && !edge:
+		return "", core.Invalid("replace", "not_allowed", "needs dns_credential_id or edge_api_token: only records at such a DNS provider can be replaced")
+	case in.DNSCredentialID != nil:
+		return "", nil
 	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
 		return "", core.Invalid("edge_api_token", "not_allowed", "excludes manual_dns and external: either the edge provider serves the DNS or somebody else does")
 	case in.ManualDNS && in.External:
@@ -50,7 +62,7 @@ type Connected struct {
 	Nameservers []string        `json:"nameservers" words:"ours"`
 	DomainsUsed int             `json:"domains_used"`
 	DomainLimit int             `json:"domain_limit"`
-	EdgeMode    bool            `json:"edge_mode"` // Whether Mailstead manages the records at Cloudflare.
+	EdgeMode    bool            `json:"edge_mode"` // Whether Mailstead manages the records at another DNS provider.
 }
 
 // A ConnectResult is the result for one name of the request.
@@ -103,16 +115,39 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		return nil, err
 	}
 	names := candidates(in.Domains)
-	probed, err := s.probeCloudflare(ctx, who, token, names)
+	access := zones.EdgeAccess{Provider: provider, Token: token}
+	var credential *store.DNSCredential
+	if in.DNSCredentialID != nil {
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			credential, err = zones.CredentialFor(tx, who, *in.DNSCredentialID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		provider = credential.Provider
+		access = zones.EdgeAccess{Provider: provider, CredentialID: credential.ID}
+	}
+	probed, err := s.probeEdge(ctx, who, access, names, in.Replace)
 	if err != nil {
 		return nil, err
+	}
+	for name := range probed {
+		if credential != nil && !zones.CoversDomain(credential, name) {
+			probed[name] = "zone_not_found: The DNS credential is not for " + name + ": its zones are " + joinNames(credential.Zones) + "."
+		}
 	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		c := &connectRequest{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, probed: probed}
+		if credential != nil {
+			if _, err := zones.CredentialFor(tx, who, credential.ID); err != nil { // it was deleted in the meantime
+				return err
+			}
+		}
+		c := &connectRequest{s: s, tx: tx, who: who, provider: provider, tags: tags, access: access, replace: in.Replace, probed: probed}
 		out = &Connected{
-			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
+			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: store.IsEdge(provider),
 		}
 		for _, name := range names {
 			r, err := c.connectName(name)
@@ -148,17 +183,17 @@ func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 	return core.AuditMany(tx, who, store.AuditTarget{}, len(changed))
 }
 
-// probeCloudflare asks Cloudflare about new names, if the request has a token. For each name, the
-// result says why it cannot be added; "" if it can.
-func (s *Service) probeCloudflare(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
-	if token == "" {
+// probeEdge asks a DNS provider about new names, if the request has a token or credential for one.
+// For each name, the result says why it cannot be added; "" if it can.
+func (s *Service) probeEdge(ctx context.Context, who core.Actor, access zones.EdgeAccess, names []candidate, replace bool) (map[string]string, error) {
+	if !store.IsEdge(access.Provider) {
 		return nil, nil
 	}
 	fresh, err := s.newNames(who, names)
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.zones.ProbeEdge(ctx, token, fresh)
+	return s.zones.ProbeEdge(ctx, access, fresh, replace)
 }
 
 // simulatorNameText says that a name belongs to the mail simulator and cannot be connected.
@@ -177,8 +212,9 @@ type connectRequest struct {
 	who      core.Actor
 	provider string
 	tags     []string
-	token    string            // API token of Cloudflare; "": none
-	probed   map[string]string // by name: why Cloudflare cannot serve it; "" if it can
+	access   zones.EdgeAccess  // to the DNS provider, if the provider is one
+	replace  bool              // replace mail records of others there
+	probed   map[string]string // by name: why the DNS provider cannot serve it; "" if it can
 	created  []*store.Domain
 }
 
@@ -216,8 +252,8 @@ func (c *connectRequest) connectName(name candidate) (ConnectResult, error) {
 	}
 	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
-	} else if c.provider == store.DomainProviderCloudflare && !asked { // not asked, because the account still had a domain of this name then
-		return refuse("upstream_error: " + zones.EdgeName + " was not asked about " + name.name + " yet. Try again.")
+	} else if store.IsEdge(c.provider) && !asked { // not asked, because the account still had a domain of this name then
+		return refuse("upstream_error: The DNS provider was not asked about " + name.name + " yet. Try again.")
 	}
 	d, err = c.createDomain(name.name)
 	if err != nil {
@@ -258,22 +294,23 @@ func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 	if err := errors.Join(c.s.zones.GenerateZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
-	switch c.provider {
-	case store.DomainProviderManual, store.DomainProviderCloudflare:
+	switch {
+	case c.provider == store.DomainProviderManual, d.AtEdge():
 		d.Status, d.NSStatus = store.DomainInProgress, store.DomainNSNotRequired
-		if c.token != "" {
-			d.EdgeToken = c.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(c.token))
+		d.DNSCredentialID, d.Replace = c.access.CredentialID, c.replace
+		if c.access.Token != "" {
+			d.EdgeToken = c.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(c.access.Token))
 		}
 		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
 			return nil, err
 		}
-	case store.DomainProviderExternal:
+	case c.provider == store.DomainProviderExternal:
 		d.NSStatus, d.DNSStatus = store.DomainNSNotRequired, dnsComplete
 		d.Status, d.CompletedAt = store.DomainComplete, c.tx.Now()
 		if err := errors.Join(c.s.emitCreated(c.tx, d), c.s.emitReady(c.tx, d)); err != nil {
 			return nil, err
 		}
-	case dnsprov.Builtin:
+	default: // builtin
 		if err := c.s.await(c.tx, d, store.DomainPendingNS); err != nil {
 			return nil, err
 		}

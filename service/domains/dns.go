@@ -27,7 +27,7 @@ type GetDNSStatusIn struct {
 type DNSStatus struct {
 	DomainID    string         `json:"domain_id" words:"ours"`
 	Domain      string         `json:"domain" words:"ours"`
-	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	DNSProvider string         `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
 	Status      string         `json:"status" enum:"pending|propagating|complete|failed"`
 	Ready       bool           `json:"ready"`
 	Nameservers DNSNameservers `json:"nameservers"`
@@ -440,8 +440,8 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is set up; there is nothing to do."
 	case d.Gone():
 		c.Message = d.Name + " is being deleted."
-	case d.DNSProvider == store.DomainProviderCloudflare:
-		c.Message = d.Name + " keeps its nameservers: its records are made at " + zones.EdgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
+	case d.AtEdge():
+		c.Message = d.Name + " keeps its nameservers: its records are made at " + zones.EdgeName(d.DNSProvider) + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
 		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:

@@ -36,7 +36,7 @@ type Domain struct {
 	Status          string               `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
 	StatusDetail    *string              `json:"status_detail" words:"theirs" rare:"true"`
 	Error           *core.JobFailure     `json:"error" rare:"true"`
-	DNSProvider     string               `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	DNSProvider     string               `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
 	Source          string               `json:"source" enum:"connected|registered"`
 	Registrar       *string              `json:"registrar" words:"ours"`
 	ExpiresAt       core.Time            `json:"expires_at"`
@@ -66,13 +66,16 @@ type Domain struct {
 	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
 	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
 	// by the account itself.
-	SendsElsewhere []SendingPlace `json:"sends_elsewhere"`
-	Tags           []string       `json:"tags" words:"ours"`
-	Notes          *string        `json:"notes" words:"ours"`
-	JobID          *string        `json:"job_id" words:"ours"`
-	CreatedAt      core.Time      `json:"created_at"`
-	UpdatedAt      core.Time      `json:"updated_at"`
-	CompletedAt    core.Time      `json:"completed_at"`
+	SendsElsewhere  []SendingPlace `json:"sends_elsewhere"`
+	DNSCredentialID *string        `json:"dns_credential_id" words:"ours" example:"dnsc_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The DNS credential with which its records are made; null without one.
+	// The records of others at the DNS provider that were replaced.
+	Replaced    []zones.ReplacedRecord `json:"replaced"`
+	Tags        []string               `json:"tags" words:"ours"`
+	Notes       *string                `json:"notes" words:"ours"`
+	JobID       *string                `json:"job_id" words:"ours"`
+	CreatedAt   core.Time              `json:"created_at"`
+	UpdatedAt   core.Time              `json:"updated_at"`
+	CompletedAt core.Time              `json:"completed_at"`
 }
 
 // A SendingPlace is another host or network that sends mail of a domain, with the selector of the
@@ -97,8 +100,19 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
+	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), zones.ReplacedOf(d)
 	if out.StatusDetail == nil {
 		out.StatusDetail = core.OrNull(claimProofText(tx, d))
+	}
+	issue, err := zones.CredentialIssue(tx, d)
+	if err != nil {
+		return Domain{}, err
+	}
+	if issue != "" {
+		out.DNSHealth.Issues = append(out.DNSHealth.Issues, DNSIssue{Code: "credential_invalid", Host: "@", Message: issue})
+		if out.DNSHealth.Status == healthy {
+			out.DNSHealth.Status = "degraded"
+		}
 	}
 	if d.ErrorCode != "" {
 		out.Error = &core.JobFailure{Code: d.ErrorCode, Message: d.ErrorMessage}
@@ -140,7 +154,7 @@ type ListDomainsIn struct {
 	Status      string `query:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting|"`
 	Tag         string `query:"tag" max:"50"`
 	Q           string `query:"q" max:"254"` // Text to search for.
-	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|manual|external|"`
+	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external|"`
 }
 
 // ListDomains lists the account's domains, newest first. q searches the ASCII and the Unicode form
@@ -205,6 +219,10 @@ type UpdateDomainIn struct {
 	// by the account itself.
 	SendsElsewhere *[]SendingPlaceIn `json:"sends_elsewhere" max:"20"`
 	places         []store.SendingPlace
+
+	// Moves the records of the domain to the DNS provider of this DNS credential. A job writes them
+	// there, and the domain moves when that provider shows them.
+	DNSCredentialID *string `json:"dns_credential_id"`
 }
 
 // check validates what can be validated without the store. It normalizes tags, sending places and
@@ -278,6 +296,11 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		}
 		if err := in.apply(tx, d); err != nil {
 			return err
+		}
+		if in.DNSCredentialID != nil {
+			if err := s.beginMove(tx, who, d, *in.DNSCredentialID); err != nil {
+				return err
+			}
 		}
 		if in.SendingPaused.Set && d.SendingPaused != nil {
 			if err := s.reputation.ResumeDomain(tx, d); err != nil {
@@ -379,7 +402,7 @@ func (s *Service) cancelWaitingJob(tx *store.Tx, d *store.Domain) error {
 	if err != nil || j.State != store.JobQueued {
 		return busy
 	}
-	if tried := j.Kind == KindSetup && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
+	if tried := j.Kind == KindSetup && j.Attempt > 0; !tried && j.Kind != kindMove && d.Status != store.DomainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)
@@ -391,7 +414,7 @@ type DomainEvent struct {
 	DomainID    string     `json:"domain_id" words:"ours"`
 	Domain      string     `json:"domain" words:"ours"`
 	Status      string     `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	DNSProvider string     `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	DNSProvider string     `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
 	Source      string     `json:"source" enum:"connected|registered"`
 	JobID       *string    `json:"job_id" words:"ours"`
 	CreatedAt   *core.Time `json:"created_at,omitempty"`
@@ -534,8 +557,8 @@ func (s *Service) queueDeletion(tx *store.Tx, d *store.Domain, who core.Actor, m
 func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []jobStep {
 	return []jobStep{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseAtCloudflare(ctx, d, j) }},
-		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
+		{stepEdgeRecords, d.AtEdge() || d.Move != nil, func() error { return s.eraseAtEdge(ctx, d, j) }},
+		{stepDropZone, !d.AtEdge(), func() error { return s.dropZone(d) }},
 		{stepCustomRecords, true, func() error {
 			return errors.Join(s.zones.EraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID))
 		}},
@@ -673,9 +696,9 @@ func (s *Service) dropZone(d *store.Domain) error {
 	return s.Store.Update(func(tx *store.Tx) error { return s.claimsChanged(tx, d) })
 }
 
-// eraseAtCloudflare deletes the records that we have written at Cloudflare. The error is an
+// eraseAtEdge deletes the records that we have written at the DNS provider. The error is an
 // errPartial if some records could not be deleted.
-func (s *Service) eraseAtCloudflare(ctx context.Context, d *store.Domain, j *store.Job) error {
+func (s *Service) eraseAtEdge(ctx context.Context, d *store.Domain, j *store.Job) error {
 	remains, err := s.zones.EraseEdgeRecords(ctx, d, j.Attempt)
 	if err == nil && remains != "" {
 		err = errPartial{remains}

@@ -25,7 +25,7 @@ const (
 	alertAfterFailures   = 2                              // an alert is sent after this number of bad checks in a row
 	defaultCheckInterval = time.Hour                      // time between two checks, unless it is configured
 	recheckAfter         = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
-	cloudflareGrace      = time.Hour                      // for so long after the setup of a domain at Cloudflare, bad checks are not counted: resolvers may have cached that it had no records
+	edgeGrace            = time.Hour                      // for so long after the setup of a domain at another DNS provider, bad checks are not counted: resolvers may have cached that it had no records
 )
 
 // Values of a domain's dns_status.
@@ -103,8 +103,8 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 		l.checks = append(l.checks, storedCheck(c))
 	}
 	wg.Wait()
-	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.DNSProvider == store.DomainProviderCloudflare) {
-		l.proof = proofByDKIM(d, checks)
+	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.AtEdge()) {
+		l.proof = s.proofByKey(ctx, d, checks)
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, lastA
 		}
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
 		return nil
-	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < cloudflareGrace:
+	case d.AtEdge() && l.At.Sub(d.CompletedAt) < edgeGrace:
 		return nil
 	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.startedAt.Before(lastAt):
 		return nil
@@ -340,7 +340,7 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	if d.Status != store.DomainComplete || d.CheckedAt.IsZero() {
 		return out
 	}
-	out.Status = "healthy"
+	out.Status = healthy
 	for _, f := range failuresOf(d) {
 		out.Issues = append(out.Issues, DNSIssue{f.Code, f.Purpose, f.Host, f.Message})
 		if f.Code != dnsprov.LookupFailed {
@@ -360,7 +360,10 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	return out
 }
 
-const dmarcObsolete = "dmarc_obsolete"
+const (
+	dmarcObsolete = "dmarc_obsolete"
+	healthy       = "healthy" // the status in DNSHealth without issues
+)
 
 const kindCheck = "dns_check"
 

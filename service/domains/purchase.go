@@ -44,7 +44,7 @@ func (p *setupPlan) planPurchase() error {
 			return core.Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; see GET /v1/account for the list", p.in.Registrar)
 		}
 	}
-	if registrar.HasFixedNameservers(p.shop) && p.in.EdgeAPIToken == nil && !p.in.ManualDNS {
+	if registrar.HasFixedNameservers(p.shop) && p.in.EdgeAPIToken == nil && p.in.DNSCredentialID == nil && !p.in.ManualDNS {
 		return core.Invalid("edge_api_token", "required",
 			"is required with register at %s, which does not allow other nameservers: give an API token for its DNS, or manual_dns to enter the records yourself, or choose another registrar", p.shop.Name())
 	}

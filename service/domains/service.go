@@ -9,6 +9,7 @@
 //     changes (Service.prove).
 //   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
 //   - setup.go: the request to set up a domain.
+//   - move.go: how a domain moves to another DNS provider.
 //   - setup_job.go: the steps of the setup job, as one table (setup.steps).
 //   - looks.go: looks at domains that wait for their owner, until their DNS is right.
 //   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
@@ -78,6 +79,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.provisionKind(),
 		s.setupKind(),
+		s.moveKind(),
 		s.routingKind("redirect_update", dnsprov.PurposeA),
 		s.routingKind("forward_update", dnsprov.PurposeMX),
 		s.domainDeleteKind(),

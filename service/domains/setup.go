@@ -30,7 +30,11 @@ type SetupDomainIn struct {
 	ManualDNS  bool     `json:"manual_dns"`
 	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
 	// stored encrypted and never shown.
-	EdgeAPIToken   *string     `json:"edge_api_token" alias:"cloudflare_api_token"`
+	EdgeAPIToken    *string `json:"edge_api_token" alias:"cloudflare_api_token"`
+	DNSCredentialID *string `json:"dns_credential_id"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token and manual_dns.
+	// At a DNS provider: replace MX records of others at the domain itself, and merge their SPF
+	// record with ours. What was there stays in the domain's replaced.
+	Replace        bool        `json:"replace"`
 	Users          []SetupUser `json:"users" max:"100"`
 	TemplateID     string      `json:"template_id"`
 	RedirectURL    string      `json:"redirect_url" alias:"url" max:"2048"`
@@ -56,6 +60,7 @@ type setupArgs struct {
 	Redirect   string          `json:"redirect,omitempty"`
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
+	Credential string          `json:"dns_credential_id,omitempty"`
 	delegated  bool            // the domain is known to be delegated to us, so the job does not wait for that
 }
 
@@ -69,6 +74,7 @@ type setupPlan struct {
 	shop         registrar.Registrar // the registrar at which the domain is bought; nil: it is not bought
 	newMailboxes []*mailboxes.NewMailbox
 	token        string // the API token of Cloudflare in the request; "": none
+	credential   *store.DNSCredential
 	args         setupArgs
 }
 
@@ -135,10 +141,31 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if p.token != "" {
 		p.provider = store.DomainProviderCloudflare
 	}
-	if p.token != "" && s.Config.Edge == nil {
-		return nil, zones.ErrNoEdge()
+	if err := p.planCredential(); err != nil {
+		return nil, err
 	}
-	return p, nil
+	return p, s.zones.CheckEdge(p.provider)
+}
+
+// planCredential reads the DNS credential of the request, if it has one.
+func (p *setupPlan) planCredential() error {
+	in := p.in
+	if in.DNSCredentialID != nil {
+		if in.EdgeAPIToken != nil || in.ManualDNS {
+			return core.Invalid("dns_credential_id", "not_allowed", "excludes edge_api_token and manual_dns: one DNS provider serves the DNS")
+		}
+		err := p.s.Store.View(p.readCredential)
+		if err != nil {
+			return err
+		}
+		p.provider, p.args.Credential = p.credential.Provider, p.credential.ID
+	}
+	return nil
+}
+
+func (p *setupPlan) readCredential(tx *store.Tx) (err error) {
+	p.credential, err = zones.CredentialFor(tx, p.who, *p.in.DNSCredentialID, p.name)
+	return err
 }
 
 // planRouting validates the tags, the redirect and the forward.
@@ -261,6 +288,10 @@ func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 		return nil, core.DomainBusy(d, "is being deleted")
 	case d.DNSProvider == store.DomainProviderExternal:
 		return nil, core.Invalid("domain", "not_allowed", "%s is connected as hosted elsewhere, so there is nothing to set up; delete it first to host it here", p.name)
+	case p.credential != nil && d.DNSProvider != p.credential.Provider:
+		return nil, core.Invalid("dns_credential_id", "not_allowed", "the DNS of %s is served by %s; PATCH /v1/domains/%s with dns_credential_id moves it", p.name, d.DNSProvider, d.ID)
+	case p.in.Replace && !d.AtEdge():
+		return nil, core.Invalid("replace", "not_allowed", "the DNS of %s is served by %s, where no records of others are replaced", p.name, d.DNSProvider)
 	case p.token != "" && d.DNSProvider != store.DomainProviderCloudflare:
 		return nil, core.Invalid("edge_api_token", "not_allowed", "the DNS of %s is served by %s; delete the domain first to have its records at the edge provider", p.name, d.DNSProvider)
 	case p.in.ManualDNS && d.DNSProvider != store.DomainProviderManual:
@@ -279,6 +310,9 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	} else if elsewhere {
 		return core.Invalid("domain", claimedElsewhere, "%s", errClaimedElsewhere(p.name).Message)
 	}
+	if p.in.Replace && !store.IsEdge(p.provider) {
+		return core.Invalid("replace", "not_allowed", "needs dns_credential_id or edge_api_token: only records at such a DNS provider can be replaced")
+	}
 	limit := p.s.Config.Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
 		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
@@ -288,6 +322,11 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 
 // writeAndQueue writes the domain, the record of the intended purchase, and the job.
 func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
+	if p.credential != nil {
+		if err := p.readCredential(tx); err != nil { // it was deleted in the meantime
+			return nil, err
+		}
+	}
 	d, err := p.findDomain(tx)
 	if err != nil {
 		return nil, err
@@ -306,6 +345,7 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 		if err := p.s.cancelWaitingJob(tx, d); err != nil {
 			return nil, err
 		}
+		d.Move = nil
 		began, err = p.s.reopenClaim(tx, d)
 		if err != nil {
 			return nil, err
@@ -334,6 +374,7 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 	if d.Claim == store.ClaimOpen {
 		d.ClaimedAt = tx.Now() // it ends with the new wait
 	}
+	d.Replace = p.in.Replace
 	if d.Status != store.DomainComplete {
 		d.Status = store.DomainPending
 	}
@@ -358,6 +399,9 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	}
 	if p.provider != dnsprov.Builtin {
 		d.NSStatus = store.DomainNSNotRequired
+	}
+	if p.credential != nil {
+		d.DNSCredentialID = p.credential.ID
 	}
 	return d, errors.Join(p.s.zones.GenerateZoneKey(d), p.s.beginClaim(tx, d))
 }

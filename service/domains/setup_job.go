@@ -44,7 +44,7 @@ type setupRun struct {
 	args  setupArgs
 	check *dnsCheck // the result of the step verify; nil before this step
 
-	cloudflareZoneAt time.Time // ZoneChangedAt of the zone whose records were written at Cloudflare
+	edgeZoneAt time.Time // ZoneChangedAt of the zone whose records were written at the DNS provider
 }
 
 // A jobStep is one named part of a job.
@@ -59,14 +59,14 @@ type jobStep struct {
 func (p *setupRun) steps() []jobStep {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
-	edge := a.DNS && p.d.DNSProvider == store.DomainProviderCloudflare
+	edge := a.DNS && p.d.AtEdge()
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []jobStep{
-		{"edge_token", len(a.EdgeToken) > 0, p.storeCloudflareToken}, // tests the new token at Cloudflare and stores it
-		{"register", a.PurchaseID != "", p.buyDomain},                // buys the domain, once
-		{"keys", true, p.generateKeys},                               // generates and seals the DKIM keys and the DNSSEC key
-		{"zone", ours, p.checkZone},                                  // checks that our DNS server can serve the records
-		{"records", manual, p.checkZone},                             // checks that the records that the owner must enter are valid
+		{"edge_token", len(a.EdgeToken) > 0 || a.Credential != "", p.storeEdgeAccess}, // tests the new token or credential at the DNS provider and stores it
+		{"register", a.PurchaseID != "", p.buyDomain},                                 // buys the domain, once
+		{"keys", true, p.generateKeys},                                                // generates and seals the DKIM keys and the DNSSEC key
+		{"zone", ours, p.checkZone},                                                   // checks that our DNS server can serve the records
+		{"records", manual, p.checkZone},                                              // checks that the records that the owner must enter are valid
 		{"users", len(a.Mailboxes) > 0, p.createMailboxes},
 		{"redirect", a.Redirect != "", func() error {
 			return p.updateDomain(p.s.zones.ServeZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
@@ -75,7 +75,7 @@ func (p *setupRun) steps() []jobStep {
 			return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.Forward = a.Forward })
 		}},
 		{"delegate", ours && !a.delegated, p.delegate},      // sets our nameservers at the registrar, and waits until the DNS has them, which may take days
-		{stepEdgeRecords, edge, p.writeCloudflareRecords},   // writes the records at Cloudflare
+		{stepEdgeRecords, edge, p.writeEdgeRecords},         // writes the records at the DNS provider
 		{"mail", (ours || edge) && a.Email, p.activateMail}, // checks that the keys can be opened, and activates mailboxes
 		{stepVerify, ours || edge, p.verify},                // checks the records live
 	}
@@ -234,13 +234,21 @@ func (p *setupRun) updateDomain(write func(*store.Tx, *store.Domain) error, chan
 	})
 }
 
-// storeCloudflareToken tests the request's token at Cloudflare and stores it. If the domain is
-// still to be bought, its zone need not exist yet.
-func (p *setupRun) storeCloudflareToken() error {
-	if err := p.s.zones.TryEdge(p.ctx, p.d, p.args.EdgeToken, p.args.PurchaseID == ""); err != nil {
+// storeEdgeAccess tests the request's token or credential at the DNS provider and stores it. If the
+// domain is still to be bought, its zone need not exist yet.
+func (p *setupRun) storeEdgeAccess() error {
+	access := zones.EdgeAccess{Provider: p.d.DNSProvider, CredentialID: p.args.Credential}
+	if p.args.Credential == "" {
+		var err error
+		access, err = p.s.zones.TokenAccess(p.d.ID, p.args.EdgeToken)
+		if err != nil {
+			return err
+		}
+	}
+	if err := p.s.zones.TryEdge(p.ctx, p.d, access, p.args.PurchaseID == ""); err != nil {
 		return err
 	}
-	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
+	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken, d.DNSCredentialID = p.args.EdgeToken, p.args.Credential })
 }
 
 // createMailboxes creates the mailboxes that do not exist yet, as far as the limits allow. They
@@ -418,7 +426,7 @@ func (p *setupRun) endSetup(tx *store.Tx, j *store.Job) error {
 		if d.DNSProvider != dnsprov.Builtin {
 			status = store.DomainPendingDNS
 		}
-		if d.DNSProvider == store.DomainProviderCloudflare {
+		if d.AtEdge() {
 			d.StatusDetail = "The records of " + d.Name + " are not created, since setup_dns was false. Run setup again without it."
 		}
 		err = errors.Join(p.s.await(tx, d, status), p.s.putDomain(tx, d))
@@ -504,12 +512,12 @@ func (p *setupRun) checkZone() error {
 	})
 }
 
-// writeCloudflareRecords writes the records at Cloudflare. If Cloudflare serves the zone, this
+// writeEdgeRecords writes the records at the DNS provider. If Cloudflare serves the zone, this
 // proves the claim to the name. Otherwise it does not, because everybody can create a zone there.
-func (p *setupRun) writeCloudflareRecords() error {
+func (p *setupRun) writeEdgeRecords() error {
 	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
 	if written != nil {
-		p.d, p.cloudflareZoneAt = written, written.ZoneChangedAt
+		p.d, p.edgeZoneAt = written, written.ZoneChangedAt
 	}
 	if err != nil {
 		return err
@@ -571,10 +579,10 @@ func (p *setupRun) verify() error {
 	return p.ctx.Err()
 }
 
-// finishSetup makes a domain complete. If its records have changed after they were written at
-// Cloudflare, it queues a sync.
+// finishSetup makes a domain complete. If its records have changed after they were written at the
+// DNS provider, it queues a sync.
 func (p *setupRun) finishSetup(tx *store.Tx, d *store.Domain) error {
-	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.cloudflareZoneAt) {
+	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.edgeZoneAt) {
 		return err
 	}
 	_, err := p.s.zones.AddEdgeSync(tx, d)
@@ -593,7 +601,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	if d.ClaimEnded() {
 		return nil // saveCheck has written the domain
 	}
-	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // another account has claimed the name in the meantime
+	if d.Claim == store.ClaimOpen && !d.AtEdge() { // another account has claimed the name in the meantime
 		status := store.DomainPendingNS
 		if d.DNSProvider == store.DomainProviderManual {
 			status = store.DomainPendingDNS

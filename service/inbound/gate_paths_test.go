@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/submit"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -322,6 +323,22 @@ var gatePaths = []gatePath{
 	{
 		name: "alert about the host", sites: []string{"health/alerts.go sendAlert alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, _ int) { w.lookAtHost() },
+	},
+	{
+		name: "alert about a DNS credential", sites: []string{"zones/dns_credentials.go alertRefused alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		drive: func(w *gateWorld, n int) {
+			edge, token, who := servicetest.NewEdge("kept.test"), servicetest.EdgeToken, servicetest.Actor(w.Account)
+			edge.With(nil)(&w.Svc.Core.Config)
+			c, err := w.Svc.Zones.CreateDNSCredential(context.Background(), who, zones.CreateDNSCredentialIn{
+				Provider: store.DomainProviderHetzner, Name: fmt.Sprint(n), DNSSecrets: zones.DNSSecrets{Token: &token},
+			})
+			w.must(c, err)
+			edge.Set(func() { edge.Tokens = nil })
+			if _, err := w.Svc.Zones.PreviewDNSPlan(context.Background(), who, zones.PreviewDNSPlanIn{Domain: "kept.test", DNSCredentialID: c.ID}); err == nil {
+				w.T.Error("it is not refused")
+			}
+			w.must(w.Svc.Zones.DeleteDNSCredential(context.Background(), who, zones.DNSCredentialIn{CredentialID: c.ID}))
+		},
 	},
 	{
 		name: "letter about what waits for approval", sites: []string{"submit/approvals.go notifyApprovers alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",

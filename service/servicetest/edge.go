@@ -11,19 +11,22 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
 )
 
 // Errors of an edge provider.
 var (
 	ErrCredential = dnsprov.ErrCredential
 	ErrNoAnswer   = errors.New("edge provider: no answer")
+	ErrChanged    = dnsprov.ErrChanged
 )
 
 // EdgeWait is the error of an edge provider that limits the rate of requests.
 type EdgeWait = dnsprov.Wait
 
-// An Edge is a fake of Cloudflare's DNS in memory. It refuses to change records that do not have
-// the mark of the domain that asks. It can fail at any call; changes made before that remain.
+// An Edge is a fake of Cloudflare's DNS in memory, and under the name hetzner of a provider that
+// cannot mark records, whose records have their Key as ID. It refuses to change records that do not
+// have the mark of the domain that asks. It can fail at any call; changes made before that remain.
 type Edge struct {
 	mu      sync.Mutex
 	zones   map[string][]edgeRecord
@@ -33,6 +36,7 @@ type Edge struct {
 	Reads   int
 	Changes int                     // how many single changes were made
 	Bad     []string                // forbidden changes that were attempted
+	Takes   bool                    // changes of records of others are allowed, because the request has replace
 	Meddle  func(call string) error // called before each "check", "records", "apply" and "change", and as "applied" after all changes; the provider returns its error
 }
 
@@ -57,7 +61,15 @@ func NewEdge(zones ...string) *Edge {
 // calls more, if that is not nil.
 func (e *Edge) With(more func(*core.Config)) func(*core.Config) {
 	return func(c *core.Config) {
-		c.Edge = e.Provider
+		c.DNS = map[string]core.OpenDNS{}
+		for _, provider := range []string{store.DomainProviderCloudflare, store.DomainProviderHetzner} {
+			c.DNS[provider] = func(a core.DNSAccess) (dnsprov.Provider, error) {
+				if provider == store.DomainProviderHetzner {
+					return &edgeSession{e, a.Secrets["token"], true}, nil
+				}
+				return &markingSession{edgeSession{e, a.Secrets["token"], false}}, nil
+			}
+		}
 		if more != nil {
 			more(c)
 		}
@@ -130,13 +142,17 @@ func (e *Edge) list(zone string, which func(edgeRecord) bool) []string {
 	return out
 }
 
-// Provider returns the provider that a client with this token has.
-func (e *Edge) Provider(token string) dnsprov.Provider { return &edgeSession{e, token} }
-
 type edgeSession struct {
 	*Edge
-	token string
+	token   string
+	byValue bool // it marks no records
 }
+
+// A markingSession is a session at Cloudflare, which knows whether it serves a zone.
+type markingSession struct{ edgeSession }
+
+// Delegated reports that every zone is served.
+func (*markingSession) Delegated(context.Context, string) (bool, error) { return true, nil }
 
 // begin calls Meddle, checks the token, and returns the zone of a domain. The caller holds the
 // lock.
@@ -194,8 +210,11 @@ func (e *edgeSession) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.
 		if r.Name != at.Domain && !strings.HasSuffix(r.Name, "."+at.Domain) {
 			continue
 		}
-		if r.mark != at.OwnerTag || e.Lossy {
+		if r.mark != at.OwnerTag || e.Lossy || e.byValue {
 			r.Purpose = ""
+		}
+		if e.byValue {
+			r.ID = r.Key()
 		}
 		out = append(out, r.Record)
 	}
@@ -231,23 +250,30 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 	if c.Op == dnsprov.Create {
 		for _, h := range records {
 			if h.Same(*c.Want) {
-				return &h.Record, nil
+				found := e.answer(h)
+				if h.mark != at.OwnerTag {
+					found.Purpose = ""
+				}
+				return found, nil
 			}
 			if h.Name == c.Want.Name && (h.Type == "CNAME" || c.Want.Type == "CNAME") {
 				return nil, &dnsprov.Conflict{Have: h.Record, Want: *c.Want}
 			}
 		}
 		e.Changes++
-		r := e.add(zone, edgeRecord{*c.Want, at.OwnerTag})
-		return &r.Record, nil
+		made := edgeRecord{*c.Want, at.OwnerTag}
+		if c.Want.Purpose == "" {
+			made.mark = ""
+		}
+		return e.answer(e.add(zone, made)), nil
 	}
-	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID })
+	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID || e.byValue && r.Key() == c.Have.ID })
 	switch {
 	case i < 0 && c.Op == dnsprov.Delete:
 		return nil, nil
 	case i < 0:
 		return nil, errors.New("edge provider: the record does not exist")
-	case records[i].mark != at.OwnerTag:
+	case records[i].mark != at.OwnerTag && !e.Takes:
 		e.Bad = append(e.Bad, fmt.Sprintf("%s of %s %s", c.Op, records[i].Type, records[i].Name))
 		return nil, errors.New("edge provider: the record belongs to another domain")
 	}
@@ -259,5 +285,13 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 	id := records[i].ID
 	records[i] = edgeRecord{*c.Want, at.OwnerTag}
 	records[i].ID = id
-	return &records[i].Record, nil
+	return e.answer(records[i]), nil
+}
+
+// answer returns a record as the provider answers it.
+func (e *edgeSession) answer(r edgeRecord) *dnsprov.Record {
+	if e.byValue {
+		r.ID = r.Key()
+	}
+	return &r.Record
 }

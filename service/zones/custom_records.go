@@ -40,7 +40,7 @@ type ListCustomDNSRecordsIn struct {
 // CustomDNSRecords is the answer of list_custom_dns_records, with the oldest record first.
 type CustomDNSRecords struct {
 	Domain        string            `json:"domain" words:"ours"`
-	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
 	Records       []CustomDNSRecord `json:"records"`
 	DMARCOverride *DMARCOverride    `json:"dmarc_override"`
 }
@@ -51,7 +51,7 @@ type CustomDNSRecordAnswer struct {
 }
 
 // customRecordOut returns a record in the form of the API. Its status is pending until its domain
-// is complete, and error if the last sync with Cloudflare has failed.
+// is complete, and error if the last sync with the DNS provider has failed.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
 		ID: r.ID, RecordID: r.ID, Name: RelativeHost(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
@@ -70,10 +70,10 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 }
 
 // managedDomain returns a domain of the account. It returns an error if Mailstead does not manage
-// the domain's DNS. It manages the DNS for the providers builtin and Cloudflare.
+// the domain's DNS. It manages it at our own server and at providers by API.
 func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
-	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
+	if err == nil && d.DNSProvider != dnsprov.Builtin && !d.AtEdge() {
 		return nil, unsupportedProvider(d)
 	}
 	return d, err
@@ -117,8 +117,8 @@ type CreateCustomDNSRecordIn struct {
 	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
-// CreateCustomDNSRecord adds a record. Our own server serves it immediately. At Cloudflare it takes
-// longer, so the request waits up to maxSyncWait.
+// CreateCustomDNSRecord adds a record. Our own server serves it immediately. At a DNS
+// provider it takes longer, so the request waits up to maxSyncWait.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, in.DomainID, func(st *zoneState) (*zoneEdit, error) {
 		r := &store.CustomRecord{DomainID: st.domain.ID, TTL: defaultTTL}
@@ -248,7 +248,7 @@ type CustomDNSRecordDeleted struct {
 	Deleted string `json:"deleted" words:"ours" example:"rec_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteCustomDNSRecord deletes a record from the domain's zone, here or at Cloudflare.
+// DeleteCustomDNSRecord deletes a record from the domain's zone, here or at its DNS provider.
 func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
 	_, err := s.editZone(ctx, who, in.DomainID, func(st *zoneState) (*zoneEdit, error) {
 		r := st.record(in.RecordID)

@@ -17,12 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	EdgeName              = "Cloudflare" // the edge provider's name in texts
-	cloudflarePermissions = "Zone → Zone → Read and Zone → DNS → Edit"
-	maxCloudflareToken    = 500       // characters
-	maxCloudflareWait     = time.Hour // longest delay before a job is retried, if Cloudflare asks for a delay
-)
+const maxEdgeToken = 500 // characters
 
 // CleanEdgeToken validates the Cloudflare token of a request. It returns "" if there is none.
 func CleanEdgeToken(given *string) (string, error) {
@@ -34,166 +29,110 @@ func CleanEdgeToken(given *string) (string, error) {
 	switch {
 	case token == "":
 		return "", core.Invalid("edge_api_token", "invalid", "is empty; leave it out to use our own nameservers")
-	case len(token) > maxCloudflareToken || strings.ContainsFunc(token, odd):
-		return "", core.Invalid("edge_api_token", "invalid", "is no API token: it has at most %d letters, digits and signs, without spaces", maxCloudflareToken)
+	case len(token) > maxEdgeToken || strings.ContainsFunc(token, odd):
+		return "", core.Invalid("edge_api_token", "invalid", "is no API token: it has at most %d letters, digits and signs, without spaces", maxEdgeToken)
 	}
 	return token, nil
 }
 
-// ErrNoEdge returns the error for a request that needs Cloudflare if this installation does not use
-// it.
-func ErrNoEdge() *core.Error {
-	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
+// An EdgeAccess is how the records of a domain are reached at a DNS provider: by a token of the
+// domain, or by a credential of the account.
+type EdgeAccess struct {
+	Provider     string
+	Token        string // of Cloudflare; "": there is a credential
+	CredentialID string // "": there is a token
 }
 
-// cloudflareFailure converts an error of Cloudflare to an error with a text for people.
-func cloudflareFailure(domain string, err error) *core.Error {
-	var (
-		wait    *dnsprov.Wait
-		refused *dnsprov.Refused
-	)
-	switch conflicts := conflictsIn(err); {
-	case len(conflicts) > 0:
-		return core.Errorf("zone_conflict",
-			"The zone of %s at %s has other records where Mailstead's belong: %s. None of them was changed. Remove them there, or change them to the expected values, then try again.",
-			domain, EdgeName, conflictTexts(conflicts)).Because(err)
-	case errors.Is(err, dnsprov.ErrCredential):
-		return core.Errorf("edge_token_invalid",
-			"%s does not accept the API token for %s, or the token lacks a permission. It needs %s for that zone. Create such a token there, and give it as edge_api_token.",
-			EdgeName, domain, cloudflarePermissions).Because(err)
-	case errors.Is(err, dnsprov.ErrZoneNotFound):
-		return core.Errorf("zone_not_found",
-			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
-			EdgeName, domain, cloudflarePermissions).Because(err)
-	case errors.As(err, &refused):
-		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), ClipName(refused.Err.Error())).
-			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
-	case errors.As(err, &wait):
-		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", EdgeName, wait.For.Round(time.Second), domain).
-			With(store.DomainProviderCloudflare, "upstream_error", "asks to come again later").Because(err)
-	}
-	return core.Errorf("upstream_error", "%s could not complete the request for %s. Try again in a few minutes.", EdgeName, domain).
-		With(store.DomainProviderCloudflare, "upstream_error", "did not answer as it should").Because(err)
+// fault marks an error as caused by the provider.
+func (a EdgeAccess) fault(err error) error {
+	a.Token = ""
+	return edgeFault{err, a}
 }
 
-// A cloudflareFault marks an error as caused by Cloudflare, not by this program.
-type cloudflareFault struct{ error }
+// TokenAccess returns the access by a sealed token of a domain.
+func (s *Service) TokenAccess(domainID string, sealed []byte) (EdgeAccess, error) {
+	token, err := s.Keys.Open(store.EdgeBinding(domainID), sealed)
+	return EdgeAccess{Provider: store.DomainProviderCloudflare, Token: string(token)}, err
+}
 
-func (f cloudflareFault) Unwrap() error { return f.error }
+// edgeAccess returns the access to the provider of a domain.
+func (s *Service) edgeAccess(d *store.Domain) (EdgeAccess, error) {
+	if d.DNSCredentialID != "" {
+		return EdgeAccess{Provider: d.DNSProvider, CredentialID: d.DNSCredentialID}, nil
+	}
+	return s.TokenAccess(d.ID, d.EdgeToken)
+}
 
-// cloudflareJobError converts an error of Cloudflare to the error of a job. The job ends if a retry
-// cannot help. It is retried at the time that Cloudflare asked for, if it asked for one. Otherwise
-// it is retried after the Backoff of its kind.
-func (s *Service) cloudflareJobError(ctx context.Context, domain string, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+// CheckEdge returns an error if a provider is a DNS provider by API that this installation does not
+// support.
+func (s *Service) CheckEdge(provider string) error {
+	if store.IsEdge(provider) && s.Config.DNS[provider] == nil {
+		return errNoEdge(provider)
 	}
-	if _, ours := core.AsError(err); ours {
-		return jobs.Permanent(err)
+	return nil
+}
+
+// openEdge returns the client of a DNS provider. It sends nothing.
+func (s *Service) openEdge(a EdgeAccess) (dnsprov.Provider, error) {
+	open := s.Config.DNS[a.Provider]
+	if open == nil {
+		return nil, errNoEdge(a.Provider)
 	}
-	if !errors.As(err, new(cloudflareFault)) {
+	if a.CredentialID == "" {
+		return open(core.DNSAccess{Secrets: map[string]string{"token": a.Token}})
+	}
+	var c *store.DNSCredential
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		c, err = store.DNSCredentials.Find(tx, a.CredentialID)
 		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	e := cloudflareFailure(domain, err)
-	var wait *dnsprov.Wait
-	switch {
-	case errors.As(err, &wait):
-		return jobs.RetryAt(s.Now().Add(min(max(wait.For, time.Second), maxCloudflareWait)), e)
-	case e.Code == "upstream_error":
-		return e
+	if c == nil {
+		return nil, core.Errorf("credential_invalid", "The DNS credential %s does not exist any more.", a.CredentialID)
 	}
-	return jobs.Permanent(e)
-}
-
-// conflictsIn returns all conflicts that an error wraps.
-func conflictsIn(err error) []*dnsprov.Conflict {
-	switch e := err.(type) {
-	case nil:
-		return nil
-	case *dnsprov.Conflict:
-		return []*dnsprov.Conflict{e}
-	case interface{ Unwrap() []error }:
-		var out []*dnsprov.Conflict
-		for _, one := range e.Unwrap() {
-			out = append(out, conflictsIn(one)...)
-		}
-		return out
-	}
-	return conflictsIn(errors.Unwrap(err))
-}
-
-func conflictTexts(conflicts []*dnsprov.Conflict) string {
-	var out []string
-	for _, c := range conflicts {
-		text := recordText(c.Have) + " where " + recordText(c.Want) + " is wanted"
-		out = append(out, text)
-	}
-	return strings.Join(out, "; ")
-}
-
-// ClipName shortens a name that is not valid, for use in an error text.
-func ClipName(text string) string {
-	const most = 253
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-// recordText describes a record for use in a sentence. It shortens long values.
-func recordText(r dnsprov.Record) string {
-	const most = 80
-	value := r.Value
-	if r.Type == dnsprov.Flattened {
-		r.Type = "CNAME"
-	}
-	if r.Type == "MX" {
-		value = strconv.Itoa(int(r.Priority)) + " " + value
-	}
-	if len(value) > most {
-		value = strings.ToValidUTF8(value[:most], "") + "…"
-	}
-	if value == "" { // a DKIM record whose key does not exist yet
-		return r.Type + " " + r.Name
-	}
-	return fmt.Sprintf("%s %s %q", r.Type, r.Name, value)
+	return s.openCredential(c)
 }
 
 const (
-	probesAtOnce = 8                // names of one request that are checked at Cloudflare at the same time
+	probesAtOnce = 8                // names of one request that are checked at a provider at the same time
 	probeTimeout = 45 * time.Second // time limit for all names of a request
 )
 
-// A tokenChecker is a provider that can check an API token without a zone.
+// A tokenChecker is a provider that can check its token or credential without a zone.
 type tokenChecker interface {
 	// Check returns dnsprov.ErrCredential if the token is not valid.
 	Check(ctx context.Context) error
 }
 
-// checkCloudflareToken returns an error if a token is not valid. If the provider cannot check
-// tokens, it returns nil.
-func checkCloudflareToken(ctx context.Context, p dnsprov.Provider) error {
+// checkEdge returns an error if the token or credential of a provider is not valid. If the provider
+// cannot check it, checkEdge returns nil.
+func checkEdge(ctx context.Context, p dnsprov.Provider) error {
 	if c, ok := p.(tokenChecker); ok {
 		return c.Check(ctx)
 	}
 	return nil
 }
 
-// ProbeEdge asks Cloudflare whether names can be connected with a token: probesAtOnce names at the
+// ProbeEdge asks a DNS provider whether names can be connected there: probesAtOnce names at the
 // same time, within probeTimeout. For each name the result says why it cannot be connected; "" if
-// it can.
-func (s *Service) ProbeEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
+// it can. With replace, records of others that Mailstead may replace do not count.
+func (s *Service) ProbeEdge(ctx context.Context, access EdgeAccess, names []string, replace bool) (map[string]string, error) {
 	why := map[string]string{}
-	if s.Config.Edge == nil {
+	provider, err := s.openEdge(access)
+	if e, refused := core.AsError(err); refused {
 		for _, name := range names {
-			why[name] = ErrNoEdge().Error()
+			why[name] = e.Error()
 		}
 		return why, nil
 	}
+	if err != nil {
+		return nil, err
+	}
 	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	provider := s.Config.Edge(token)
-	dead := checkCloudflareToken(within, provider)
+	dead := checkEdge(within, provider)
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -205,34 +144,62 @@ func (s *Service) ProbeEdge(ctx context.Context, token string, names []string) (
 			defer func() { <-slots }()
 			err := dead
 			if err == nil {
-				err = s.probeZone(within, provider, name)
+				err = s.probeZone(within, provider, access.Provider, name, replace)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			why[name] = ""
 			if err != nil {
-				why[name] = cloudflareFailure(name, err).Error()
+				why[name] = access.failure(name, err).Error()
 			}
 		})
 	}
 	wg.Wait()
+	if err := s.noteUse(access, dead); err != nil {
+		return nil, err
+	}
 	return why, ctx.Err()
 }
 
-// probeZone returns an error if Cloudflare has no zone for a name, or if the managed records
+// probeZone returns an error if the provider has no zone for a name, or if the managed records
 // conflict with records in it.
-func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, name string) error {
-	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new"})
+func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, kind, name string, replace bool) error {
+	d := &store.Domain{Name: name, DNSProvider: kind, Replace: replace}
+	want := dnsprov.Wanted(s.Spec(d), kind)
+	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new", Ask: setsToRead(want, nil)})
 	if err != nil {
 		return err
 	}
-	spec := s.Spec(&store.Domain{Name: name, DNSProvider: store.DomainProviderCloudflare})
-	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, store.DomainProviderCloudflare))
+	mine, want, _ := takeOver(d, have, want)
+	_, err = dnsprov.Compatible(mine, want)
 	return err
 }
 
+// setsToRead returns the sets that a provider is asked for if it cannot list its zone: those of the
+// wanted records, those that could conflict with them, and those of records of ours. ours has the
+// purposes of our records by their ID.
+func setsToRead(want []dnsprov.Record, ours map[string]string) []dnsprov.Set {
+	var out []dnsprov.Set
+	for _, r := range want {
+		switch r.Type {
+		case "A", "AAAA":
+			out = append(out, dnsprov.Set{Name: r.Name, Type: "A"}, dnsprov.Set{Name: r.Name, Type: "AAAA"})
+		default:
+			out = append(out, dnsprov.Set{Name: r.Name, Type: r.Type})
+		}
+	}
+	for key := range ours {
+		if typ, rest, isKey := strings.Cut(key, " "); isKey {
+			name, _, _ := strings.Cut(rest, " ")
+			out = append(out, dnsprov.Set{Name: name, Type: typ})
+		}
+	}
+	slices.SortFunc(out, func(a, b dnsprov.Set) int { return strings.Compare(a.Name+" "+a.Type, b.Name+" "+b.Type) })
+	return slices.Compact(out)
+}
+
 const (
-	maxSyncWait        = 5 * time.Second // how long a request waits for its change to be made at Cloudflare
+	maxSyncWait        = 5 * time.Second // how long a request waits for its change to be made at the DNS provider
 	maxSyncs           = 32              // syncs that run at the same time
 	maxSyncsPerAccount = 8               // syncs that run at the same time for one account
 )
@@ -244,11 +211,11 @@ type syncArgs struct {
 	DomainID string `json:"domain_id"`
 }
 
-// syncKind returns the kind of job that changes the records of a complete domain at Cloudflare to
-// those in the store.
+// syncKind returns the kind of job that changes the records of a complete domain at its DNS
+// provider to those in the store.
 func (s *Service) syncKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindEdgeSync, Work: s.syncCloudflare, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
+		Name: KindEdgeSync, Work: s.syncAtEdge, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
 	}
 }
 
@@ -265,14 +232,12 @@ func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 	return j.ID, nil
 }
 
-// SyncedToEdge reports whether edge_sync jobs keep the records of a domain at Cloudflare up to
-// date, as they do for a complete domain.
-func SyncedToEdge(d *store.Domain) bool {
-	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
-}
+// SyncedToEdge reports whether edge_sync jobs keep the records of a domain at its DNS provider up
+// to date, as they do for a complete domain.
+func SyncedToEdge(d *store.Domain) bool { return d.AtEdge() && d.Status == store.DomainComplete }
 
-// syncCloudflare works on an edge_sync job.
-func (s *Service) syncCloudflare(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// syncAtEdge works on an edge_sync job.
+func (s *Service) syncAtEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -282,14 +247,14 @@ func (s *Service) syncCloudflare(ctx context.Context, j *store.Job) (jobs.Writes
 		name = w.d.Name
 		return w.sync(false)
 	})
-	if err == nil || errors.Is(err, errNotAtCloudflare) {
+	if err == nil || errors.Is(err, errNotAtEdge) {
 		return nil, nil
 	}
-	return nil, s.cloudflareJobError(ctx, name, err)
+	return nil, s.edgeJobError(ctx, name, err)
 }
 
-// syncFailed shows in the domain and its custom records why the changes could not be made at
-// Cloudflare.
+// syncFailed shows in the domain and its custom records why the changes could not be made at its
+// DNS provider.
 func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
@@ -302,7 +267,7 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if err != nil {
 		return err
 	}
-	code, why := "internal_error", "The change failed at "+EdgeName+". See the log of this installation."
+	code, why := "internal_error", "The change failed at "+EdgeName(d.DNSProvider)+". See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		code, why = e.Code, e.Message
 	}
@@ -313,9 +278,9 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	return store.Domains.Put(tx, d)
 }
 
-// awaitCloudflare waits for the job that makes a change at Cloudflare, up to maxSyncWait. After the
+// awaitEdge waits for the job that makes a change at a DNS provider, up to maxSyncWait. After the
 // job, the records in the store show its result.
-func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
+func (s *Service) awaitEdge(ctx context.Context, jobID string) {
 	if jobID == "" {
 		return
 	}
@@ -324,40 +289,46 @@ func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// ApplyRedirect writes or deletes the address records of a redirect at Cloudflare. If another
+// ApplyRedirect writes or deletes the address records of a redirect at the DNS provider. If another
 // record conflicts with one of them, it writes the others and returns an error.
 func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
 			return err
 		}
-		return cloudflareFault{joinConflicts(w.conflicts)}
+		return w.access.fault(joinConflicts(w.conflicts))
 	})
-	if err == nil || errors.Is(err, errNotAtCloudflare) {
+	if err == nil || errors.Is(err, errNotAtEdge) {
 		return nil
 	}
-	return s.cloudflareJobError(ctx, d.Name, err)
+	return s.edgeJobError(ctx, d.Name, err)
 }
 
-// TryEdge returns an error if a sealed token cannot read the zone of a domain at Cloudflare. If
-// needZone is false, the zone need not exist.
-func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, needZone bool) error {
-	provider, err := s.cloudflareProvider(d.ID, sealed)
+// TryEdge returns an error if the zone of a domain cannot be read at a DNS provider. If needZone is
+// false, the zone need not exist.
+func (s *Service) TryEdge(ctx context.Context, d *store.Domain, access EdgeAccess, needZone bool) error {
+	provider, err := s.openEdge(access)
 	if err != nil {
-		return s.cloudflareJobError(ctx, d.Name, err)
+		return s.edgeJobError(ctx, d.Name, err)
 	}
-	if err = checkCloudflareToken(ctx, provider); err == nil {
-		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID})
+	err = checkEdge(ctx, provider)
+	if err == nil {
+		want := dnsprov.Wanted(s.Spec(d), access.Provider)
+		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID, Ask: setsToRead(want, nil)})
+	}
+	if noted := s.noteUse(access, err); noted != nil {
+		return noted
 	}
 	if err != nil && (needZone || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
-		return s.cloudflareJobError(ctx, d.Name, cloudflareFault{err})
+		return s.edgeJobError(ctx, d.Name, access.fault(err))
 	}
 	return nil
 }
 
-// ProvisionEdge writes all records of a domain at Cloudflare. It writes none if another record
-// conflicts with a managed record. d is the domain as it was at the start; nil if the work did not
-// start. If the domain's claim is open, active reports whether Cloudflare serves the zone.
+// ProvisionEdge writes all records of a domain at its DNS provider. It writes none if another
+// record conflicts with a managed record. d is the domain as it was at the start; nil if the work
+// did not start. If the domain's claim is open, active reports whether Cloudflare serves the zone;
+// of other providers it is false, because their customers may have zones of any name.
 func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
 	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
 		d = w.d
@@ -368,45 +339,58 @@ func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store
 		return err
 	})
 	if err != nil {
-		err = s.cloudflareJobError(ctx, of.Name, err)
+		err = s.edgeJobError(ctx, of.Name, err)
 	}
 	return d, active, err
 }
 
 const (
-	syncTimeout    = 2 * time.Minute // time limit for reading and writing a domain's records
-	maxEraseRounds = 5               // how often records are read and deleted until none of ours is left
+	syncTimeout     = 2 * time.Minute // time limit for reading and writing a domain's records
+	maxEraseRounds  = 5               // how often records are read and deleted until none of ours is left
+	maxChangedTimes = 5               // how often records are read anew because somebody else has changed them
 )
 
-// errNotAtCloudflare is returned by withZoneLock and sync if a domain has no records at Cloudflare,
-// or is being deleted.
-var errNotAtCloudflare = errors.New("sync zone: the domain has no records at Cloudflare")
+// errNotAtEdge is returned by withZoneLock and sync if the records of a domain are not kept at a
+// DNS provider, or the domain is being deleted.
+var errNotAtEdge = errors.New("sync zone: the records of the domain are not kept at a DNS provider")
 
-// A zoneSync is one attempt to change the records of a domain at Cloudflare to the wanted ones. It
-// can be repeated after a crash at any point. To recognize our records there, they have a comment
-// with the domain's ID. Their IDs are stored, too, in case somebody removes a comment.
+// A zoneSync is one attempt to change the records of a domain at a DNS provider to the wanted ones.
+// It can be repeated after a crash at any point. To recognize our records at Cloudflare, they have
+// a comment with the domain's ID; their IDs are stored, too, in case somebody removes a comment.
+// Other providers cannot mark records. There the ID of a record is its dnsprov.Record.Key, and the
+// IDs of the records that are about to be made are stored before they are made.
 type zoneSync struct {
 	s             *Service
 	ctx           context.Context
-	d             *store.Domain         // the domain as it was at the start, but with its current EdgeRecords
+	d             *store.Domain         // the domain as it was at the start, but with its current records
 	customRecords []*store.CustomRecord // the custom records as they were at the start
+	access        EdgeAccess
 	provider      dnsprov.Provider
-	at            dnsprov.ZoneRef
+	moving        bool                // it is about the provider to which the domain moves, see store.DomainMove
 	conflicts     []*dnsprov.Conflict // conflicts of managed records with other records
 	refused       map[string]string   // why the provider refuses a custom record, by the record's ID
 }
 
-// withZoneLock calls do for a domain at Cloudflare. For each domain only one call runs at a time.
-// It returns errNotAtCloudflare if the domain has no records there.
+// withZoneLock calls do for a domain whose records are kept at a DNS provider. For each domain only
+// one call runs at a time. It returns errNotAtEdge if the records are not kept there.
 func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zoneSync) error) error {
+	return s.lockZone(ctx, domainID, false, do)
+}
+
+// withMoveLock is like withZoneLock for the provider to which a domain moves.
+func (s *Service) withMoveLock(ctx context.Context, domainID string, do func(*zoneSync) error) error {
+	return s.lockZone(ctx, domainID, true, do)
+}
+
+func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do func(*zoneSync) error) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	giveBack, err := s.cloudflareLocks.Lock(ctx, domainID)
+	giveBack, err := s.edgeLocks.Lock(ctx, domainID)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
-	w := &zoneSync{s: s, ctx: ctx, refused: map[string]string{}}
+	w := &zoneSync{s: s, ctx: ctx, moving: moving, refused: map[string]string{}}
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		w.d, err = store.Domains.Get(tx, domainID)
 		if err != nil {
@@ -415,56 +399,87 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 		w.customRecords = liveRecords(tx, w.d)
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != store.DomainProviderCloudflare || len(w.d.EdgeToken) == 0) {
-		return errNotAtCloudflare
+	if errors.Is(err, store.ErrNotFound) {
+		return errNotAtEdge
 	}
 	if err != nil {
 		return err
 	}
-	w.provider, err = s.cloudflareProvider(w.d.ID, w.d.EdgeToken)
+	switch {
+	case moving && w.d.Move == nil, !moving && (!w.d.AtEdge() || len(w.d.EdgeToken) == 0 && w.d.DNSCredentialID == ""):
+		return errNotAtEdge
+	case moving:
+		w.access = EdgeAccess{Provider: w.d.Move.Provider, CredentialID: w.d.Move.CredentialID}
+	default:
+		w.access, err = s.edgeAccess(w.d)
+	}
+	if err == nil {
+		w.provider, err = s.openEdge(w.access)
+	}
 	if err != nil {
 		return err
 	}
-	w.at = dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID}
-	return do(w)
+	err = do(w)
+	if noted := s.noteUse(w.access, err); noted != nil {
+		return noted
+	}
+	return err
 }
 
-// cloudflareProvider returns a client for Cloudflare that uses a domain's sealed token.
-func (s *Service) cloudflareProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
-	if s.Config.Edge == nil {
-		return nil, ErrNoEdge()
+// ours returns the purposes of the records that we have made at the provider, by their ID.
+func (w *zoneSync) ours() map[string]string { return *w.oursOf(w.d) }
+
+func (w *zoneSync) oursOf(d *store.Domain) *map[string]string {
+	if w.moving && d.Move != nil {
+		return &d.Move.Records
 	}
-	token, err := s.Keys.Open(store.EdgeBinding(domainID), sealed)
-	if err != nil {
-		return nil, err
-	}
-	return s.Config.Edge(string(token)), nil
+	return &d.EdgeRecords
 }
+
+// isOf reports whether the records of a domain are still those at the provider.
+func (w *zoneSync) isOf(d *store.Domain) bool {
+	if w.moving {
+		return d.Move != nil && d.Move.CredentialID == w.access.CredentialID
+	}
+	return d.DNSProvider == w.access.Provider && d.DNSCredentialID == w.access.CredentialID
+}
+
+// marks reports whether the provider marks our records, so that they need not be known by their
+// values.
+func (w *zoneSync) marks() bool { return w.access.Provider == store.DomainProviderCloudflare }
 
 // sync creates, changes and deletes records until they are the wanted ones. If another record
 // conflicts with a managed record, strict decides: with strict, sync returns an error and changes
-// nothing; otherwise it leaves out the managed record and adds the conflict to w.conflicts.
+// nothing; otherwise it leaves out the managed record and adds the conflict to w.conflicts. If
+// somebody else changes records at the same time, sync begins anew.
 func (w *zoneSync) sync(strict bool) error {
 	if w.d.Gone() {
-		return errNotAtCloudflare
+		return errNotAtEdge
 	}
+	changed := 0
 	for {
-		have, err := w.read()
+		want := w.wanted()
+		have, err := w.read(want)
 		if err != nil {
 			return err
 		}
-		fits, err := w.compatibleRecords(have)
+		mine, want, replaced := takeOver(w.d, have, want)
+		fits, err := w.compatibleRecords(mine, want)
 		if err != nil {
 			return err
 		}
 		if strict && len(w.conflicts) > 0 {
-			return cloudflareFault{joinConflicts(w.conflicts)}
+			return w.access.fault(joinConflicts(w.conflicts))
 		}
-		changes := dnsprov.Plan(have, fits)
-		made, err := w.apply(changes)
+		changes := dnsprov.Plan(mine, fits)
+		made, err := w.apply(changes, replaced)
 		again := w.refuseCustomRecords(err)
-		if noted := w.storeOwnRecords(have, changes, made, err == nil); noted != nil {
+		if noted := w.storeOwnRecords(have, changes, made, err); noted != nil {
 			return noted
+		}
+		if errors.Is(err, dnsprov.ErrChanged) && changed < maxChangedTimes {
+			changed++
+			again = true
 		}
 		if !again {
 			return err
@@ -472,58 +487,87 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// isActive reports whether the provider serves the zone. If the provider cannot tell, active
-// returns true.
+// isActive reports whether the provider is known to serve the zone.
 func (w *zoneSync) isActive() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
 	})
 	if !ok {
-		return true, nil
+		return false, nil
 	}
 	active, err := p.Delegated(w.ctx, w.d.Name)
 	if err != nil {
-		return false, cloudflareFault{err}
+		return false, w.access.fault(err)
 	}
 	return active, nil
 }
 
-// apply makes the changes at the provider, if there are any.
-func (w *zoneSync) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
+// apply makes the changes at the provider, if there are any. Before that it stores what is about to
+// be made, and what of others is about to be replaced.
+func (w *zoneSync) apply(changes []dnsprov.Change, replaced []dnsprov.Record) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	made, err := w.provider.Apply(w.ctx, w.at, changes)
+	if err := w.storeIntents(changes, replaced); err != nil {
+		return nil, err
+	}
+	made, err := w.provider.Apply(w.ctx, w.at(nil), changes)
 	if err != nil {
-		err = cloudflareFault{err}
+		err = w.access.fault(err)
 	}
 	return made, err
 }
 
+// at returns the records of the domain at the provider; want has those that are wanted.
+func (w *zoneSync) at(want []dnsprov.Record) dnsprov.ZoneRef {
+	return dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID, Ask: setsToRead(want, w.ours())}
+}
+
 // read returns the records at the provider. A record counts as ours if it has our comment or its ID
 // is stored.
-func (w *zoneSync) read() ([]dnsprov.Record, error) {
-	have, err := w.provider.Records(w.ctx, w.at)
+func (w *zoneSync) read(want []dnsprov.Record) ([]dnsprov.Record, error) {
+	have, err := w.provider.Records(w.ctx, w.at(want))
 	if err != nil {
-		return nil, cloudflareFault{err}
+		return nil, w.access.fault(err)
 	}
 	for i, r := range have {
 		if r.Purpose == "" && r.ID != "" {
-			have[i].Purpose = w.d.EdgeRecords[r.ID]
+			have[i].Purpose = w.ours()[r.ID]
 		}
 	}
 	return have, nil
 }
 
-// compatibleRecords returns the wanted records that do not conflict with records of others.
-func (w *zoneSync) compatibleRecords(have []dnsprov.Record) ([]dnsprov.Record, error) {
+// wanted returns the records that the domain should have at the provider, without custom records
+// that were refused.
+func (w *zoneSync) wanted() []dnsprov.Record {
 	spec := w.s.Spec(w.d)
 	for _, c := range w.customRecords {
 		if w.refused[c.ID] == "" {
 			spec.Custom = append(spec.Custom, customRecord(c))
 		}
 	}
-	want := dnsprov.Wanted(spec, store.DomainProviderCloudflare)
+	want := dnsprov.Wanted(spec, w.access.Provider)
+	for i, r := range want {
+		want[i] = w.canonical(r)
+	}
+	return want
+}
+
+// canonical returns a wanted record with its value in the form in which the provider returns it.
+// Cloudflare returns texts as they are.
+func (w *zoneSync) canonical(r dnsprov.Record) dnsprov.Record {
+	rr, err := r.RR()
+	if err != nil || w.marks() && r.Type == "TXT" {
+		return r
+	}
+	out := dnsprov.RecordOf(rr)
+	out.Purpose, out.Critical = r.Purpose, r.Critical
+	return out
+}
+
+// compatibleRecords returns the wanted records that do not conflict with records of others.
+func (w *zoneSync) compatibleRecords(have, want []dnsprov.Record) ([]dnsprov.Record, error) {
 	w.conflicts = nil
 	for {
 		fits, err := dnsprov.Compatible(have, want)
@@ -535,7 +579,7 @@ func (w *zoneSync) compatibleRecords(have []dnsprov.Record) ([]dnsprov.Record, e
 		for _, c := range conflicts {
 			want = withoutRecord(want, c.Want)
 			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
-			if !w.refuseCustomRecord(c.Want, conflictText(c)) && !told {
+			if !w.refuseCustomRecord(c.Want, conflictText(w.access.Provider, c)) && !told {
 				w.conflicts = append(w.conflicts, c)
 			}
 		}
@@ -560,26 +604,20 @@ func withoutRecord(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Recor
 // error. It reports whether the sync must be repeated without them.
 func (w *zoneSync) refuseCustomRecords(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
-		again = w.refuseCustomRecord(c.Want, conflictText(c)) || again
+		again = w.refuseCustomRecord(c.Want, conflictText(w.access.Provider, c)) || again
 	}
 	var refused *dnsprov.Refused
 	if errors.As(err, &refused) {
-		again = w.refuseCustomRecord(refused.Want, EdgeName+" does not take it: "+ClipName(refused.Err.Error())) || again
+		again = w.refuseCustomRecord(refused.Want, "The DNS provider does not take it: "+ClipName(refused.Err.Error())) || again
 	}
 	return again
-}
-
-// conflictText returns a text that says with which record a custom record conflicts.
-func conflictText(c *dnsprov.Conflict) string {
-	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
-		recordText(c.Have), EdgeName)
 }
 
 // refuseCustomRecord records why the provider refuses a custom record. It returns false if r is not
 // a custom record, or if that was recorded before.
 func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
 	for _, own := range w.customRecords {
-		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Text() {
+		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && w.canonical(customRecord(own)).Same(r) {
 			w.refused[own.ID] = why
 			return true
 		}
@@ -587,23 +625,76 @@ func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
 	return false
 }
 
-// storeOwnRecords stores which of our records now exist at the provider. done means that all
-// changes were made.
-func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
+// storeIntents stores the IDs of the records that are about to be made, unless the provider marks
+// them, and the records of others that are about to be replaced. So neither a crash nor a lost
+// answer makes us forget them.
+func (w *zoneSync) storeIntents(changes []dnsprov.Change, replaced []dnsprov.Record) error {
+	intents := map[string]string{}
+	for _, c := range changes {
+		if c.Want != nil && !w.marks() {
+			intents[c.Want.Key()] = c.Want.Purpose
+		}
+	}
+	if len(intents) == 0 && len(replaced) == 0 {
+		return nil
+	}
+	return w.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, w.d.ID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
+			return errNotAtEdge
+		}
+		if err != nil {
+			return err
+		}
+		ours := w.oursOf(d)
+		if *ours == nil {
+			*ours = map[string]string{}
+		}
+		maps.Copy(*ours, intents)
+		addReplaced(d, replaced)
+		w.d.EdgeRecords, w.d.Move, w.d.Replaced = d.EdgeRecords, d.Move, d.Replaced
+		return store.Domains.Put(tx, d)
+	})
+}
+
+// ownRecords returns the IDs and purposes of the records that are ours at the provider after
+// changes were applied with the result err. If it is not known what was made, what may have been
+// made counts as ours.
+func (w *zoneSync) ownRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, err error) map[string]string {
 	ours := map[string]string{}
 	for _, r := range append(have[:len(have):len(have)], made...) {
 		if r.Purpose != "" && r.ID != "" {
 			ours[r.ID] = r.Purpose
 		}
 	}
+	nothingElse := err == nil || errors.Is(err, dnsprov.ErrChanged) || len(conflictsIn(err)) > 0
 	for _, c := range changes {
-		if done && c.Op == dnsprov.Delete {
+		if c.Want != nil && !nothingElse && !w.marks() {
+			ours[c.Want.Key()] = c.Want.Purpose
+		}
+	}
+	if err != nil {
+		return ours
+	}
+	remain := map[string]bool{} // what an update has made may have the ID of what it has replaced
+	for _, r := range made {
+		remain[r.ID] = true
+	}
+	for _, c := range changes {
+		if c.Have != nil && !remain[c.Have.ID] && (c.Op == dnsprov.Delete || !w.marks()) {
 			delete(ours, c.Have.ID)
 		}
 	}
+	return ours
+}
+
+// storeOwnRecords stores which of our records now exist at the provider, after changes were applied
+// with the result failed.
+func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, failed error) error {
+	ours, done := w.ownRecords(have, changes, made, failed), failed == nil
 	err := w.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
 			return nil
 		}
 		if err != nil {
@@ -611,22 +702,24 @@ func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Chan
 		}
 		detail := d.StatusDetail
 		code, _, _ := strings.Cut(detail, ": ")
-		ofTheEdge := slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
-		if done && d.Status == store.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge) {
-			detail = conflictDetail(d.Name, w.conflicts)
+		ofTheEdge := slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "credential_invalid", "upstream_error", "internal_error"}, code)
+		if done && d.Status == store.DomainComplete && !w.moving && (len(w.conflicts) > 0 || ofTheEdge) {
+			detail = conflictDetail(d, w.conflicts)
 		}
-		w.d.EdgeRecords = ours
-		failed := d.EdgeError
-		if done {
-			failed = ""
+		*w.oursOf(w.d) = ours
+		known := w.oursOf(d)
+		why := d.EdgeError
+		if done && !w.moving {
+			why = ""
 		}
-		if maps.Equal(d.EdgeRecords, ours) && d.StatusDetail == detail && d.EdgeError == failed {
+		replace := d.Replace && !done // it is meant for the first time alone
+		if maps.Equal(*known, ours) && d.StatusDetail == detail && d.EdgeError == why && d.Replace == replace {
 			return nil
 		}
-		d.EdgeRecords, d.StatusDetail, d.EdgeError = ours, detail, failed
+		*known, d.StatusDetail, d.EdgeError, d.Replace = ours, detail, why, replace
 		return store.Domains.Put(tx, d)
 	})
-	if err != nil || !done {
+	if err != nil || !done || w.moving {
 		return err
 	}
 	return w.storeStatuses()
@@ -670,30 +763,11 @@ func (w *zoneSync) storeStatuses() error {
 	return nil
 }
 
-// conflictDetail returns the status_detail of a complete domain that lacks records because of
-// conflicts.
-func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
-	if len(conflicts) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. Remove those there, then run setup again.",
-		domain, EdgeName, conflictTexts(conflicts))
-}
-
-// joinConflicts returns the conflicts as one error.
-func joinConflicts(conflicts []*dnsprov.Conflict) error {
-	var all []error
-	for _, c := range conflicts {
-		all = append(all, c)
-	}
-	return errors.Join(all...)
-}
-
 // erase deletes our records at the provider. It repeats this until none is left, because requests
 // from before a crash may still take effect.
 func (w *zoneSync) erase() error {
 	for range maxEraseRounds {
-		have, err := w.read()
+		have, err := w.read(nil)
 		if err != nil {
 			return err
 		}
@@ -701,55 +775,63 @@ func (w *zoneSync) erase() error {
 		if len(changes) == 0 {
 			return nil
 		}
-		if _, err := w.apply(changes); err != nil {
+		_, err = w.apply(changes, nil)
+		if err != nil && !errors.Is(err, dnsprov.ErrChanged) {
 			return err
 		}
 	}
-	return cloudflareFault{fmt.Errorf("delete records of %s at Cloudflare: some remain after several attempts", w.d.Name)}
+	return w.access.fault(fmt.Errorf("delete records of %s: some remain after several attempts", w.d.Name))
 }
 
-// After so many attempts to delete records at Cloudflare, the domain is deleted even if records
+// After so many attempts to delete records at a DNS provider, the domain is deleted even if records
 // remain there.
 const (
 	eraseTriesRefused = 3  // for errors that retrying rarely helps: the token is invalid, or the zone does not exist
 	eraseTriesFailed  = 10 // for all other errors; about 45 minutes
 )
 
-// EraseEdgeRecords deletes our records at Cloudflare, in the given attempt of a job. After the last
-// attempt it returns no error even if it failed, so that the domain can be deleted. Then remains
-// says which records are left.
+// EraseEdgeRecords deletes our records at the DNS provider, in the given attempt of a job. After
+// the last attempt it returns no error even if it failed, so that the domain can be deleted. Then
+// remains says which records are left.
 func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt int) (remains string, err error) {
-	err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
-	if err == nil || errors.Is(err, errNotAtCloudflare) {
+	err = s.withMoveLock(ctx, d.ID, (*zoneSync).erase)
+	if err == nil || errors.Is(err, errNotAtEdge) {
+		err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
+	}
+	if err == nil || errors.Is(err, errNotAtEdge) {
 		return "", nil
 	}
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	e, ours := core.AsError(err)
-	if !ours && !errors.As(err, new(cloudflareFault)) {
+	var fault edgeFault
+	if !ours && !errors.As(err, &fault) {
 		return "", err
 	}
 	if !ours {
-		e = cloudflareFailure(d.Name, err)
+		e = fault.access.failure(d.Name, err)
 	}
 	tries := eraseTriesRefused
 	if e.Code == "upstream_error" {
 		tries = eraseTriesFailed
 	}
 	if attempt >= tries {
-		return e.Code + ": " + e.Message + " " + s.remainsAtCloudflare(d), nil
+		return e.Code + ": " + e.Message + " " + s.remainsAtEdge(d), nil
 	}
 	var wait *dnsprov.Wait
 	if errors.As(err, &wait) {
-		return "", s.cloudflareJobError(ctx, d.Name, err)
+		return "", s.edgeJobError(ctx, d.Name, err)
 	}
 	return "", e
 }
 
-// remainsAtCloudflare returns a text that says which of our records may remain at Cloudflare.
-func (s *Service) remainsAtCloudflare(d *store.Domain) string {
-	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName + " by hand"
+// remainsAtEdge returns a text that says which of our records may remain at the DNS provider.
+func (s *Service) remainsAtEdge(d *store.Domain) string {
+	mark := "The domain is deleted here. Its records are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
+	if d.DNSProvider == store.DomainProviderCloudflare {
+		mark = "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
+	}
 	if len(d.EdgeRecords) == 0 {
 		return mark + ", if there are any."
 	}
@@ -758,7 +840,7 @@ func (s *Service) remainsAtCloudflare(d *store.Domain) string {
 		purposes[p]++
 	}
 	var names []string
-	for _, r := range dnsprov.Wanted(s.Spec(d), store.DomainProviderCloudflare) {
+	for _, r := range dnsprov.Wanted(s.Spec(d), d.DNSProvider) {
 		if name := r.Type + " " + r.Name; purposes[r.Purpose] > 0 && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

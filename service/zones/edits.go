@@ -63,7 +63,7 @@ type zoneResult struct {
 	domain  *store.Domain
 	change  *store.ZoneChange     // nil: there was nothing to change
 	records []*store.CustomRecord // the new and the changed records
-	job     string                // ID of the job that makes the change at Cloudflare; "": none
+	job     string                // ID of the job that makes the change at the DNS provider; "": none
 }
 
 // liveRecords returns the custom records of a domain's zone, the oldest first.
@@ -89,8 +89,8 @@ func liveRecords(tx *store.Tx, d *store.Domain) []*store.CustomRecord {
 
 // editZone changes the custom records of a domain: draft returns the change. Changes of one
 // account's zones are made one after the other, so that they see each other's records. editZone
-// returns when our own server serves the change. At Cloudflare it takes longer, so it waits up to
-// maxSyncWait.
+// returns when our own server serves the change. At a DNS provider it takes longer, so it
+// waits up to maxSyncWait.
 func (s *Service) editZone(ctx context.Context, who core.Actor, domainID string, draft func(*zoneState) (*zoneEdit, error)) (*zoneResult, error) {
 	out, err := s.editLocked(ctx, who, domainID, draft)
 	if err != nil {
@@ -101,12 +101,12 @@ func (s *Service) editZone(ctx context.Context, who core.Actor, domainID string,
 }
 
 // awaitZone waits until our own server serves the zone of a domain as it is in the store, and for
-// the job that makes a change at Cloudflare, see awaitCloudflare.
+// the job that makes a change at a DNS provider, see awaitEdge.
 func (s *Service) awaitZone(ctx context.Context, d *store.Domain, job string) {
 	if s.HasZone(d) {
 		s.MakeZones()
 	}
-	s.awaitCloudflare(ctx, job)
+	s.awaitEdge(ctx, job)
 }
 
 func (s *Service) editLocked(ctx context.Context, who core.Actor, domainID string, draft func(*zoneState) (*zoneEdit, error)) (*zoneResult, error) {
@@ -339,7 +339,7 @@ func (s *Service) stageEdit(ctx context.Context, st *zoneState, e *zoneEdit, nex
 func writeRows(tx *store.Tx, d *store.Domain, e *zoneEdit, next uint64) (written []*store.CustomRecord, err error) {
 	put := func(r *store.CustomRecord) {
 		r.DomainID, r.From, r.UpdatedAt = d.ID, next, tx.Now()
-		if d.DNSProvider == store.DomainProviderCloudflare {
+		if d.AtEdge() {
 			r.Status, r.Error = store.CustomRecordPending, ""
 		}
 		written = append(written, r)

@@ -48,7 +48,7 @@ type GetZoneIn struct {
 // A Zone is the records of a domain's zone.
 type Zone struct {
 	Domain      string      `json:"domain" words:"ours"`
-	DNSProvider string      `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	DNSProvider string      `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
 	Records     []RecordSet `json:"records"`
 	Count       int         `json:"count"` // How many record sets there are.
 }
@@ -95,7 +95,7 @@ func (s *Service) GetZone(ctx context.Context, who core.Actor, in GetZoneIn) (*Z
 			records[i].Value = ValueToEnter(d, r)
 		}
 	}
-	if in.Live && d.DNSProvider == store.DomainProviderCloudflare {
+	if in.Live && d.AtEdge() {
 		foreign, err := s.foreignRecords(ctx, d, records)
 		if err != nil {
 			return nil, err
@@ -177,20 +177,22 @@ func ValueToEnter(d *store.Domain, r dnsprov.Record) string {
 	return r.Value
 }
 
-// foreignRecords returns the records at Cloudflare that are neither wanted nor ours.
+// foreignRecords returns the records at the DNS provider of a domain that are neither wanted nor
+// ours.
 func (s *Service) foreignRecords(ctx context.Context, d *store.Domain, wanted []dnsprov.Record) ([]dnsprov.Record, error) {
 	var have []dnsprov.Record
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) (err error) {
-		have, err = w.read()
+		have, err = w.read(wanted)
 		return err
 	})
-	switch {
-	case errors.Is(err, errNotAtCloudflare):
+	if errors.Is(err, errNotAtEdge) {
 		return nil, nil
-	case errors.As(err, new(cloudflareFault)):
-		return nil, core.Errorf("upstream_error", "%s", cloudflareFailure(d.Name, err).Message).
-			With(store.DomainProviderCloudflare, "upstream_error", "does not list the zone").Because(err)
-	case err != nil:
+	}
+	var fault edgeFault
+	if errors.As(err, &fault) {
+		return nil, fault.access.failure(d.Name, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	known := map[string]bool{}

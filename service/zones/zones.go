@@ -219,14 +219,14 @@ func (s *Service) HasZone(d *store.Domain) bool {
 func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.HasZone(d) && mayServe(tx, d) }
 
 // PutZone writes a domain whose managed or custom records have changed, and publishes the records.
-// For a domain at Cloudflare it queues a job for that.
+// For a domain at another DNS provider it queues a job for that.
 func (s *Service) PutZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.putZoneWithJob(tx, d)
 	return err
 }
 
-// putZoneWithJob is like PutZone, and returns the ID of the job that makes the change at
-// Cloudflare; "" if there is none.
+// putZoneWithJob is like PutZone, and returns the ID of the job that makes the change at the DNS
+// provider; "" if there is none.
 func (s *Service) putZoneWithJob(tx *store.Tx, d *store.Domain) (jobID string, err error) {
 	if err := s.ServeZone(tx, d); err != nil {
 		return "", err
@@ -234,7 +234,7 @@ func (s *Service) putZoneWithJob(tx *store.Tx, d *store.Domain) (jobID string, e
 	return s.AddEdgeSync(tx, d)
 }
 
-// ServeZone is like PutZone, but queues no job for Cloudflare.
+// ServeZone is like PutZone, but queues no job for a DNS provider.
 func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	known, err := store.Domains.Get(tx, d.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

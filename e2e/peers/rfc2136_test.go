@@ -1,0 +1,194 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/e2e/rig"
+	"github.com/miekg/dns"
+)
+
+const updateSecret = "YSBzZWNyZXQgZm9yIHVwZGF0ZXMgb2YgcmVjb3Jkcyw="
+
+// updatedConf is a BIND whose zone takes updates with a key. Its gaps are its directory, address
+// and port, and the secret.
+const updatedConf = `options {
+	directory "%[1]s";
+	listen-on port %[3]s { %[2]s; };
+	listen-on-v6 { none; };
+	pid-file none;
+	session-keyfile none;
+	managed-keys-directory "%[1]s";
+	recursion no;
+	dnssec-validation no;
+	notify no;
+};
+controls {};
+key "update.key.test" { algorithm hmac-sha256; secret "%[4]s"; };
+zone "kept.test" { type primary; file "kept.zone"; allow-update { key update.key.test; }; allow-transfer { key update.key.test; }; };
+`
+
+// updatedZone has records of somebody else, one of them in a set that gets one of ours.
+const updatedZone = `$ORIGIN kept.test.
+$TTL 300
+@ SOA ns.elsewhere.test. hostmaster.elsewhere.test. 1 3600 600 86400 60
+@ NS ns.elsewhere.test.
+@ TXT "somebody's"
+www A 192.0.2.1
+`
+
+// startUpdated runs BIND with the zone kept.test until the test ends, and returns its address.
+func startUpdated(t *testing.T) (addr string) {
+	t.Helper()
+	program, dir, port := rig.Peer(t, "named"), t.TempDir(), rig.FreePortOn(t, "127.0.0.1")
+	addr = net.JoinHostPort("127.0.0.1", port)
+	for name, text := range map[string]string{"conf": fmt.Sprintf(updatedConf, dir, "127.0.0.1", port, updateSecret), "kept.zone": updatedZone} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-g", "-c", filepath.Join(dir, "conf"))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stopProgram(t, cmd)
+		log.Close()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("named says:\n%s", text)
+		}
+	})
+	client := dns.Client{Timeout: time.Second}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		m, _, err := client.Exchange(new(dns.Msg).SetQuestion("kept.test.", dns.TypeSOA), addr)
+		if err == nil && m.Authoritative {
+			return addr
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("named does not start: %v", err)
+		}
+	}
+}
+
+// zoneRecords copies the zone from BIND, and returns its records but the SOA, as "name type value"
+// in order. Of keys it returns only the beginning.
+func zoneRecords(t *testing.T, addr string) (out []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	m := new(dns.Msg).SetAxfr("kept.test.")
+	m.SetTsig("update.key.test.", dns.HmacSHA256, 300, time.Now().Unix())
+	transfer := &dns.Transfer{Conn: &dns.Conn{Conn: conn}, TsigSecret: map[string]string{"update.key.test.": updateSecret}}
+	envelopes, err := transfer.In(m, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range envelopes {
+		if e.Error != nil {
+			t.Fatal(e.Error)
+		}
+		for _, rr := range e.RR {
+			if rr.Header().Rrtype == dns.TypeSOA {
+				continue
+			}
+			text := rr.Header().Name + " " + dns.TypeToString[rr.Header().Rrtype] + " " + strings.TrimPrefix(rr.String(), rr.Header().String())
+			head, _, _ := strings.Cut(text, "; p=")
+			out = append(out, head)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A domain whose DNS is at a BIND keeps it: our records come by updates with a key, and go with the
+// domain, and those of others stay as they are.
+func TestRecordsAtBIND(t *testing.T) {
+	t.Parallel()
+	addr := startUpdated(t)
+	before := zoneRecords(t, addr)
+	i := rig.Start(t, "")
+	credential := func(secret string) map[string]any {
+		return map[string]any{"provider": "rfc2136", "name": "bind", "zones": []string{"kept.test"}, "server": addr, "key_name": "update.key.test", "secret": secret}
+	}
+	var failed struct {
+		Error struct{ Code, Message string }
+	}
+	i.Want(400, "POST", "/v1/dns-credentials", credential("bm90IHRoZSBzZWNyZXQ="), &failed)
+	if failed.Error.Code != "credential_invalid" || strings.Contains(failed.Error.Message, "bm90") {
+		t.Errorf("a wrong secret: %+v", failed)
+	}
+	var made struct{ ID string }
+	i.Want(201, "POST", "/v1/dns-credentials", credential(updateSecret), &made)
+	var plan struct {
+		Changes          []struct{ Action, Name, Type string }
+		ForeignConflicts []any `json:"foreign_conflicts"`
+	}
+	i.Want(200, "POST", "/v1/dns-plan", map[string]any{"domain": "kept.test", "dns_credential_id": made.ID}, &plan)
+	if len(plan.Changes) == 0 || len(plan.ForeignConflicts) != 0 {
+		t.Errorf("the plan is %+v", plan)
+	}
+	if now := zoneRecords(t, addr); !slices.Equal(now, before) {
+		t.Errorf("a plan has changed the zone to\n%s", strings.Join(now, "\n"))
+	}
+	var connected struct {
+		Domains []struct {
+			ID    string `json:"domain_id"`
+			Error *string
+		}
+		EdgeMode bool `json:"edge_mode"`
+	}
+	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"kept.test"}, "dns_credential_id": made.ID}, &connected)
+	if !connected.EdgeMode || connected.Domains[0].Error != nil {
+		t.Fatalf("connected: %+v", connected)
+	}
+	id := connected.Domains[0].ID
+	status := func() (status string) {
+		var d struct {
+			Status       string
+			StatusDetail *string `json:"status_detail"`
+			Error        any
+		}
+		i.Want(200, "GET", "/v1/domains/"+id, nil, &d)
+		if d.Status == "error" {
+			t.Fatalf("%+v", d)
+		}
+		return d.Status
+	}
+	i.Until("the domain is complete", func() bool { return status() == "complete" })
+	i.Want(200, "POST", "/v1/domains/"+id+"/custom-dns-records", map[string]any{"name": "@", "type": "TXT", "value": "the owner's"}, nil)
+	now := zoneRecords(t, addr)
+	for _, want := range append(slices.Clone(before), `kept.test. TXT "the owner's"`, "ms1._domainkey.kept.test. TXT \"v=DKIM1; k=rsa", `_dmarc.kept.test. TXT "v=DMARC1`) {
+		if !slices.ContainsFunc(now, func(r string) bool { return strings.HasPrefix(r, want) }) {
+			t.Errorf("%s is not in the zone:\n%s", want, strings.Join(now, "\n"))
+		}
+	}
+	if !slices.ContainsFunc(now, func(r string) bool { return strings.HasPrefix(r, "kept.test. MX 10 ") }) {
+		t.Errorf("there is no MX:\n%s", strings.Join(now, "\n"))
+	}
+	i.Want(409, "DELETE", "/v1/dns-credentials/"+made.ID, nil, nil)
+	i.Want(202, "DELETE", "/v1/domains/"+id, nil, nil)
+	i.Until("the domain is gone", func() bool { return i.Do("GET", "/v1/domains/"+id, nil, nil) == 404 })
+	if now := zoneRecords(t, addr); !slices.Equal(now, before) {
+		t.Errorf("the zone has\n%s\nnot\n%s", strings.Join(now, "\n"), strings.Join(before, "\n"))
+	}
+	i.Want(200, "DELETE", "/v1/dns-credentials/"+made.ID, nil, nil)
+}
