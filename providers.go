@@ -11,9 +11,12 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/cloudflare"
+	"github.com/mailstead/mailstead/dnsprov/desec"
+	"github.com/mailstead/mailstead/dnsprov/hetzner"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/dnsprov/rfc2136"
+	"github.com/mailstead/mailstead/dnsprov/route53"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
@@ -129,6 +132,17 @@ func dnsProviders(s *config.Settings, c core.Config) map[string]core.OpenDNS {
 			return rfc2136.New(rfc2136.Config{
 				Server: a.Secrets["server"], KeyName: a.Secrets["key_name"], Algorithm: a.Secrets["algorithm"], Secret: a.Secrets["secret"], Zones: a.Zones, Dial: dial,
 			})
+		},
+		store.DomainProviderRoute53: func(a core.DNSAccess) (dnsprov.Provider, error) {
+			return route53.New(route53.Config{
+				BaseURL: s.Route53.BaseURL.String(), AccessKeyID: a.Secrets["access_key_id"], SecretAccessKey: a.Secrets["secret_access_key"], HTTP: client,
+			}), nil
+		},
+		store.DomainProviderHetzner: func(a core.DNSAccess) (dnsprov.Provider, error) {
+			return hetzner.New(hetzner.Config{BaseURL: s.Hetzner.BaseURL.String(), Token: a.Secrets["token"], HTTP: client}), nil
+		},
+		store.DomainProviderDeSEC: func(a core.DNSAccess) (dnsprov.Provider, error) {
+			return desec.New(desec.Config{BaseURL: s.DeSEC.BaseURL.String(), Token: a.Secrets["token"], HTTP: client}), nil
 		},
 	}
 }

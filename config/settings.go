@@ -61,6 +61,9 @@ type Settings struct {
 	Destination  []destinationSettings `toml:"destination"`
 	Registrar    registrarSettings     `toml:"registrar"`
 	Edge         edgeSettings          `toml:"cloudflare"`
+	Route53      edgeSettings          `toml:"route53"`
+	Hetzner      edgeSettings          `toml:"hetzner"`
+	DeSEC        edgeSettings          `toml:"desec"`
 	RDAP         rdapSettings          `toml:"rdap"`
 	Limits       limitSettings         `toml:"limits"`
 	Spam         spamSettings          `toml:"spam"`

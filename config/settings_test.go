@@ -66,6 +66,12 @@ check_interval = "30m"
 sandbox = {}
 [cloudflare]
 base_url = "https://edge.example/client/v4"
+[route53]
+base_url = "https://route53.example"
+[hetzner]
+base_url = "https://hetzner.example/v1"
+[desec]
+base_url = "https://desec.example/api/v1"
 [registrar.namecom]
 username = "us"
 token_file = "`+token+`"
@@ -91,7 +97,8 @@ control_headers = ["X-MC-"]
 		t.Fatal(err)
 	}
 	if len(s.PublicIP) != 2 || s.MXPort != 2526 || bool(s.Private) || s.DNS.text != "127.0.0.1:5300" || s.Registrar.Sandbox == nil || s.RDAP.BootstrapURL.text != "https://mirror.example/dns.json" || s.Zones.CheckInterval.d == 0 ||
-		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
+		s.Edge.BaseURL.text != "https://edge.example/client/v4" || s.Route53.BaseURL.text != "https://route53.example" ||
+		s.Hetzner.BaseURL.text != "https://hetzner.example/v1" || s.DeSEC.BaseURL.text != "https://desec.example/api/v1" || s.Limits.Domains != 3 || s.Limits.Plan.text != "enterprise" || s.Relay[0].Port != 587 || s.Relay[0].TLS.text != "starttls" {
 		t.Fatalf("got %+v", s)
 	}
 	if c := s.Service(); !c.Relays[0].NoDKIM || len(c.Relays[0].ControlHeaders) != 1 {

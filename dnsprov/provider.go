@@ -20,7 +20,8 @@ type Provider interface {
 	// created or adopted, with their IDs; adopted records, which are foreign, have no Purpose. A
 	// provider that marks records does not mark a new record that is wanted without a Purpose. If
 	// it is interrupted, the caller can read, plan and apply again. It returns a *Conflict or
-	// *Refused if one record cannot be written. After ErrChanged or a *Conflict, it has created
+	// *Refused if one record cannot be written; errors.Join may join those of several. After
+	// ErrChanged or a *Conflict, it has created
 	// only the records that it returns. After any other error it may have created more. A provider
 	// that cannot mark records does not recognize these later, so its caller stores what it is
 	// about to create before it calls Apply.

@@ -178,7 +178,7 @@ func TestNullInAPatch(t *testing.T) {
 		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,
 		"update_team_user.first_name": true, "update_team_user.last_name": true, "update_email_user.footer": true, "update_email_user.daily_send_limit": true, "update_email_user.forward_to": true,
 		"update_email_user.quota_bytes": true, "update_email_user.relay": true, "update_email_user.sending_paused": true, "update_domain.sending_paused": true,
-		"update_message_template.text": true, "update_email_user.send_policy": true, "update_email_user.expires_at": true,
+		"update_message_template.text": true, "update_email_user.send_policy": true, "update_email_user.expires_at": true, "update_account.warmup_folder": true,
 	}
 	seen := 0
 	for _, o := range b.server.ops {

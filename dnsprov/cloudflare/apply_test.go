@@ -238,7 +238,8 @@ func TestWhatStrangersHave(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeMade: a refusal states its reason, and a record of an unknown type is not sent.
+// TestWhatCannotBeMade: a refusal names the record and states its reason, and a record of an
+// unknown type is not sent.
 func TestWhatCannotBeMade(t *testing.T) {
 	api, c := start()
 	for name, r := range map[string]dnsprov.Record{
@@ -247,7 +248,9 @@ func TestWhatCannotBeMade(t *testing.T) {
 		"CAA":     {Name: testDomain, Type: "CAA", Value: "issue", TTL: 60, Purpose: dnsprov.PurposeCustom},
 		"comment": {Name: testDomain, Type: "TXT", Value: "x", TTL: 60, Purpose: strings.Repeat("long", 30)},
 	} {
-		if _, err := c.Apply(t.Context(), place, []dnsprov.Change{{Op: dnsprov.Create, Want: &r}}); err == nil || !strings.Contains(err.Error(), name) {
+		_, err := c.Apply(t.Context(), place, []dnsprov.Change{{Op: dnsprov.Create, Want: &r}})
+		var refused *dnsprov.Refused
+		if !errors.As(err, &refused) || !refused.Want.Same(r) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

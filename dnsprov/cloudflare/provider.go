@@ -72,13 +72,25 @@ func isWithin(name, domain string) bool {
 // Apply sends the changes in batches. If the API refuses a batch, Apply makes its changes one by
 // one, so that a record that already exists, or is already deleted, does not stop the others. An
 // adopted foreign record is returned without a Purpose. If Apply returns an error, it also returns
-// the records that it made before.
+// the records that it made before. It makes none if we know no form for one of them.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
 	if err := checkChanges(at, changes); err != nil {
 		return nil, err
+	}
+	var refused []error
+	for _, ch := range changes {
+		if ch.Want == nil {
+			continue
+		}
+		if _, err := toAPI(*ch.Want, at.OwnerTag); err != nil {
+			refused = append(refused, &dnsprov.Refused{Want: *ch.Want, Err: err})
+		}
+	}
+	if len(refused) > 0 {
+		return nil, errors.Join(refused...)
 	}
 	z, err := c.Zone(ctx, at.Domain)
 	if err != nil {

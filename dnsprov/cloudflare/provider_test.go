@@ -55,6 +55,7 @@ func wanted() []dnsprov.Record {
 		rec("_dmarc.example.com", "TXT", "v=DMARC1; p=reject", dnsprov.PurposeDMARC),
 		rec("autoconfig.example.com", "CNAME", "mail.host.test", dnsprov.PurposeAutoconfig),
 		rec("quote.example.com", "TXT", "a \"quoted\" \\ text with ünïcode", dnsprov.PurposeCustom),
+		rec("quoted.example.com", "TXT", `"\"quoted\""`, dnsprov.PurposeCustom),
 		rec("example.com", "CAA", `0 issue "ca.test"`, dnsprov.PurposeCustom),
 	}
 }

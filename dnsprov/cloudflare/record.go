@@ -60,6 +60,9 @@ func (r record) toCommon(tag string) dnsprov.Record {
 	switch r.Type {
 	case "TXT":
 		out.Value = dnsprov.UnquoteText(r.Content)
+		if strings.HasPrefix(out.Value, `"`) {
+			out.Value = dnsprov.QuoteText(out.Value) // or the text within would be read
+		}
 	case "A", "AAAA":
 		if ip, err := netip.ParseAddr(r.Content); err == nil {
 			out.Value = ip.String()
@@ -115,7 +118,7 @@ func toAPI(w dnsprov.Record, tag string) (record, error) {
 	case "MX":
 		out.Content, out.Priority = w.Value, &w.Priority
 	case "TXT":
-		out.Content = quoted(w.Value)
+		out.Content = quoted(dnsprov.UnquoteText(w.Value))
 	case "NS":
 		out.Content = w.Value
 	case "SRV":

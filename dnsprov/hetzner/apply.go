@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rest"
@@ -35,7 +36,7 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	if err != nil {
 		return nil, err
 	}
-	edits, err := rrset.NewEdits(z.Name, at, changes)
+	edits, err := rrset.NewEdits(z.name, at, changes)
 	if err != nil {
 		return nil, fmt.Errorf("hetzner: %w", err)
 	}
@@ -52,11 +53,11 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	var refused error
 	for _, e := range todo {
 		err := w.write(ctx, e)
-		var no *rest.Error
+		var no *refusal
 		switch {
 		case err == nil:
 			continue
-		case !errors.As(err, &no) || !slices.Contains(aboutSets, no.Status):
+		case !errors.As(err, &no) || !slices.Contains(aboutSets, no.status):
 			return w.made, ofZone(err, z)
 		}
 		now, readErr := c.list(ctx, z)
@@ -84,109 +85,99 @@ type writer struct {
 
 // write makes one edit.
 func (w *writer) write(ctx context.Context, e *rrset.Edit) error {
-	whole := len(e.Gone) == len(e.There)
-	if whole && e.Set.Type == "CNAME" && len(e.There) > 0 && len(e.Add) > 0 { // it has room for one value
-		if err := w.action(ctx, e, "remove_records", e.Gone, nil); err != nil {
+	at := &hcloud.ZoneRRSet{Zone: w.zone.Zone, Name: url.PathEscape(w.zone.relative(e.Set.Name)), Type: hcloud.ZoneRRSetType(e.Set.Type)}
+	remove := func() error {
+		return w.do(ctx, "remove_records", func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			return w.api.Zone.RemoveRRSetRecords(ctx, at, hcloud.ZoneRRSetRemoveRecordsOpts{Records: values(e.Gone)})
+		})
+	}
+	there, gone := len(e.There), len(e.Gone)
+	if gone == there && e.Set.Type == "CNAME" && there > 0 && len(e.Add) > 0 { // it has room for one value
+		if err := remove(); err != nil {
 			return err
 		}
-		e = &rrset.Edit{Set: e.Set, Add: e.Add, TTL: e.TTL, Made: e.Made}
+		there, gone = 0, 0
 	}
+	ttl := int(e.TTL)
+	var err error
 	switch {
 	case len(e.Add) == 0:
-	case len(e.There) == 0:
-		body := set{Name: w.zone.relative(e.Set.Name), Type: e.Set.Type, TTL: &e.TTL, Records: values(e.Add)}
-		if err := w.do(ctx, rest.Request{Method: http.MethodPost, Path: w.zone.path(), Body: body}); err != nil {
-			return err
-		}
+	case there == 0:
+		set := hcloud.ZoneRRSetCreateOpts{Name: w.zone.relative(e.Set.Name), Type: at.Type, TTL: &ttl, Records: values(e.Add)}
+		err = w.do(ctx, "create rrset", func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			made, answer, err := w.api.Zone.CreateRRSet(ctx, w.zone.Zone, set)
+			return made.Action, answer, err
+		})
 	default:
-		var same *uint32 // the API refuses it if the set has another TTL by now
-		if w.list.explicit[e.Set] {
-			same = &e.There[0].TTL
+		added := hcloud.ZoneRRSetAddRecordsOpts{Records: values(e.Add)}
+		if w.list.explicit[e.Set] { // the API refuses it if the set has another TTL by now
+			same := int(e.There[0].TTL)
+			added.TTL = &same
 		}
-		if err := w.action(ctx, e, "add_records", e.Add, same); err != nil {
-			return err
-		}
+		err = w.do(ctx, "add_records", func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			return w.api.Zone.AddRRSetRecords(ctx, at, added)
+		})
+	}
+	if err != nil {
+		return err
 	}
 	w.made = append(w.made, e.Made...)
-	if len(e.Gone) > 0 {
-		if err := w.action(ctx, e, "remove_records", e.Gone, nil); err != nil {
+	if gone > 0 {
+		if err := remove(); err != nil {
 			return err
 		}
 	}
-	if len(e.There) > 0 && len(e.After()) > 0 && e.There[0].TTL != e.TTL {
-		return w.action(ctx, e, "change_ttl", nil, &e.TTL)
+	if there > 0 && len(e.After()) > 0 && e.There[0].TTL != e.TTL {
+		return w.do(ctx, "change_ttl", func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			return w.api.Zone.ChangeRRSetTTL(ctx, at, hcloud.ZoneRRSetChangeTTLOpts{TTL: &ttl})
+		})
 	}
 	return nil
 }
 
-func values(of []rrset.Value) []value {
-	var out []value
+func values(of []rrset.Value) []hcloud.ZoneRRSetRecord {
+	var out []hcloud.ZoneRRSetRecord
 	for _, v := range of {
-		out = append(out, value{v.Text})
+		out = append(out, hcloud.ZoneRRSetRecord{Value: v.Text})
 	}
 	return out
 }
 
-// action starts an action of a set.
-func (w *writer) action(ctx context.Context, e *rrset.Edit, name string, of []rrset.Value, ttl *uint32) error {
-	body := struct {
-		Records []value `json:"records,omitempty"`
-		TTL     *uint32 `json:"ttl,omitempty"`
-	}{values(of), ttl}
-	path := w.zone.path() + "/" + url.PathEscape(w.zone.relative(e.Set.Name)) + "/" + url.PathEscape(e.Set.Type) + "/actions/" + name
-	return w.do(ctx, rest.Request{Method: http.MethodPost, Path: path, Body: body})
-}
-
-// An action is what the API says of a change that it makes later.
-type action struct {
-	Action struct {
-		ID     int64  `json:"id"`
-		Status string `json:"status"` // running, success or error
-		Error  *struct{ Code, Message string }
-	}
-}
-
 // do sends a request for a change, and waits until it is made. It tries again while the zone is
 // locked.
-func (w *writer) do(ctx context.Context, r rest.Request) error {
-	var a action
+func (w *writer) do(ctx context.Context, what string, send func(context.Context) (*hcloud.Action, *hcloud.Response, error)) error {
+	var a *hcloud.Action
 	for n := 1; ; n++ {
-		_, err := w.api.Call(ctx, r, &a)
+		var err error
+		a, err = call(ctx, w.Client, what, false, send)
 		if err == nil {
 			break
 		}
-		var no *rest.Error
-		if n == maxLocked || !errors.As(err, &no) || codeOf(no.Body) != "locked" && codeOf(no.Body) != "conflict" {
+		var no *refusal
+		if n == maxLocked || !errors.As(err, &no) || no.code != hcloud.ErrorCodeLocked && no.code != hcloud.ErrorCodeConflict {
 			return err
 		}
-		if err := rest.Sleep(ctx, time.Duration(n)*w.api.Pause); err != nil {
-			return fmt.Errorf("hetzner: the zone %s is locked: %w", w.zone.Name, err)
+		if err := rest.Sleep(ctx, time.Duration(n)*w.pause); err != nil {
+			return fmt.Errorf("hetzner: the zone %s is locked: %w", w.zone.name, err)
 		}
 	}
-	for a.Action.Status == "running" {
-		if err := rest.Sleep(ctx, w.api.Pause); err != nil {
-			return fmt.Errorf("hetzner: the zone %s is not changed yet: %w", w.zone.Name, err)
+	for id := a.ID; a.Status == hcloud.ActionStatusRunning; {
+		if err := rest.Sleep(ctx, w.pause); err != nil {
+			return fmt.Errorf("hetzner: the zone %s is not changed yet: %w", w.zone.name, err)
 		}
-		path := "/actions/" + strconv.FormatInt(a.Action.ID, 10)
-		if _, err := w.api.Call(ctx, rest.Request{Method: http.MethodGet, Path: path, Repeat: true}, &a); err != nil {
-			return fmt.Errorf("hetzner: it is unknown whether the zone %s was changed: %w", w.zone.Name, unknown(err))
+		var err error
+		a, err = call(ctx, w.Client, "get action", true, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			return w.api.Action.GetByID(ctx, id)
+		})
+		if err == nil && a == nil {
+			err = errors.New("the API does not know the action")
+		}
+		if err != nil { // not as a refusal, since the change may have been made
+			return fmt.Errorf("hetzner: it is unknown whether the zone %s was changed: %s", w.zone.name, err)
 		}
 	}
-	if a.Action.Status == "success" {
+	if a.Status == hcloud.ActionStatusSuccess {
 		return nil
 	}
-	code := ""
-	if a.Action.Error != nil {
-		code = a.Action.Error.Message + " (" + a.Action.Error.Code + ")"
-	}
-	return fmt.Errorf("hetzner: the change of the zone %s failed: %s", w.zone.Name, rest.Clean(code, w.api.Token))
-}
-
-// unknown returns an error that is no *rest.Error, since a change may have been made.
-func unknown(err error) error {
-	var no *rest.Error
-	if errors.As(err, &no) {
-		return errors.New(err.Error())
-	}
-	return err
+	return fmt.Errorf("hetzner: the change of the zone %s failed: %s", w.zone.name, rest.Clean(a.ErrorMessage+" ("+a.ErrorCode+")", w.token))
 }

@@ -20,7 +20,7 @@ func (a always) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/zones") {
 		a = always{http.StatusOK, `{"zones":[{"id":1,"name":"a.test","ttl":3600,"mode":"primary"}]}`}
 	}
-	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+	return &http.Response{StatusCode: a.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
 }
 
 // FuzzAnswer reads any bytes as an answer with sets: nothing of it is ours, and errors have one

@@ -4,15 +4,14 @@ package hetzner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rest"
@@ -27,6 +26,7 @@ const (
 	perPage    = 50     // sets of a page
 	maxReads   = 3      // of a list that changes while it is read
 	leastTTL   = 60     // seconds
+	maxTTL     = 1<<31 - 1
 )
 
 // Config configures a Client.
@@ -39,63 +39,43 @@ type Config struct {
 
 // A Client uses the API with one token. It is a dnsprov.Provider, and any number of goroutines may
 // use it.
-type Client struct{ api *rest.Client }
+type Client struct {
+	api   *hcloud.Client
+	token string
+	pause time.Duration
+}
 
 // New returns a client without sending a request.
 func New(c Config) *Client {
 	if c.BaseURL == "" {
 		c.BaseURL = BaseURL
 	}
-	return &Client{rest.New(rest.Config{Service: "hetzner", BaseURL: c.BaseURL, Scheme: "Bearer", Token: c.Token, Reason: reason, HTTP: c.HTTP, Pause: c.Pause})}
-}
-
-// refusal is the body of an answer with an error.
-type refusal struct {
-	Error struct{ Code, Message string } `json:"error"`
-}
-
-func reason(status int, body []byte) (text string, credential bool) {
-	code := codeOf(body)
-	var answer refusal
-	_ = json.Unmarshal(body, &answer)
-	return answer.Error.Message + " (" + code + ")", status == http.StatusUnauthorized || code == "forbidden" || code == "token_readonly"
-}
-
-// codeOf returns the error code of an answer, or "".
-func codeOf(body []byte) string {
-	var answer refusal
-	_ = json.Unmarshal(body, &answer)
-	return answer.Error.Code
+	if c.HTTP == nil {
+		c.HTTP = http.DefaultClient
+	}
+	if c.Pause == 0 {
+		c.Pause = firstPause
+	}
+	own := *c.HTTP
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // or the token would be sent to another address
+	own.Transport = bounded{own.Transport}
+	api := hcloud.NewClient(hcloud.WithEndpoint(c.BaseURL), hcloud.WithToken(c.Token), hcloud.WithHTTPClient(&own),
+		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0})) // it would wait for minutes; see call
+	return &Client{api: api, token: c.Token, pause: c.Pause}
 }
 
 // A zone is a zone of the token's project.
 type zone struct {
-	ID   int64  `json:"id"`
-	Name string `json:"name"`
-	TTL  uint32 `json:"ttl"`  // of the sets without a TTL
-	Mode string `json:"mode"` // primary or secondary
-}
-
-func (z *zone) path() string { return "/zones/" + strconv.FormatInt(z.ID, 10) + "/rrsets" }
-
-// A set is a set of records in the form of the API.
-type set struct {
-	Name    string  `json:"name"` // relative to the zone; @ for the zone itself
-	Type    string  `json:"type"`
-	TTL     *uint32 `json:"ttl"`
-	Records []value `json:"records"`
-}
-
-type value struct {
-	Value string `json:"value"`
+	*hcloud.Zone
+	name string // in the form of dnsprov.Record.Name
 }
 
 // relative returns a name in the form of the API.
 func (z *zone) relative(name string) string {
-	if name == z.Name {
+	if name == z.name {
 		return "@"
 	}
-	return strings.TrimSuffix(name, "."+z.Name)
+	return strings.TrimSuffix(name, "."+z.name)
 }
 
 // Check returns dnsprov.ErrCredential if the token is not valid or may only read, and
@@ -104,42 +84,43 @@ func (z *zone) relative(name string) string {
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rest.WorkTimeout)
 	defer cancel()
-	zones, err := c.zones(ctx, url.Values{"per_page": {"1"}})
+	zones, err := c.zones(ctx, hcloud.ZoneListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}})
 	if err != nil {
 		return err
 	}
 	if len(zones) == 0 {
 		return fmt.Errorf("hetzner: %w: the project of the token has no zones", dnsprov.ErrZoneNotFound)
 	}
-	path := zones[0].path() + "/_mailstead-check/TXT/actions/remove_records"
-	_, err = c.api.Call(ctx, rest.Request{Method: http.MethodPost, Path: path, Body: map[string][]value{"records": {{`"none"`}}}, Repeat: true}, &struct{}{})
-	if errors.As(err, new(*rest.Error)) { // it may write, but there is nothing to remove
+	none := &hcloud.ZoneRRSet{Zone: zones[0], Name: "_mailstead-check", Type: hcloud.ZoneRRSetTypeTXT}
+	_, err = call(ctx, c, "remove_records", true, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+		return c.api.Zone.RemoveRRSetRecords(ctx, none, hcloud.ZoneRRSetRemoveRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: `"none"`}}})
+	})
+	if errors.As(err, new(*refusal)) { // it may write, but there is nothing to remove
 		return nil
 	}
 	return err
 }
 
-func (c *Client) zones(ctx context.Context, q url.Values) ([]zone, error) {
-	var answer struct{ Zones []zone }
-	_, err := c.api.Call(ctx, rest.Request{Method: http.MethodGet, Path: "/zones", Query: q, Repeat: true}, &answer)
-	return answer.Zones, err
+func (c *Client) zones(ctx context.Context, which hcloud.ZoneListOpts) ([]*hcloud.Zone, error) {
+	return call(ctx, c, "list zones", true, func(ctx context.Context) ([]*hcloud.Zone, *hcloud.Response, error) {
+		return c.api.Zone.List(ctx, which)
+	})
 }
 
 // zone returns the zone with the longest name that a domain is in.
 func (c *Client) zone(ctx context.Context, domain string) (*zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
-		found, err := c.zones(ctx, url.Values{"name": {name}})
+		found, err := c.zones(ctx, hcloud.ZoneListOpts{Name: name})
 		if err != nil {
 			return nil, err
 		}
 		for _, z := range found {
 			switch {
 			case !strings.EqualFold(z.Name, name):
-			case z.Mode == "secondary":
+			case z.Mode == hcloud.ZoneModeSecondary:
 				return nil, fmt.Errorf("hetzner: %w: the zone %s is a copy of one on other name servers", dnsprov.ErrZoneNotFound, name)
 			default:
-				z.Name = name
-				return &z, nil
+				return &zone{z, name}, nil
 			}
 		}
 	}
@@ -180,32 +161,27 @@ func (c *Client) list(ctx context.Context, z *zone) (*list, error) {
 			return l, err
 		}
 	}
-	return nil, fmt.Errorf("hetzner: %w: the zone %s changes all the time", dnsprov.ErrChanged, z.Name)
+	return nil, fmt.Errorf("hetzner: %w: the zone %s changes all the time", dnsprov.ErrChanged, z.name)
 }
 
 // read reads all pages. It returns false if the number of sets changes meanwhile.
 func (c *Client) read(ctx context.Context, z *zone, l *list) (complete bool, err error) {
 	records := 0
 	for page := 1; page <= maxRecords/perPage+1; page++ {
-		var answer struct {
-			RRSets []set
-			Meta   struct {
-				Pagination struct {
-					Next  *int `json:"next_page"`
-					Total *int `json:"total_entries"`
-				}
-			}
-		}
-		q := url.Values{"page": {strconv.Itoa(page)}, "per_page": {strconv.Itoa(perPage)}}
-		if _, err := c.api.Call(ctx, rest.Request{Method: http.MethodGet, Path: z.path(), Query: q, Repeat: true}, &answer); err != nil {
+		var answer *hcloud.Response
+		sets, err := call(ctx, c, "list rrsets", true, func(ctx context.Context) (sets []*hcloud.ZoneRRSet, _ *hcloud.Response, err error) {
+			sets, answer, err = c.api.Zone.ListRRSets(ctx, z.Zone, hcloud.ZoneRRSetListOpts{ListOpts: hcloud.ListOpts{Page: page, PerPage: perPage}})
+			return sets, answer, err
+		})
+		if err != nil {
 			return false, ofZone(err, z)
 		}
-		for _, s := range answer.RRSets {
-			at := dnsprov.Set{Name: strings.ToLower(s.Name + "." + z.Name), Type: s.Type}
+		for _, s := range sets {
+			at := dnsprov.Set{Name: strings.ToLower(s.Name + "." + z.name), Type: string(s.Type)}
 			if s.Name == "@" || s.Name == "" {
-				at.Name = z.Name
+				at.Name = z.name
 			}
-			if _, seen := l.sets[at]; seen || s.Type == "SOA" {
+			if _, seen := l.sets[at]; seen || at.Type == "SOA" {
 				continue
 			}
 			ttl := z.TTL
@@ -214,31 +190,31 @@ func (c *Client) read(ctx context.Context, z *zone, l *list) (complete bool, err
 			}
 			records += len(s.Records)
 			for _, r := range s.Records {
-				l.sets[at] = append(l.sets[at], rrset.Read(at, ttl, r.Value, z.Name))
+				l.sets[at] = append(l.sets[at], rrset.Read(at, uint32(min(max(ttl, 0), maxTTL)), r.Value, z.name))
 			}
 		}
 		if records > maxRecords {
 			break
 		}
 		p := answer.Meta.Pagination
-		if p.Total != nil {
-			if page > 1 && *p.Total != l.total {
+		if p != nil {
+			if page > 1 && p.TotalEntries != l.total {
 				return false, nil
 			}
-			l.total = *p.Total
+			l.total = p.TotalEntries
 		}
-		if p.Next == nil || len(answer.RRSets) == 0 {
+		if p == nil || p.NextPage == 0 || len(sets) == 0 {
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("hetzner: the zone %s has more than %d records", z.Name, maxRecords)
+	return false, fmt.Errorf("hetzner: the zone %s has more than %d records", z.name, maxRecords)
 }
 
 // ofZone replaces the error that the API does not find a zone.
 func ofZone(err error, z *zone) error {
-	var refused *rest.Error
-	if errors.As(err, &refused) && slices.Contains([]int{http.StatusNotFound, http.StatusGone}, refused.Status) {
-		return fmt.Errorf("hetzner: %w: %s", dnsprov.ErrZoneNotFound, z.Name)
+	var no *refusal
+	if errors.As(err, &no) && slices.Contains([]int{http.StatusNotFound, http.StatusGone}, no.status) {
+		return fmt.Errorf("hetzner: %w: %s", dnsprov.ErrZoneNotFound, z.name)
 	}
 	return err
 }

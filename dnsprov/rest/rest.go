@@ -195,7 +195,7 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (*Answer, erro
 func (c *Client) judge(a *Answer, out any) error {
 	switch {
 	case a.Status == http.StatusTooManyRequests:
-		return &rateLimited{retryAfter(a.Header)}
+		return &rateLimited{RetryAfter(a.Header)}
 	case a.Status >= 400 && a.Status < 500 && a.Status != http.StatusRequestTimeout:
 		why, credential := c.Reason(a.Status, a.Body)
 		text := fmt.Sprintf("status %d: %s", a.Status, Clean(why, c.Token))
@@ -266,10 +266,10 @@ func WithoutURL(ctx context.Context, err error) error {
 	return err
 }
 
-// retryAfter returns how long to wait after an answer with status 429: from one second to
+// RetryAfter returns how long to wait after an answer with status 429: from one second to
 // longestWait. It reads the headers Retry-After (RFC 9110 section 10.2.3) and RateLimit-Reset, a
 // Unix time.
-func retryAfter(h http.Header) time.Duration {
+func RetryAfter(h http.Header) time.Duration {
 	after := defaultBlock
 	if seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31); err == nil {
 		after = time.Duration(seconds) * time.Second

@@ -639,7 +639,7 @@ func at(v any, place string) any {
 }
 
 // missing says what a recorded value has that the present one lacks; "" if it lacks nothing.
-// Objects may have new members and lists new items; null may have become something, as long as its
+// Objects may have new members and lists new items, which are counted; null may have become something, as long as its
 // description allows that.
 func missing(place string, was, is any) string {
 	switch was := was.(type) {
@@ -654,6 +654,10 @@ func missing(place string, was, is any) string {
 			present, ok := object[name]
 			if !ok {
 				return fmt.Sprintf("%s.%s is gone", place, name)
+			}
+			counted, isCount := value.(float64)
+			if now, isNumber := present.(float64); name == "count" && isCount && isNumber && now > counted {
+				continue
 			}
 			if lost := missing(place+"."+name, value, present); lost != "" {
 				return lost

@@ -122,7 +122,7 @@ func TestOlderStoreInProduction(t *testing.T) {
 	for what, change := range map[string][2]string{
 		"of another version":        {`"version":"dev"`, `"version":"0.9"`},
 		"that has not passed":       {`"digests_equal":true`, `"digests_equal":false`},
-		"to another format":         {`"to_format":8`, `"to_format":9`},
+		"to another format":         {`"to_format":`, `"to_format":9`},
 		"of a store of a later one": {`"from_format":3`, `"from_format":4`},
 		"cut short":                 {`}`, ``},
 	} {

@@ -42,6 +42,7 @@ var carriedRows = map[string]struct {
 		"AutoRenew": "its registrar's", "NSStatus": "looked up anew", "NSAwaited": "looked up anew", "DNSStatus": "looked up anew",
 		"DKIM": "an own secret: the new installation signs with its own keys", "DMARCAt": "when it was set here", "JobID": "work of the moment",
 		"CreatedTold": "history", "EdgeToken": "a secret: a domain at Cloudflare is connected with its token by hand", "EdgeRecords": "what was made there",
+		"DNSCredentialID": "a secret: it is made by hand", "Move": "work of the moment", "Replace": "work of the moment", "Replaced": "what was made there",
 		"DNSSEC": "an own secret: the new installation signs with its own keys", "Challenges": "work of the moment", "Checks": "looked up anew",
 		"CheckedAt": "looked up anew", "NextCheckAt": "looked up anew", "BadChecks": "looked up anew", "FailingSince": "looked up anew",
 		"FailureTold": "history", "CurrentNS": "looked up anew", "CompletedAt": "set up anew", "ZoneChangedAt": "when it was changed here",
@@ -89,7 +90,8 @@ var stayingRows = map[string]string{
 	"Purchase": "its registrar's", "PretendDomain": "of the sandbox", "Certificate": "each host asks for its own", "CertificateAccount": "each host asks for its own",
 	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "MasterKeyRecord": "of the host", "SandboxClock": "of the sandbox",
 	"Approval": "what is held is decided at the old host", "SpamModel": "learnt anew of what people move", "SpamLesson": "learnt anew of what people move",
-	"Hold": "what is held is decided at the old host", "ZoneChange": "history",
+	"Hold": "what is held is decided at the old host", "ZoneChange": "history", "DNSCredential": "a secret: it is made by hand",
+	"WarmupFolder": "how its mail arrived",
 }
 
 // ofMessages are the fields of messages and folders: "" for what a Maildir carries, or why it does
@@ -109,7 +111,7 @@ var ofMessages = map[string]map[string]string{
 		"Structure": "read from the message anew", "Preview": "read from the message anew", "ThreadID": "read from the message anew", "OriginalMessageID": "of the sending log",
 		"ReturnPath": "an mbox file has it", "SPF": "how it arrived: nothing that is imported has arrived", "DKIM": "how it arrived", "DMARC": "how it arrived", "Judged": "how it arrived",
 		"Recipient": "how it arrived", "Bcc": "of the sending log", "AnsweredBy": "history", "Spam": "how it arrived", "Arrived": "how it arrived", "Origin": "how it arrived",
-		"Drafted": "imported messages count as nobody's words",
+		"Drafted": "imported messages count as nobody's words", "Warmup": "how it arrived",
 	},
 }
 
@@ -311,7 +313,8 @@ func compareRows(t *testing.T, had, has map[string]map[string]any) {
 // furnish gives an installation something of everything that an account can have.
 func furnish(i *rig.Instance, dir string) {
 	i.T.Helper()
-	i.Want(200, "PATCH", "/v1/account", map[string]any{"name": "Far Away", "warmup_phrases": []string{"warm words"}}, nil)
+	i.Want(200, "PATCH", "/v1/account", map[string]any{"name": "Far Away", "warmup_phrases": []string{"warm words"},
+		"warmup_headers": []map[string]any{{"name": "X-Warm", "value": "yes"}}, "warmup_folder": "Warm", "warmup_days": 9}, nil)
 	here := i.AddDomain("here.test")
 	var connected struct {
 		Domains []struct {

@@ -235,9 +235,9 @@ func TestClaimsExpire(t *testing.T) {
 			t.Fatalf("too early: %+v", d.Error)
 		}
 		time.Sleep(2 * time.Hour)
-		for _, id := range []string{id, away} {
-			if d := getDomain(t, b.Service, a, id); d.Status != "error" || claimCode(d) != "claim_expired" {
-				t.Errorf("after 14 days: %s %+v", d.Status, d.Error)
+		for id, code := range map[string]string{id: "ns_timeout", away: "claim_expired"} {
+			if d := getDomain(t, b.Service, a, id); d.Status != "error" || claimCode(d) != code {
+				t.Errorf("after 14 days: %s %+v, want %s", d.Status, d.Error, code)
 			}
 		}
 		if b.Zones.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
@@ -282,7 +282,7 @@ func TestClaimsExpireAfterARestart(t *testing.T) {
 		}
 		b.FlushUses(t) // runs the service for a moment
 		time.Sleep(15 * 24 * time.Hour)
-		if d := getDomain(t, b.Service, a, id); claimCode(d) != "claim_expired" {
+		if d := getDomain(t, b.Service, a, id); claimCode(d) != "ns_timeout" {
 			t.Errorf("%s %+v", d.Status, d.Error)
 		}
 	})

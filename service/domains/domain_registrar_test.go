@@ -93,7 +93,7 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 		}
 		in.ManualDNS = true
 		job := setUp(t, s, who, in)
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Second) // before the first look at fixed.com
 		if j := getJob(t, s, who, job.JobID); j.Status != "completed" || f.Purchases("edge.com") != 1 {
 			t.Errorf("job %+v %+v", j, j.Error)
 		}

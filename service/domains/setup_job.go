@@ -341,8 +341,8 @@ func (p *setupRun) proveClaim(delegated bool) error {
 	return err
 }
 
-// snoozeUntilDelegated snoozes the job until a look at the domain finds the delegation and wakes it,
-// or until the domain has waited too long.
+// snoozeUntilDelegated snoozes the job until a look at the domain finds the delegation and wakes
+// it, or until the domain has waited too long.
 func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allSteps int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited

@@ -606,8 +606,7 @@ func (w *zoneSync) refuseCustomRecords(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
 		again = w.refuseCustomRecord(c.Want, conflictText(w.access.Provider, c)) || again
 	}
-	var refused *dnsprov.Refused
-	if errors.As(err, &refused) {
+	for _, refused := range errorsIn[*dnsprov.Refused](err) {
 		again = w.refuseCustomRecord(refused.Want, "The DNS provider does not take it: "+ClipName(refused.Err.Error())) || again
 	}
 	return again

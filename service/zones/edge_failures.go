@@ -121,20 +121,23 @@ func (s *Service) edgeJobError(ctx context.Context, domain string, err error) er
 }
 
 // conflictsIn returns all conflicts that an error wraps.
-func conflictsIn(err error) []*dnsprov.Conflict {
+func conflictsIn(err error) []*dnsprov.Conflict { return errorsIn[*dnsprov.Conflict](err) }
+
+// errorsIn returns all errors of a type that an error is or wraps.
+func errorsIn[T error](err error) []T {
 	switch e := err.(type) {
 	case nil:
 		return nil
-	case *dnsprov.Conflict:
-		return []*dnsprov.Conflict{e}
+	case T:
+		return []T{e}
 	case interface{ Unwrap() []error }:
-		var out []*dnsprov.Conflict
+		var out []T
 		for _, one := range e.Unwrap() {
-			out = append(out, conflictsIn(one)...)
+			out = append(out, errorsIn[T](one)...)
 		}
 		return out
 	}
-	return conflictsIn(errors.Unwrap(err))
+	return errorsIn[T](errors.Unwrap(err))
 }
 
 func conflictTexts(conflicts []*dnsprov.Conflict) string {

@@ -50,7 +50,7 @@ export function StateBadge({ domain }: { domain: Domain }) {
 }
 
 export const providerNames: Record<Provider, string> = {
-  builtin: 'Mailstead', cloudflare: 'Cloudflare', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
+  builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Name server', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
 }
 
 interface Purpose { name: string; about: string }
