@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -15,6 +17,26 @@ const maxString = 255 // bytes of one character string (RFC 1035 section 3.3)
 // leastFields has how many fields records of some types have at least. The parser takes these types
 // without their last field.
 var leastFields = map[string]int{"MX": 2, "SRV": 4, "SOA": 7, "TLSA": 4, "SSHFP": 3, "DS": 4}
+
+// TypeNumber returns the number of a type in the form of Record.Type.
+func TypeNumber(name string) (uint16, bool) {
+	if typ, ok := dns.StringToType[name]; ok {
+		return typ, true
+	}
+	number, isNumber := strings.CutPrefix(name, "TYPE")
+	typ, err := strconv.ParseUint(number, 10, 16)
+	return uint16(typ), isNumber && err == nil
+}
+
+// ServerMakes reports whether a name server makes records of a type itself, or no zone can have
+// them (RFC 6895 section 3.1).
+func ServerMakes(typ uint16) bool {
+	if typ == dns.TypeOPT || 128 <= typ && typ <= 255 {
+		return true
+	}
+	const signing = 65534 // private records of bind about its keys
+	return slices.Contains([]uint16{dns.TypeSOA, dns.TypeRRSIG, dns.TypeNSEC, dns.TypeNSEC3, dns.TypeNSEC3PARAM, dns.TypeDNSKEY, dns.TypeCDS, dns.TypeCDNSKEY, signing}, typ)
+}
 
 // RR returns the record as it is on the wire. RecordOf makes a record of it again; the result
 // differs from r if the value was written in an unusual way, such as a CAA without quotes. Errors

@@ -17,10 +17,10 @@ type nsecChain struct {
 // maxOrderKey is the maximum length of such a sort key in bytes: two for each byte of a name.
 const maxOrderKey = 2 * maxString
 
-// appendOrderKey appends the sort key of a canonical name to dst. The byte order of keys is the
+// AppendOrderKey appends the sort key of a canonical name to dst. The byte order of keys is the
 // canonical order of names. A key has the labels from right to left, each followed by a zero byte,
 // so that a name sorts before the names below it.
-func appendOrderKey(dst []byte, name string) []byte {
+func AppendOrderKey(dst []byte, name string) []byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
@@ -50,7 +50,7 @@ func newNSECChain(nodes map[string]*node) nsecChain {
 	byKey := make(map[string]*node, len(nodes))
 	for name, n := range nodes {
 		if len(n.sets) > 0 {
-			key := string(appendOrderKey(nil, name))
+			key := string(AppendOrderKey(nil, name))
 			byKey[key] = n
 			c.keys = append(c.keys, key)
 		}

@@ -100,7 +100,7 @@ func (z *Zone) absentNSEC(name string) (*rrset, error) {
 func (z *Zone) newDenial(name [][]byte) *rrset {
 	before := shortPredecessor(name)
 	var space [maxOrderKey]byte
-	if last := z.chain.nodeBefore(appendOrderKey(space[:0], joinName(name))); last != nil && bytes.Compare(appendOrderKey(nil, last.name()), appendOrderKey(nil, joinName(before))) > 0 {
+	if last := z.chain.nodeBefore(AppendOrderKey(space[:0], joinName(name))); last != nil && bytes.Compare(AppendOrderKey(nil, last.name()), AppendOrderKey(nil, joinName(before))) > 0 {
 		before = immediatePredecessor(name)
 	}
 	return z.newNSEC(joinName(before), joinName(z.nameAfter(name)))

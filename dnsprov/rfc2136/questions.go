@@ -23,7 +23,7 @@ func (s *session) read(zone, domain string, sets []dnsprov.Set) ([]dns.RR, error
 	var asked []dns.Question
 	known := map[dns.Question]bool{}
 	for _, set := range sets {
-		typ, exists := rrType(set.Type)
+		typ, exists := dnsprov.TypeNumber(set.Type)
 		if typ == dns.TypeCNAME {
 			typ = dns.TypeANY
 		}
@@ -67,7 +67,7 @@ func (s *session) answer(zone, domain string, q dns.Question, in *dns.Msg, refus
 	collect := func(section []dns.RR, types ...uint16) {
 		for _, rr := range section {
 			h := rr.Header()
-			wanted := slices.Contains(types, h.Rrtype) || q.Qtype == dns.TypeANY && !ofTheServer(h.Rrtype)
+			wanted := slices.Contains(types, h.Rrtype) || q.Qtype == dns.TypeANY && !dnsprov.ServerMakes(h.Rrtype)
 			if wanted && h.Class == dns.ClassINET && dns.CanonicalName(h.Name) == q.Name {
 				out = append(out, rr)
 			}

@@ -2,9 +2,10 @@ package rfc2136
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 // transfer asks for the whole zone (RFC 5936) and returns the records at and below a domain,
@@ -46,7 +47,7 @@ func (s *session) transfer(zone, domain string) ([]dns.RR, error) {
 			case h.Rrtype == dns.TypeNS && name != origin && dns.IsSubDomain(name, dns.Fqdn(domain)):
 				delegated = true
 			}
-			if dns.IsSubDomain(dns.Fqdn(domain), name) && !ofTheServer(h.Rrtype) {
+			if dns.IsSubDomain(dns.Fqdn(domain), name) && !dnsprov.ServerMakes(h.Rrtype) {
 				out = append(out, rr)
 			}
 		}
@@ -65,14 +66,4 @@ func (s *session) transfer(zone, domain string) ([]dns.RR, error) {
 
 func (s *session) tooMany(zone string) error {
 	return fmt.Errorf("rfc2136: %s has more than %d records of the domain in the zone %s", s.server, maxRecords, zone)
-}
-
-// ofTheServer reports whether the server makes records of a type itself, or no zone can have them
-// (RFC 6895 section 3.1).
-func ofTheServer(typ uint16) bool {
-	if typ == dns.TypeOPT || 128 <= typ && typ <= 255 {
-		return true
-	}
-	const signing = 65534 // private records of bind about its keys
-	return slices.Contains([]uint16{dns.TypeSOA, dns.TypeRRSIG, dns.TypeNSEC, dns.TypeNSEC3, dns.TypeNSEC3PARAM, dns.TypeDNSKEY, dns.TypeCDS, dns.TypeCDNSKEY, signing}, typ)
 }

@@ -62,6 +62,19 @@ func (g *Guard) DialerFrom(resolver Resolver, from ...netip.Addr) func(ctx conte
 	return d.dial
 }
 
+// DialIP connects to an IP address. network is "tcp" or "udp", and addr is "IP:port". It returns
+// ErrBlocked if the address is not allowed, or if it is a name. Connecting may take 30 seconds.
+func (g *Guard) DialIP(ctx context.Context, network, addr string) (net.Conn, error) {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil || network != "tcp" && network != "udp" {
+		return nil, fmt.Errorf("dial %s: %w: %s", addr, ErrBlocked, network)
+	}
+	if err := g.checkAddress(to.Addr()); err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, network, to.String())
+}
+
 // A dialer opens connections for Dialer and DialerFrom.
 type dialer struct {
 	guard    *Guard

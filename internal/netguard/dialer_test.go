@@ -289,3 +289,32 @@ func TestDialerFrom(t *testing.T) {
 		t.Errorf("it comes from %s", from)
 	}
 }
+
+func TestDialIP(t *testing.T) {
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	stream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for _, to := range []net.Addr{packets.LocalAddr(), stream.Addr()} {
+		conn, err := (&Guard{AllowPrivate: true}).DialIP(t.Context(), to.Network(), to.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		_, err = (&Guard{}).DialIP(t.Context(), to.Network(), to.String())
+		if !errors.Is(err, ErrBlocked) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	for _, tc := range [][2]string{{"udp", "169.254.169.254:53"}, {"udp", "[::ffff:127.0.0.1]:53"}, {"udp", "[fe80::1%lo]:53"}, {"udp", "localhost:53"}, {"tcp", "8.8.8.8"}, {"unix", "8.8.8.8:53"}} {
+		if _, err := (&Guard{}).DialIP(t.Context(), tc[0], tc[1]); !errors.Is(err, ErrBlocked) {
+			t.Errorf("%s %s: %v", tc[0], tc[1], err)
+		}
+	}
+}
