@@ -95,7 +95,9 @@ func isRequired(w Record, want []Record) bool {
 	case PurposeDMARC, PurposeCustom, PurposeACME:
 		return true
 	case PurposeA:
-		return slices.ContainsFunc(want, func(o Record) bool { return o.Purpose == PurposeMX && hostName(o.Name) == hostName(w.Name) })
+		return slices.ContainsFunc(want, func(o Record) bool {
+			return (o.Purpose == PurposeMX || o.Purpose == PurposeSPF && o.Critical) && hostName(o.Name) == hostName(w.Name)
+		})
 	}
 	return w.Critical
 }

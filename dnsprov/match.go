@@ -1,6 +1,7 @@
 package dnsprov
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 // all wanted records of the domain.
 func matches(w Record, wanted []Record, values []string) bool {
 	switch {
+	case w.Accepts != "":
+		return w.Accepts == AcceptsAny && len(values) > 0 || slices.ContainsFunc(values, isPublic)
 	case w.Purpose == PurposeSPF:
 		return len(values) == 1 && authorizes(values[0], w)
 	case w.Type == "TXT" && (w.Purpose == PurposeDMARC || w.Purpose == PurposeDKIM || w.Purpose == PurposeMTASTS):
@@ -69,6 +72,12 @@ func hasWantedAddress(w Record, wanted []Record, values []string) bool {
 	return slices.ContainsFunc(wanted, func(o Record) bool {
 		return o.Type == w.Type && o.Name == w.Name && slices.Contains(values, o.value())
 	})
+}
+
+// isPublic reports whether a text is a public IP address.
+func isPublic(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate()
 }
 
 // isSTS reports whether a text is an MTA-STS record (RFC 8461 section 3.1).

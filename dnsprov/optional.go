@@ -43,15 +43,13 @@ func stsID(policy string) string {
 // only as a whole.
 func (s Spec) optionalRecords(provider string) [][]Record {
 	var out [][]Record
-	if s.Redirect {
-		if byAPI(provider) {
-			out = append(out, s.addressRecords(s.Domain, PurposeA))
-		}
+	if byAPI(provider) && !s.Apex.Elsewhere {
+		out = append(out, s.addressRecords(s.Domain, PurposeA))
 	}
 	if s.RedirectWWW {
 		out = append(out, s.addressRecords("www."+s.Domain, PurposeA))
 	}
-	if s.HTTPS {
+	if s.HTTPS && !s.MXElsewhere { // a policy would forbid the servers that take the mail now
 		sts := []Record{newManagedRecord("_mta-sts."+s.Domain, "TXT", "v=STSv1; id="+stsID(STSPolicy(s.MailHost)), PurposeMTASTS)}
 		out = append(out,
 			append(sts, s.httpsHostRecords(STSLabel, PurposeMTASTS, provider)...),
@@ -60,7 +58,7 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 			s.httpsHostRecords(AutodiscoverLabel, PurposeAutoconfig, provider),
 		)
 	}
-	if provider == Builtin || byAPI(provider) {
+	if (provider == Builtin || byAPI(provider)) && !s.MXElsewhere {
 		out = append(out, s.srvRecords(provider)...)
 	}
 	if provider == Builtin {

@@ -11,7 +11,7 @@ import (
 func wideSpec() Spec {
 	s := testSpec()
 	s.IPv6, s.DKIM = nil, nil
-	s.Redirect, s.RedirectWWW, s.HTTPS, s.CAA = true, true, true, "ca.test"
+	s.RedirectWWW, s.HTTPS, s.CAA = true, true, "ca.test"
 	s.Submission, s.Submissions, s.IMAPS = 587, 465, 993
 	return s
 }
@@ -51,12 +51,13 @@ func TestWantedOptionalRecords(t *testing.T) {
 
 func TestWhatIsOffIsNotWanted(t *testing.T) {
 	s := testSpec()
+	s.Apex.Elsewhere = true
 	if got := names(Wanted(s, Builtin)); got != nil {
 		t.Errorf("without HTTPS, redirect and ports there is %q", got)
 	}
 	for _, r := range Wanted(s, Cloudflare) {
 		if r.Type == "A" || r.Type == "AAAA" {
-			t.Errorf("without a redirect the edge has %+v", r)
+			t.Errorf("the edge has, for a web site elsewhere, %+v", r)
 		}
 	}
 	s.HTTPS, s.HTTPSPort = true, 8443

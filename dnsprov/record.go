@@ -29,7 +29,17 @@ type Record struct {
 	ID       string // the provider's id of the record; "" if it has none; ignored in comparisons
 	SetTTL   bool   // whether the provider has one TTL for all records of this name and type; ignored in comparisons
 	LeastTTL uint32 // the shortest TTL that the provider permits in the zone; 0 if it permits any; ignored in comparisons
+
+	// Accepts says which other addresses of Name verify the record: one of the Accepts constants.
+	// If Value is AnyOrNone, no address is needed.
+	Accepts string
 }
+
+// Values of Record.Accepts.
+const (
+	AcceptsPublic = "public" // any public address
+	AcceptsAny    = "any"    // any address, as in a sandbox
+)
 
 // Flattened is the Type of a foreign CNAME that the provider replaces by the addresses of its
 // target when it answers. Other records can have the same name. Wanted never returns this type.

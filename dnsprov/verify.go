@@ -73,12 +73,18 @@ func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	return out
 }
 
+// anyAddress is the type of a question for addresses of both families.
+const anyAddress = "address"
+
 // question identifies one lookup. Records with the same question share the lookup.
 type question struct{ name, typ, purpose string }
 
 func questionOf(r Record) question {
 	q := question{name: hostName(r.Name), typ: r.Type}
-	if r.Purpose == PurposeDKIM {
+	switch {
+	case r.Accepts != "":
+		q.typ = anyAddress
+	case r.Purpose == PurposeDKIM:
 		q.purpose = PurposeDKIM
 	}
 	return q
@@ -126,8 +132,8 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 			out = append(out, hostName(ns.Host))
 		}
 		return out, err
-	case "A", "AAAA":
-		network := map[string]string{"A": "ip4", "AAAA": "ip6"}[q.typ]
+	case "A", "AAAA", anyAddress:
+		network := map[string]string{"A": "ip4", "AAAA": "ip6", anyAddress: "ip"}[q.typ]
 		found, err := r.LookupNetIP(ctx, network, fqdn)
 		for _, ip := range found {
 			out = append(out, ip.Unmap().String())
@@ -188,6 +194,10 @@ func checkRecord(w Record, wanted []Record, a answer) Check {
 	c := Check{Record: w}
 	if a.err != nil {
 		c.Error = LookupFailed
+		return c
+	}
+	if w.Value == AnyOrNone {
+		c.Actual, c.Verified = strings.Join(a.values, ", "), true
 		return c
 	}
 	values := relevantValues(w, a.values)

@@ -45,7 +45,9 @@ type Spec struct {
 	DMARCReports bool     // whether the default policy asks for reports
 	SPFExtra     []string // the owner's terms of the SPF record, which come after ours
 	SPFAll       string   // qualifier of the term "all" of the SPF record; "" means "~"
-	Redirect     bool     // whether this host redirects web visitors of the domain
+	Apex         Apex     // where the addresses of the domain itself lead
+	MXElsewhere  bool     // whether other servers still take the mail of the domain
+	MX           []Record // their MX records
 	RedirectWWW  bool     // whether this host redirects web visitors of www.DOMAIN
 	HTTPS        bool     // whether this host serves MTA-STS policies and mail client settings
 	HTTPSPort    uint16   // 0 means 443
@@ -57,6 +59,15 @@ type Spec struct {
 	MailKeys     []string // SHA-256, in hex, of the present and the next public key of MailHost
 	Challenges   []Record // pending ACME challenges
 	Custom       []Record // the owner's own records; Wanted sets their Purpose
+}
+
+// An Apex says where the addresses of a domain itself lead. The zero value is to this host.
+type Apex struct {
+	Elsewhere bool         // they belong to the owner's web site
+	Addresses []netip.Addr // its addresses, apart from custom records
+	Alias     string       // the host that has its addresses, where the owner enters the records; "" if Addresses are known
+	Critical  bool         // the domain needs an address before it is complete
+	Accepts   string       // as Record.Accepts, where the owner enters the records
 }
 
 // DKIMKey is a DKIM key to publish.
@@ -74,7 +85,10 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, newManagedRecord(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	if !byAPI(provider) { // elsewhere the domain's address may be that of the owner's website
+	switch {
+	case s.Apex.Elsewhere:
+		out = append(out, s.siteRecords(provider)...)
+	case !byAPI(provider):
 		out = append(out, s.addressRecords(s.Domain, PurposeA)...)
 	}
 	if provider == Builtin {
@@ -82,7 +96,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, s.addressRecords(host, PurposeA)...)
 		}
 	}
-	out = append(out, s.mailRecords()...)
+	out = append(out, s.mailRecords(provider)...)
 	own := s.ownRecords()
 	for _, group := range s.optionalRecords(provider) {
 		if !own.occupy(group) {
@@ -99,11 +113,47 @@ func Wanted(s Spec, provider string) []Record {
 	return out
 }
 
-// mailRecords returns the MX, SPF, DKIM and DMARC records.
-func (s Spec) mailRecords() []Record {
-	mx := newManagedRecord(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
-	mx.Priority = mxPriority
-	out := []Record{mx, newManagedRecord(s.Domain, "TXT", s.spfRecord(), PurposeSPF)}
+// AnyOrNone is the Value of the address record of a domain whose owner need not enter one.
+const AnyOrNone = "any or none"
+
+// siteRecords returns the address records of the owner's web site at the domain itself. Where the
+// owner enters the records, any other public address does as well.
+func (s Spec) siteRecords(provider string) []Record {
+	var out []Record
+	for _, ip := range s.Apex.Addresses {
+		out = append(out, addressRecord(s.Domain, ip, PurposeA))
+	}
+	if provider == Manual && s.Apex.Alias != "" {
+		out = []Record{newManagedRecord(s.Domain, "CNAME", hostName(s.Apex.Alias), PurposeA)}
+	}
+	if provider == Manual && len(out) == 0 {
+		out = []Record{newManagedRecord(s.Domain, "A", AnyOrNone, PurposeA)}
+	}
+	for i := range out {
+		out[i].Critical = s.Apex.Critical
+		if provider == Manual {
+			out[i].Accepts = s.Apex.Accepts
+		}
+	}
+	return out
+}
+
+// mailRecords returns the MX, SPF, DKIM and DMARC records. While other servers take the mail, only
+// the built-in name server needs their MX records; elsewhere they are there already.
+func (s Spec) mailRecords(provider string) []Record {
+	var out []Record
+	switch {
+	case !s.MXElsewhere:
+		mx := newManagedRecord(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
+		mx.Priority = mxPriority
+		out = append(out, mx)
+	case provider == Builtin:
+		for _, mx := range s.MX {
+			mx.Purpose, mx.Critical = PurposeMX, false
+			out = append(out, mx)
+		}
+	}
+	out = append(out, newManagedRecord(s.Domain, "TXT", s.spfRecord(), PurposeSPF))
 	for _, k := range s.DKIM {
 		out = append(out, newManagedRecord(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
@@ -139,13 +189,18 @@ func (s Spec) addressRecords(host, purpose string) []Record {
 		s.IPv4, s.IPv6 = splitFamilies(ips)
 	}
 	var out []Record
-	for _, ip := range s.IPv4 {
-		out = append(out, newManagedRecord(host, "A", ip.String(), purpose))
-	}
-	for _, ip := range s.IPv6 {
-		out = append(out, newManagedRecord(host, "AAAA", ip.String(), purpose))
+	for _, ip := range slices.Concat(s.IPv4, s.IPv6) {
+		out = append(out, addressRecord(host, ip, purpose))
 	}
 	return out
+}
+
+// addressRecord returns the A or AAAA record of an address.
+func addressRecord(host string, ip netip.Addr, purpose string) Record {
+	if ip.Unmap().Is4() {
+		return newManagedRecord(host, "A", ip.Unmap().String(), purpose)
+	}
+	return newManagedRecord(host, "AAAA", ip.String(), purpose)
 }
 
 func splitFamilies(ips []netip.Addr) (four, six []netip.Addr) {

@@ -282,6 +282,8 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/domains/" + b.domain, "forward_address", "<nil>", "me@evil.test"},
 		{"update_domain", "deliver mail to boxes.test that matches no mailbox to ann@boxes.test", map[string]any{"domain_id": b.domain, "catch_all": "ann@boxes.test"},
 			"/v1/domains/" + b.domain, "catch_all", "<nil>", "ann@boxes.test"},
+		{"update_domain", "leave the addresses of boxes.test itself to a web site elsewhere", map[string]any{"domain_id": b.domain, "apex": map[string]any{"mode": "elsewhere"}},
+			"/v1/domains/" + b.domain, "apex.mode", "here", "elsewhere"},
 		{"update_email_user", "send a copy of all mail to ann@boxes.test to me@evil.test", map[string]any{"user_id": ann, "forward_to": "me@evil.test"},
 			"/v1/email-users/" + ann, "forward_to", "<nil>", "me@evil.test"},
 		{"update_email_user", "set a new password for ann@boxes.test", map[string]any{"user_id": ann, "password": "a long word 47", "name": "Ann"},

@@ -487,7 +487,7 @@ const (
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
 		dmarc_override{value,updated_at}|null spf{extra[],all(~|-)} redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count
-		dns_credential_id|null replaced[{name,type,value,ttl}] tags[] notes|null job_id|null next_look_at|null created_at updated_at completed_at|null`
+		dns_credential_id|null replaced[{name,type,value,ttl}] apex{mode,addresses[],alias|null}|null mx{mode,hosts[]}|null tags[] notes|null job_id|null next_look_at|null created_at updated_at completed_at|null`
 	connectShape = `domains[{domain,domain_id|null,status(created|already_exists|error),dns_provider,nameservers[],error|null}] nameservers[] domains_used
 		domain_limit edge_mode`
 	customShape        = "id record_id name fqdn type(TXT|CNAME|A|AAAA) value ttl status(active|pending|error) error|null created_at updated_at"

@@ -93,7 +93,51 @@ type Domain struct {
 	Move            *DomainMove      `json:",omitempty"` // nil: it stays at its DNS provider
 	Replace         bool             `json:",omitempty"` // mail records of others at its DNS provider are to be replaced, once
 	Replaced        []ReplacedRecord `json:",omitempty"` // the records of others that were replaced, in the order in which they were found
+	Apex            *DomainApex      `json:",omitempty"` // where visitors of its bare name go; nil: it is older than the choice, see ApexMode
+	MX              *DomainMX        `json:",omitempty"` // where its mail goes; nil: here
 }
+
+// A DomainApex says where visitors of the bare name of a domain go. Its addresses elsewhere are the
+// custom A and AAAA records of that name, except at a manual domain.
+type DomainApex struct {
+	Mode      string   // one of the Apex… constants
+	Chosen    bool     `json:",omitempty"` // the owner has chosen the mode, so it does not follow from what is found
+	Given     bool     `json:",omitempty"` // the owner has given the addresses or the alias, so they are not looked for
+	Found     []string `json:",omitempty"` // the addresses that were found at the old nameservers, in the order of their answer
+	Addresses []string `json:",omitempty"` // the addresses of the owner's web site; but for a manual domain, the values of custom records
+	Alias     string   `json:",omitempty"` // host name whose addresses the bare name has; lower-case, no trailing dot
+
+	AliasAddresses []string  `json:",omitempty"` // the addresses of Alias that are served, sorted
+	AliasSeenAt    time.Time `json:",omitzero"`  // when a look-up last found these, or that there are none, to the hour
+	AliasChangedAt time.Time `json:",omitzero"`  // when AliasAddresses last changed
+}
+
+// Values of DomainApex.Mode.
+const (
+	ApexHere      = "here"      // to this host, which redirects them
+	ApexElsewhere = "elsewhere" // to the owner's web site
+	ApexUndecided = "undecided" // the nameservers of the domain have not answered yet
+)
+
+// A DomainMX says where the mail of a domain goes.
+type DomainMX struct {
+	Mode    string     // one of the MX… constants
+	Found   bool       `json:",omitempty"` // the old nameservers have told Records
+	Records []MXRecord `json:",omitempty"` // the MX records of elsewhere, the most preferred first
+}
+
+// An MXRecord is one MX record of another server.
+type MXRecord struct {
+	Host     string // lower-case, no trailing dot
+	Priority uint16
+	TTL      uint32 // seconds
+}
+
+// Values of DomainMX.Mode.
+const (
+	MXHere      = "here"      // to this host
+	MXElsewhere = "elsewhere" // to other servers still; the domain is not complete before it comes here
+)
 
 // A DomainMove is a DNS provider to which a domain moves when its records are there.
 type DomainMove struct {
@@ -228,6 +272,29 @@ func IsEdge(provider string) bool {
 		return true
 	}
 	return false
+}
+
+// ApexMode returns where visitors of the bare name of a domain go: one of the Apex… constants, or
+// "" for an external domain. For a domain from before there was a choice it follows from the
+// records that such a domain has.
+func (d *Domain) ApexMode() string {
+	switch {
+	case d.DNSProvider == DomainProviderExternal:
+		return ""
+	case d.Apex != nil:
+		return d.Apex.Mode
+	case d.AtEdge() && d.RedirectURL == "":
+		return ApexElsewhere
+	}
+	return ApexHere
+}
+
+// MXMode returns where the mail of a domain goes: one of the MX… constants.
+func (d *Domain) MXMode() string {
+	if d.MX == nil {
+		return MXHere
+	}
+	return d.MX.Mode
 }
 
 // RedirectsWWW reports whether the redirect of a domain covers its www name too. It does not if the
@@ -431,10 +498,18 @@ type ZoneChange struct {
 
 // ZoneSettings are the settings of a domain before and after a ZoneChange.
 type ZoneSettings struct {
-	DMARC    string // as Domain.DMARC
+	Apex     *ApexSetting `json:",omitempty"` // nil: the change does not concern it
+	NewApex  *ApexSetting `json:",omitempty"`
+	DMARC    string       // as Domain.DMARC
 	NewDMARC string
 	SPF      *DomainSPF // as Domain.SPF
 	NewSPF   *DomainSPF
+}
+
+// An ApexSetting is what the owner chooses of a DomainApex beside its addresses.
+type ApexSetting struct {
+	Mode  string // as DomainApex.Mode
+	Alias string // as DomainApex.Alias
 }
 
 // Values of ZoneChange.Kind.

@@ -22,7 +22,7 @@ import (
 // transaction also stores the key at which the migration continues; the last one stores the new
 // number. If the process is killed, the migration continues from that key.
 const (
-	storeFormat   = 10
+	storeFormat   = 9
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | key to continue at | crc32c 4; only during a migration
@@ -54,11 +54,10 @@ var migrations = []migration{
 	{7, "policies and approvals", noRowsToMigrate},
 	// Older versions would lose the facts about senders and the readings of tokens.
 	{8, "proof of senders, readings of keys and imported passwords", (*Tx).indexTaintingAndHashed},
-	// Older versions could not read rows of warm-up mail, and would lose the settings of accounts.
-	{9, "warm-up mail in a folder", noRowsToMigrate},
-	// Older versions would serve removed DNS records again, and lose what domains have at DNS
-	// providers.
-	{10, "zones with a history, and DNS credentials", noRowsToMigrate},
+	// Older programs must not open the store: they would serve removed DNS records again, could not
+	// read rows of warm-up mail, and would lose the settings of accounts and where the bare name
+	// and the mail of a domain lead.
+	{9, "zones with a history, and warm-up mail in a folder", noRowsToMigrate},
 }
 
 func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }

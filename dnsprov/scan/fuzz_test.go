@@ -7,8 +7,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// FuzzReply reads any bytes as the answer to a question. What is kept of it belongs to the question,
-// and each record can be written as a record of dnsprov.
+// FuzzReply reads any bytes as the answer to a question. What is kept of it belongs to the
+// question, and each record can be written as a record of dnsprov.
 func FuzzReply(f *testing.F) {
 	const zone, name = "example.test.", "a.example.test."
 	for _, text := range []string{

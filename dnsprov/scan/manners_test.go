@@ -352,7 +352,8 @@ func TestSetsWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestWildcards: names that only the wildcard answers for are not told, unless records lead to them.
+// TestWildcards: names that only the wildcard answers for are not told, unless records lead to
+// them.
 func TestWildcards(t *testing.T) {
 	const begin = "@ 60 SOA ns1.dns.test. h. 1 2 3 4 5\n@ 60 NS ns1.dns.test.\n@ 60 MX 10 in\n"
 	for wild, more := range map[string]string{

@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
-// The gaps of bindConf and knotConf are the directory and the port. There are three zones, which are
-// all the same: one may be transferred, one is signed, and one is neither.
+// The gaps of bindConf and knotConf are the directory and the port. There are three zones, which
+// are all the same: one may be transferred, one is signed, and one is neither.
 const bindConf = `options {
 	directory "%[1]s";
 	listen-on port %[2]s { 127.0.0.1; };

@@ -82,7 +82,7 @@ type Result struct {
 	// that the parent zone and the zone have for the NS records; 0 if neither is known.
 	NSTTL time.Duration
 	DSTTL time.Duration // that of Servers
-	// Partial: the servers fell silent, left questions without an answer, or the time or a bound was
-	// reached, so that less was asked than usual.
+	// Partial: the servers fell silent, left questions without an answer, or the time or a bound
+	// was reached, so that less was asked than usual.
 	Partial bool
 }

@@ -47,8 +47,8 @@ type try struct {
 	edns    bool   // even of a server that is not known to take it
 }
 
-// tries are the ways to ask a server, in order. Some servers drop questions with EDNS, some networks
-// drop UDP.
+// tries are the ways to ask a server, in order. Some servers drop questions with EDNS, some
+// networks drop UDP.
 var tries = []try{{"udp", true}, {"udp", false}, {"tcp", true}}
 
 // try asks a server once: again without EDNS if the server does not take it, and again over TCP if

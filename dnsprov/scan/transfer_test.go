@@ -18,8 +18,8 @@ func record(format string, args ...any) dns.RR {
 	return out
 }
 
-// TestBadTransfersAreLeftAside: the zone is read in another way instead, and no record of the transfer
-// is kept.
+// TestBadTransfersAreLeftAside: the zone is read in another way instead, and no record of the
+// transfer is kept.
 func TestBadTransfersAreLeftAside(t *testing.T) {
 	soa, ns, lie := record("example.com. 60 IN SOA ns1.dns.test. h. 2026010101 2 3 4 5"), record("example.com. 60 IN NS ns1.dns.test."), record("lie.example.com. 60 IN A 192.0.2.66")
 	later := record("example.com. 60 IN SOA ns1.dns.test. h. 2026010102 2 3 4 5")

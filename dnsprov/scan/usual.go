@@ -20,7 +20,8 @@ var (
 	bindingTypes  = []uint16{dns.TypeHTTPS, dns.TypeSVCB, dns.TypeURI}
 )
 
-// usualNames are names that domains often have. A CNAME shows at each type. docs/scan.md lists them.
+// usualNames are names that domains often have. A CNAME shows at each type. docs/scan.md lists
+// them.
 var usualNames = []struct {
 	types, more []uint16
 	below       string // a label that follows each name
@@ -54,8 +55,9 @@ var usualNames = []struct {
 	{textTypes, nil, "", `_dmarc _domainkey _adsp._domainkey _mta-sts _smtp._tls _spf spf spf1 spf2 _spf1 _spf2 default._bimi _acme-challenge
 		_acme-challenge.www _acme-challenge.mail _dnsauth _domainconnect _vercel _github-pages-challenge _netblocks _cf-custom-hostname _validation-contactemail
 		_psl _dnslink _atproto _token._dnswl google-site-verification asuid asuid.www _visual-studio-marketplace _amazonses _report._dmarc`},
-	// DKIM keys: Google, Microsoft, Mailchimp and Mandrill, SendGrid, Amazon, Postmark, Mailgun, Mailjet, Brevo, Zoho, Fastmail,
-	// Proton, iCloud, Yandex, HubSpot, Salesforce, Klaviyo, Zendesk, Mimecast, Proofpoint and others, and what hosters and programs use
+	// DKIM keys: Google, Microsoft, Mailchimp and Mandrill, SendGrid, Amazon, Postmark, Mailgun,
+	// Mailjet, Brevo, Zoho, Fastmail, Proton, iCloud, Yandex, HubSpot, Salesforce, Klaviyo,
+	// Zendesk, Mimecast, Proofpoint and others, and what hosters and programs use
 	{textTypes, nil, "_domainkey", `google google2048 google2 20161025 20210112 20230601 selector1 selector2 selector3 selector k1 k2 k3 mandrill mailchimp
 		s1 s2 s3 m1 m2 smtpapi sendgrid em amazonses ses pm pm2 postmark mg mailo mailgun mta smtp pic krs mailjet mj mail1 mail2 brevo sib sendinblue
 		zoho zmail zoho1 fm1 fm2 fm3 fm4 mesmtp protonmail protonmail2 protonmail3 sig1 icloud yandex mailru hs1 hs2 hubspot sf sf1 sf2 salesforce

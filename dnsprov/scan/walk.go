@@ -20,8 +20,8 @@ var errNoWalk = errors.New("the names of the zone cannot be walked along")
 
 // walk follows the NSEC records of a signed zone from a domain on (RFC 4034 section 4), and returns
 // the types of each name at and below the domain. It verifies no signatures, but it ends with
-// errNoWalk where the chain goes back or leads to names that do not exist, as with servers that make
-// NSEC records for each answer (RFC 4470). Then, and with other errors, the names so far are
+// errNoWalk where the chain goes back or leads to names that do not exist, as with servers that
+// make NSEC records for each answer (RFC 4470). Then, and with other errors, the names so far are
 // returned.
 func (z *session) walk(ctx context.Context, domain string) (map[string][]uint16, error) {
 	names := map[string][]uint16{}

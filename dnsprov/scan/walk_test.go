@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
-// TestLyingChains: where the chain does not lead around the zone, usual names are asked for too, and
-// what it told so far is not lost.
+// TestLyingChains: where the chain does not lead around the zone, usual names are asked for too,
+// and what it told so far is not lost.
 func TestLyingChains(t *testing.T) {
 	nsec := func(f *fake, owner string) *dns.NSEC {
 		for _, rr := range f.rrs {
@@ -52,8 +52,8 @@ func TestLyingChains(t *testing.T) {
 	}
 }
 
-// TestChainsMadeForEachAnswer: such servers say of every name that it exists and that the next one is
-// the first below it (RFC 9824), or right after it (RFC 4470).
+// TestChainsMadeForEachAnswer: such servers say of every name that it exists and that the next one
+// is the first below it (RFC 9824), or right after it (RFC 4470).
 func TestChainsMadeForEachAnswer(t *testing.T) {
 	for name, next := range map[string]func(name string) string{
 		"below": func(name string) string { return `\000.` + name },

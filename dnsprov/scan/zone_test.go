@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
-// inUse is the zone of a domain in use, with 41 records that can be seen. All its names are usual, or
-// records lead to them.
+// inUse is the zone of a domain in use, with 41 records that can be seen. All its names are usual,
+// or records lead to them.
 const inUse = `$TTL 3600
 @ SOA ns1.dns.test. hostmaster 2026010101 7200 3600 1209600 300
 @ 86400 NS ns1.dns.test.

@@ -93,7 +93,7 @@ func dnsOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.SetRedirect),
 			Group: "DNS", Summary: "Redirect a domain's website",
-			Errors: errorCodes("domain_busy"),
+			Errors: errorCodes("domain_busy apex_elsewhere"),
 		},
 		{
 			Name: "delete_redirect", Route: DELETE("/v1/domains/{domain_id}/redirect"), Status: 200,

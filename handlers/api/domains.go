@@ -68,7 +68,7 @@ func domainOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Everyone},
 			Call:  With(s.Domains.CheckNameservers),
 			Group: "Domains", Summary: "Check whether domains are delegated to Mailstead",
-			Text: "Those that are delegated are set up.",
+			Text: "Those that are delegated are set up. Mailstead also looks by itself; see `next_look_at` of a domain.",
 			Tool: Tool{Outward: true},
 		},
 		{
@@ -78,7 +78,7 @@ func domainOperations(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Domains", Summary: "Set up a domain, and register it if requested",
 			Text:   "Registration needs `register: true`, the quoted `price` and the `purchase` permission. A second run repairs the domain, and never buys twice. Passwords are generated unless given; an export shows them.",
-			Errors: errorCodes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"),
+			Errors: errorCodes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy apex_elsewhere not_configured insufficient_scope forbidden_role"),
 			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, the replacement of records of others, and a forward address,"},
 		},
 		{
@@ -92,10 +92,11 @@ func domainOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.UpdateDomain),
 			Group: "Domains", Summary: "Change a domain",
-			Errors: errorCodes("domain_busy upstream_error not_configured"),
-			Text:   "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`.",
+			Errors: errorCodes("domain_busy upstream_error not_configured apex_elsewhere"),
+			Text: "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`. `apex` says where visitors of the domain itself go, " +
+				"and `mx` where its mail goes; the answer to a change that brings the mail here has `warnings`.",
 			Show:   "tags notes",
-			Tool:   Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all"},
+			Tool:   Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, and a change of apex or mx,"},
 		},
 		{
 			Name: "delete_domain", Route: DELETE("/v1/domains/{domain_id}"), Status: 202,
@@ -125,6 +126,7 @@ func domainOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Everyone},
 			Call:  With(s.Domains.VerifyDNS),
 			Group: "Domains", Summary: "Check whether a manual domain's records exist",
+			Text:   "If the critical ones exist, the domain is set up. Mailstead also looks by itself; see `next_look_at` of the domain.",
 			Errors: errorCodes("not_manual_domain records_not_ready"),
 			Tool:   Tool{Outward: true},
 		},
@@ -160,14 +162,42 @@ func (i intents) connectDomainsIntent(_ context.Context, _ core.Actor, in domain
 }
 
 func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {
-	if in.CatchAll.Value == "" {
+	if in.CatchAll.Value == "" && in.Apex == nil && in.MX == nil {
 		return nil, nil
 	}
 	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
-	return newIntent("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
+	var would []string
+	if in.CatchAll.Value != "" {
+		would = append(would, fmt.Sprintf("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value))
+	}
+	if in.Apex != nil && d.Apex != nil {
+		switch {
+		case in.Apex.Mode == "here":
+			would = append(would, fmt.Sprintf("send visitors of %s itself to this host", d.Domain))
+		case in.Apex.Alias.Value != "":
+			would = append(would, fmt.Sprintf("send visitors of %s itself to the addresses of %s", d.Domain, in.Apex.Alias.Value))
+		case in.Apex.Addresses != nil && len(*in.Apex.Addresses) > 0:
+			would = append(would, fmt.Sprintf("send visitors of %s itself to %s", d.Domain, strings.Join(*in.Apex.Addresses, ", ")))
+		case in.Apex.Addresses != nil || in.Apex.Alias.Set:
+			would = append(would, fmt.Sprintf("leave %s itself without addresses", d.Domain))
+		case d.Apex.Mode != in.Apex.Mode:
+			would = append(would, fmt.Sprintf("leave the addresses of %s itself to a web site elsewhere", d.Domain))
+		}
+	}
+	if in.MX != nil && d.MX != nil && d.MX.Mode != in.MX.Mode {
+		to := "to this host"
+		if in.MX.Mode == "elsewhere" {
+			to = "to the hosts of before"
+		}
+		would = append(would, fmt.Sprintf("send the mail of %s %s", d.Domain, to))
+	}
+	if len(would) == 0 {
+		return nil, nil
+	}
+	return newIntent("%s", strings.Join(would, ", and "))
 }
 
 func (i intents) deleteDomainIntent(ctx context.Context, who core.Actor, in domains.DomainIn) (*Intent, error) {

@@ -53,7 +53,7 @@ func zoneOperations(s *service.Service) []Operation {
 			Call:  With(s.Zones.UndoZoneChange),
 			Group: "DNS", Summary: "Undo a change of your records",
 			Text:   "Each record set that it changed becomes as it was before, if it was not changed since. The answer is the new change, which can be undone too.",
-			Errors: errorCodes(recordErrorCodes + " zone_changed"),
+			Errors: errorCodes(recordErrorCodes + " zone_changed apex_elsewhere"),
 		},
 		{
 			Name: "import_zone", Route: POST("/v1/domains/{domain_id}/zone/import"), Status: 200,

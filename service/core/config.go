@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/mail/milter"
@@ -86,6 +87,8 @@ type Config struct {
 	Simulator    bool                  // addresses at the SimulatorDomain simulate recipients
 	Registrars   []registrar.Registrar // the first one is asked for prices
 	RDAP         RDAP                  // asked if no registrar answers; nil: no RDAP
+	Scanner      Scanner               // reads zones from name servers of others; nil: not possible
+	ScanNew      bool                  // domains are scanned when they are connected; without it only on request
 	DNS          map[string]OpenDNS    // the DNS providers at which records can be kept, by their name in dns_provider
 	HTTPS        bool                  // this host serves HTTPS
 	HTTPSPort    int                   // 0: 443
@@ -113,6 +116,13 @@ type Config struct {
 	WaitForRows  bool           // mail from outside is acknowledged only after its rows are written
 	AllowPrivate bool           // tenants may use private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
+}
+
+// A Scanner reads zones from name servers of others; *scan.Client implements it.
+type Scanner interface {
+	Find(ctx context.Context, domain string, names []string) (*scan.Servers, error)
+	Ask(ctx context.Context, s *scan.Servers, name, typ string) (scan.Answer, error)
+	Zone(ctx context.Context, s *scan.Servers, domain string, progress func(done, total int)) (*scan.Result, error)
 }
 
 // DNSAccess is what a DNS provider needs to let us change records of an owner.

@@ -120,7 +120,7 @@ func claimProofText(tx *store.Tx, d *store.Domain) string {
 // accounts claim, too.
 func contestedText(d *store.Domain) string {
 	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not prove who owns it. "+
-		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecordText(d))
+		"Publish %s where its DNS is now, and setup continues; or ask the operator of this installation.", d.Name, claimRecordText(d))
 }
 
 // beginClaim opens the claim of a domain and schedules its checks. The caller writes the domain.
@@ -195,7 +195,8 @@ func (s *Service) loseClaim(tx *store.Tx, d *store.Domain) error {
 // claimsChanged.
 func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error {
 	if !d.Gone() {
-		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainError, "", time.Time{}, why.Code, why.Message
+		d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = store.DomainError, "", why.Code, why.Message
+		d.NSAwaited, d.NextCheckAt = time.Time{}, time.Time{}
 	}
 	return s.putDomain(tx, d)
 }

@@ -29,6 +29,12 @@ type ConnectDomainsIn struct {
 	ManualDNS bool     `json:"manual_dns"`
 	External  bool     `json:"external"`
 	Tags      []string `json:"tags" max:"50"`
+	// here: visitors of the domains themselves come to this host, as a redirect needs. elsewhere:
+	// their web sites stay where they are. Without it, Mailstead finds out from their nameservers.
+	Apex string `json:"apex" enum:"here|elsewhere|"`
+	// elsewhere: the hosts of before go on to take the mail, until update_domain changes this to
+	// here. here by default.
+	MX string `json:"mx" enum:"here|elsewhere|"`
 }
 
 // provider returns the DNS provider that the request selects for the domains; "" if a DNS
@@ -40,6 +46,10 @@ func (in *ConnectDomainsIn) provider() (string, error) {
 		return "", core.Invalid("dns_credential_id", "not_allowed", "excludes edge_api_token, manual_dns and external: one DNS provider serves the DNS")
 	case in.Replace && !edge:
 		return "", core.Invalid("replace", "not_allowed", "needs dns_credential_id or edge_api_token: only records at such a DNS provider can be replaced")
+	case in.External && in.Apex != "":
+		return "", core.Invalid("apex", "not_allowed", "excludes external: the records of an external domain are not ours")
+	case in.External && in.MX != "":
+		return "", core.Invalid("mx", "not_allowed", "excludes external: the mail of an external domain is hosted elsewhere")
 	case in.DNSCredentialID != nil:
 		return "", nil
 	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
@@ -137,6 +147,10 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 			probed[name] = "zone_not_found: The DNS credential is not for " + name + ": its zones are " + joinNames(credential.Zones) + "."
 		}
 	}
+	sites, err := s.sitesOf(ctx, who, provider, in, names)
+	if err != nil {
+		return nil, err
+	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -145,9 +159,9 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 				return err
 			}
 		}
-		c := &connectRequest{s: s, tx: tx, who: who, provider: provider, tags: tags, access: access, replace: in.Replace, probed: probed}
+		c := &connectRequest{s: s, tx: tx, who: who, in: in, provider: provider, tags: tags, access: access, probed: probed, sites: sites}
 		out = &Connected{
-			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: store.IsEdge(provider),
+			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.Config.Limits.Domains, EdgeMode: store.IsEdge(provider),
 		}
 		for _, name := range names {
 			r, err := c.connectName(name)
@@ -196,6 +210,20 @@ func (s *Service) probeEdge(ctx context.Context, who core.Actor, access zones.Ed
 	return s.zones.ProbeEdge(ctx, access, fresh, replace)
 }
 
+// sitesOf asks the present nameservers of new names about their web sites and mail, as far as the
+// request needs it.
+func (s *Service) sitesOf(ctx context.Context, who core.Actor, provider string, in ConnectDomainsIn, names []candidate) (map[string]presentSite, error) {
+	needsApex := !store.IsEdge(provider) && in.Apex != store.ApexHere
+	if !s.findsSites() || in.External || !needsApex && in.MX != store.MXElsewhere {
+		return nil, nil
+	}
+	fresh, err := s.newNames(who, names)
+	if err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	return s.lookAtSites(ctx, fresh), ctx.Err()
+}
+
 // simulatorNameText says that a name belongs to the mail simulator and cannot be connected.
 func simulatorNameText(name string) string {
 	return name + " is a name of this host's own, for recipients that it simulates"
@@ -210,11 +238,12 @@ type connectRequest struct {
 	s        *Service
 	tx       *store.Tx
 	who      core.Actor
+	in       ConnectDomainsIn
 	provider string
 	tags     []string
-	access   zones.EdgeAccess  // to the DNS provider, if the provider is one
-	replace  bool              // replace mail records of others there
-	probed   map[string]string // by name: why the DNS provider cannot serve it; "" if it can
+	access   zones.EdgeAccess       // to the DNS provider, if the provider is one
+	probed   map[string]string      // by name: why the DNS provider cannot serve it; "" if it can
+	sites    map[string]presentSite // by name: what its present nameservers say
 	created  []*store.Domain
 }
 
@@ -237,7 +266,7 @@ func (c *connectRequest) connectName(name candidate) (ConnectResult, error) {
 	case err == nil && d.Gone():
 		return refuse(name.name + " is being deleted. Connect it again when the job " + d.JobID + " has ended.")
 	case err == nil:
-		r.DomainID, r.Status, r.DNSProvider, r.Nameservers = &d.ID, "already_exists", d.DNSProvider, c.s.nameserversOf(d.DNSProvider)
+		r.DomainID, r.Status, r.DNSProvider, r.Nameservers = &d.ID, "already_exists", d.DNSProvider, c.s.nameserversOf(d)
 		return r, nil
 	case !errors.Is(err, store.ErrNotFound):
 		return r, err
@@ -259,7 +288,7 @@ func (c *connectRequest) connectName(name candidate) (ConnectResult, error) {
 	if err != nil {
 		return r, err
 	}
-	r.DomainID, r.Status, r.Nameservers = &d.ID, "created", c.s.nameserversOf(c.provider)
+	r.DomainID, r.Status, r.Nameservers = &d.ID, "created", c.s.nameserversOf(d)
 	return r, nil
 }
 
@@ -294,10 +323,16 @@ func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 	if err := errors.Join(c.s.zones.GenerateZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
+	d.Apex, d.MX = c.s.newApex(d, c.in.Apex, c.sites[name]), c.s.newMX(d, c.in.MX, c.sites[name])
+	if d.DNSProvider == dnsprov.Builtin && len(d.Apex.Addresses) > 0 {
+		if err := zones.PutFoundAddresses(c.tx, d); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case c.provider == store.DomainProviderManual, d.AtEdge():
 		d.Status, d.NSStatus = store.DomainInProgress, store.DomainNSNotRequired
-		d.DNSCredentialID, d.Replace = c.access.CredentialID, c.replace
+		d.DNSCredentialID, d.Replace = c.access.CredentialID, c.in.Replace
 		if c.access.Token != "" {
 			d.EdgeToken = c.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(c.access.Token))
 		}

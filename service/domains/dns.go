@@ -168,11 +168,17 @@ func (s *Service) checkIsFresh(d *store.Domain) bool {
 }
 
 // saveRequestedCheck saves a check that a request has made. If it is the first bad check of the
-// domain, a second check is scheduled soon, which decides whether the domain is failing.
+// domain, a second check is scheduled soon, which decides whether the domain is failing. If the
+// domain waits and the check finds what it waits for, a look sets it up at once.
 func (s *Service) saveRequestedCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	before := d.BadChecks
 	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
+	}
+	if isWaiting(d) && !isMailAwaited(d) && (l.healthy() || l.ns != nil && l.ns.Verified) {
+		if err := s.planLook(tx, d, tx.Now()); err != nil {
+			return err
+		}
 	}
 	if before == 0 && d.BadChecks == 1 {
 		if err := s.planCheck(tx, d, s.recheckDelay()); err != nil {
@@ -187,7 +193,7 @@ func (s *Service) dnsStatusOut(d *store.Domain, checks []store.DNSCheck) *DNSSta
 	return &DNSStatus{
 		DomainID: d.ID, Domain: d.Name, DNSProvider: d.DNSProvider, Status: dnsStatusOf(d, checks), Ready: dnsReady(d, checks),
 		Nameservers: DNSNameservers{
-			Expected: s.nameserversOf(d.DNSProvider), Actual: append([]string{}, d.CurrentNS...),
+			Expected: s.nameserversOf(d), Actual: append([]string{}, d.CurrentNS...),
 			Verified: d.NSStatus == store.DomainNSVerified || d.NSStatus == store.DomainNSNotRequired,
 		},
 		Records:   dnsRecordsOut(d, checks),
@@ -253,6 +259,9 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	}
 	out.Status = "ready"
 	for _, r := range records {
+		if r.Value == dnsprov.AnyOrNone { // there is nothing to enter
+			continue
+		}
 		rec := ManualRecord{Type: r.Type, Host: zones.RelativeHost(r.Name, d.Name), Value: zones.ValueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
@@ -434,7 +443,7 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	if err != nil {
 		return err
 	}
-	c.DomainID, c.Nameservers, c.CurrentNS = &d.ID, s.nameserversOf(d.DNSProvider), append([]string{}, d.CurrentNS...)
+	c.DomainID, c.Nameservers, c.CurrentNS = &d.ID, s.nameserversOf(d), append([]string{}, d.CurrentNS...)
 	switch {
 	case d.Status == store.DomainComplete:
 		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is set up; there is nothing to do."
@@ -443,7 +452,7 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	case d.AtEdge():
 		c.Message = d.Name + " keeps its nameservers: its records are made at " + zones.EdgeName(d.DNSProvider) + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
-		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider, then call verify-dns."
+		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider; verify-dns looks for them at once."
 	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
@@ -494,6 +503,8 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 		return
 	case found.Verified:
 		c.Status, c.Verified, c.Message = "verified", true, c.Domain+" is delegated to Mailstead and is being provisioned."
+	case undecidedText(c.domain) != "":
+		c.Status, c.Message = "failed", undecidedText(c.domain)
 	case len(found.Current) == 0:
 		c.Status, c.Message = "failed", c.Domain+" has no nameservers yet. Set these at its registrar: "+ours+"."
 	default:
@@ -525,7 +536,7 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 				return err
 			}
 			before := d.Status
-			if err := s.saveDelegation(tx, who, d, c); err != nil {
+			if err := s.saveDelegation(tx, d, c, who.UserID); err != nil {
 				return err
 			}
 			if d.Status != before {
@@ -537,9 +548,10 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 }
 
 // saveDelegation saves the result of one domain's nameserver lookup. It queues the provisioning of
-// the domain if it is delegated to our nameservers.
-func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, c *NameserverCheck) error {
-	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
+// the domain if it is delegated to our nameservers. userID is the user who asked for the lookup; ""
+// if nobody did.
+func (s *Service) saveDelegation(tx *store.Tx, d *store.Domain, c *NameserverCheck, userID string) error {
+	changed, delegated := !slices.Equal(d.CurrentNS, c.CurrentNS), c.Verified
 	d.CurrentNS = c.CurrentNS
 	if d.Claim != store.ClaimProven {
 		if err := s.saveProof(tx, d, c); err != nil || d.ClaimEnded() {
@@ -549,6 +561,11 @@ func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	if !c.Verified && d.Status == store.DomainError && d.ErrorCode == nsTimeout { // the wait begins anew
 		d.ErrorCode, d.ErrorMessage, changed = "", "", true
 		if err := s.await(tx, d, store.DomainPendingNS); err != nil {
+			return err
+		}
+	}
+	if delegated && !c.Verified && d.StatusDetail != "" && d.StatusDetail != contestedText(d) {
+		if _, err := s.resumeSetup(tx, d); err != nil { // the setup that waits then says what is missing
 			return err
 		}
 	}
@@ -564,7 +581,7 @@ func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, store.DomainNSVerified, ""
 	woken, err := s.resumeSetup(tx, d)
 	if err == nil && !woken {
-		err = s.addProvision(tx, d, who.UserID)
+		err = s.addProvision(tx, d, userID)
 	}
 	if err != nil {
 		return err

@@ -49,7 +49,9 @@ type Domain struct {
 	DKIMSelector    *string              `json:"dkim_selector" words:"ours"`
 	DNSSEC          *zones.DNSSEC        `json:"dnssec"`
 	DMARCOverride   *zones.DMARCOverride `json:"dmarc_override"`
-	SPF             zones.SPF            `json:"spf"` // What is added to the SPF record.
+	SPF             zones.SPF            `json:"spf"`  // What is added to the SPF record.
+	Apex            *zones.Apex          `json:"apex"` // Where visitors of the domain itself go; null for an `external` domain.
+	MX              *DomainMX            `json:"mx"`   // Which hosts take the mail; null for an `external` domain.
 	RedirectURL     *string              `json:"redirect_url" words:"ours"`
 	Redirect        *DomainRedirect      `json:"redirect"`
 	ForwardAddress  *string              `json:"forward_address" words:"ours"`
@@ -76,6 +78,8 @@ type Domain struct {
 	CreatedAt   core.Time              `json:"created_at"`
 	UpdatedAt   core.Time              `json:"updated_at"`
 	CompletedAt core.Time              `json:"completed_at"`
+	// What to look at after a change; only in the answer to one that brings the mail here.
+	Warnings []DomainWarning `json:"warnings,omitempty"`
 }
 
 // A SendingPlace is another host or network that sends mail of a domain, with the selector of the
@@ -94,13 +98,19 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		NextLookAt: core.Time{Time: nextLook(d)},
-		ExpiresAt:  core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
+		ExpiresAt:  core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: zones.DNSSECOf(d), DMARCOverride: zones.DMARCOverrideOf(d), SPF: zones.SPFOf(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
 		CatchAll: core.OrNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: core.OrNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: core.OrNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
 	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), zones.ReplacedOf(d)
+	out.Apex, out.MX = zones.ApexOf(d), s.mxOf(d)
+	if isWaiting(d) {
+		if text := cmp.Or(undecidedText(d), mailAwaitedText(d)); text != "" {
+			out.StatusDetail = &text
+		}
+	}
 	if out.StatusDetail == nil {
 		out.StatusDetail = core.OrNull(claimProofText(tx, d))
 	}
@@ -123,10 +133,10 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	return out, nil
 }
 
-// nameserversOf returns the nameservers to which a domain with the given DNS provider must be
-// delegated. The list is empty unless the provider is builtin.
-func (s *Service) nameserversOf(provider string) []string {
-	if provider != dnsprov.Builtin {
+// nameserversOf returns the nameservers to which a domain must be delegated. The list is empty
+// unless its DNS provider is builtin, and while it is not known what would break.
+func (s *Service) nameserversOf(d *store.Domain) []string {
+	if d.DNSProvider != dnsprov.Builtin || undecidedText(d) != "" {
 		return []string{}
 	}
 	return append([]string{}, s.Config.Nameservers...)
@@ -223,6 +233,9 @@ type UpdateDomainIn struct {
 	// Moves the records of the domain to the DNS provider of this DNS credential. A job writes them
 	// there, and the domain moves when that provider shows them.
 	DNSCredentialID *string `json:"dns_credential_id"`
+
+	Apex *ApexIn `json:"apex"` // Where visitors of the domain itself go.
+	MX   *MXIn   `json:"mx"`   // Which hosts take the mail.
 }
 
 // check validates what can be validated without the store. It normalizes tags, sending places and
@@ -243,6 +256,11 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	if in.SendsElsewhere != nil {
 		in.places, err = parseSendingPlaces(*in.SendsElsewhere)
 		if err != nil {
+			return err
+		}
+	}
+	if in.MX != nil {
+		if err := in.MX.check(); err != nil {
 			return err
 		}
 	}
@@ -284,16 +302,16 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 			return nil, err
 		}
 	}
-	var out Domain
-	var changed *store.Domain
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := core.DomainOf(tx, who, in.DomainID)
-		if err != nil {
-			return err
-		}
-		if d.Gone() {
-			return core.DomainBusy(d, "is being deleted, so it cannot be changed")
-		}
+	known, err := s.readDomain(who, in.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	var site presentSite // asked for the MX records of before
+	if in.MX != nil && in.MX.Mode == store.MXElsewhere && known.MXMode() == store.MXHere && s.findsSites() {
+		site = s.lookAtSite(ctx, known.Name)
+	}
+	broughtMail := false
+	apply := func(tx *store.Tx, d *store.Domain) error {
 		if err := in.apply(tx, d); err != nil {
 			return err
 		}
@@ -307,9 +325,36 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 				return err
 			}
 		}
-		changed = d
-		return errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
-	})
+		if in.MX == nil {
+			return nil
+		}
+		broughtMail = in.MX.Mode == store.MXHere && d.MXMode() == store.MXElsewhere
+		return s.changeMX(tx, who, d, in.MX.Mode, site)
+	}
+	var out Domain
+	var changed *store.Domain
+	if in.Apex != nil {
+		changed, err = s.changeApex(ctx, who, known, *in.Apex, apply)
+	} else {
+		err = s.Store.Update(func(tx *store.Tx) error {
+			d, err := core.DomainOf(tx, who, in.DomainID)
+			if err != nil {
+				return err
+			}
+			if d.Gone() {
+				return core.DomainBusy(d, "is being deleted, so it cannot be changed")
+			}
+			if err := apply(tx, d); err != nil {
+				return err
+			}
+			changed = d
+			write := s.putDomain
+			if in.MX != nil {
+				write = s.zones.PutZone
+			}
+			return errors.Join(write(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,6 +362,9 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		out, err = s.domainOut(tx, changed)
 		return err
 	})
+	if err == nil && broughtMail {
+		out.Warnings, err = s.mxWarnings(ctx, changed, in.MX.ExpectedAddresses)
+	}
 	if err != nil {
 		return nil, err
 	}

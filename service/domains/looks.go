@@ -31,7 +31,8 @@ const (
 var firstLooks = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
 // lookAfter returns when the next look is due, with a jitter of a tenth. The wait began at since. r
-// is a random number from 0 to 1 for the jitter. The last look is at the end of the wait.
+// is a random number from 0 to 1 for the jitter. A look is due at the end of the wait, too. Domains
+// that may wait for longer are looked at hourly after it.
 func lookAfter(since, now time.Time, r float64) time.Time {
 	waited, end := now.Sub(since), since.Add(waitPeriod)
 	for _, at := range firstLooks {
@@ -44,7 +45,7 @@ func lookAfter(since, now time.Time, r float64) time.Time {
 		gap = infrequentLook
 	}
 	next := now.Add(jobs.Jitter(gap, r))
-	if next.After(end) {
+	if now.Before(end) && next.After(end) {
 		next = end
 	}
 	return next
@@ -92,54 +93,62 @@ func (s *Service) lookAtWaiting(ctx context.Context, j *store.Job) (jobs.Writes,
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	d, err := s.DomainByID(args.DomainID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !isWaiting(d) {
+	looked, err := s.DomainByID(args.DomainID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !isWaiting(looked) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	save, err := s.lookOnce(ctx, d)
+	began, since := s.Now(), looked.NSAwaited
+	save, err := s.lookOnce(ctx, looked)
 	if err != nil {
 		return nil, err
 	}
-	now, since := s.Now(), d.NSAwaited
 	if since.IsZero() { // it has waited since before there were looks
-		since = now
+		since = began
 	}
-	over := !now.Before(since.Add(waitPeriod))
-	next := lookAfter(since, now, s.Rand())
-	writes := func(tx *store.Tx, _ *store.Job) error {
-		d, err := store.Domains.Find(tx, args.DomainID)
+	next := lookAfter(since, s.Now(), s.Rand()).Truncate(time.Millisecond)
+	return func(tx *store.Tx, _ *store.Job) error {
+		d, err := store.Domains.Find(tx, looked.ID)
 		if d == nil || err != nil || !isWaiting(d) {
 			return err
 		}
-		if err := save(tx, d); err != nil || !isWaiting(d) {
-			return err
+		if d.DNSProvider == looked.DNSProvider {
+			if err := save(tx, d); err != nil || !isWaiting(d) {
+				return err
+			}
 		}
 		if d.NSAwaited.IsZero() {
 			d.NSAwaited = since
 		}
-		if over && !tx.Now().Before(d.NSAwaited.Add(waitPeriod)) {
-			resumed, err := s.resumeSetup(tx, d) // the setup then fails, and ends the wait
-			if err != nil || resumed {
+		over := !began.Before(d.NSAwaited.Add(waitPeriod)) // a wait that has begun anew during the look goes on
+		if over && !isMailAwaited(d) {
+			resumed, err := s.resumeSetup(tx, d) // the setup then fails, and that ends the wait
+			if err != nil {
 				return err
 			}
-			return s.endWait(tx, d, s.errWaitOver(d))
+			if !resumed {
+				return s.endWait(tx, d, s.errWaitOver(d))
+			}
 		}
 		d.NextCheckAt = next
-		return store.Domains.Put(tx, d)
-	}
-	if over {
-		return writes, nil
-	}
-	return writes, jobs.Snooze(next)
+		other, err := store.JobByKey.Find(tx, store.JobKey(kindLook, d.ID)) // planned during the look
+		if other != nil && other.Due.Before(next) {
+			d.NextCheckAt = other.Due
+		}
+		return errors.Join(err, store.Domains.Put(tx, d))
+	}, jobs.Snooze(next)
 }
 
 // lookOnce looks at the DNS of a waiting domain. save saves the result in the domain, and sets the
 // domain up if its DNS is right.
 func (s *Service) lookOnce(ctx context.Context, d *store.Domain) (save func(*store.Tx, *store.Domain) error, err error) {
 	if d.DNSProvider != dnsprov.Builtin {
+		d, err = s.withPresentSite(ctx, d)
+		if err != nil {
+			return nil, err
+		}
 		l := s.checkNow(ctx, d)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -165,15 +174,18 @@ func (s *Service) lookOnce(ctx context.Context, d *store.Domain) (save func(*sto
 	limited, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	s.lookUpDelegation(limited, &c)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if !c.Verified {
+		_, err = s.withPresentSite(ctx, d)
+	}
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
 	}
 	return func(tx *store.Tx, d *store.Domain) error {
 		if !c.needsLookup { // the lookup failed
 			return nil
 		}
 		found := c
-		return s.saveDelegation(tx, core.Actor{}, d, &found)
+		return s.saveDelegation(tx, d, &found, "")
 	}, nil
 }
 
@@ -197,7 +209,6 @@ func (s *Service) endWait(tx *store.Tx, d *store.Domain, why *core.Error) error 
 	if expires {
 		d.Claim = store.ClaimExpired
 	}
-	d.NextCheckAt = time.Time{}
 	if err := s.endClaim(tx, d, why); err != nil || !expires {
 		return err
 	}

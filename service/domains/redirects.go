@@ -113,6 +113,9 @@ func setRedirect(d *store.Domain, target string, permanent, preservePath bool) {
 	if !permanent {
 		d.RedirectCode = 302
 	}
+	if d.Apex != nil {
+		d.Apex.Mode, d.Apex.Chosen = store.ApexHere, d.Apex.Chosen || !d.AtEdge()
+	}
 }
 
 // SetRedirect sets where visitors of a domain, and of its www, are redirected to. It queues a job
@@ -126,6 +129,9 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		target, err := cleanRedirectURL(in.RedirectURL, d.Name)
 		if err != nil {
 			return false, err
+		}
+		if !mayRedirect(d) {
+			return false, zones.ErrApexElsewhere(d)
 		}
 		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)
 		return true, nil
@@ -145,6 +151,9 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
 		had := d.RedirectURL != ""
 		d.RedirectURL, d.RedirectCode, d.RedirectPath = "", 0, false
+		if had && d.AtEdge() && d.Apex != nil && !d.Apex.Chosen {
+			d.Apex.Mode = store.ApexElsewhere // as before the redirect
+		}
 		return had, nil
 	}, func(d *store.Domain, jobID string) {
 		out = removalAnswer(jobID, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")

@@ -40,6 +40,10 @@ type SetupDomainIn struct {
 	RedirectURL    string      `json:"redirect_url" alias:"url" max:"2048"`
 	ForwardAddress string      `json:"forward_address" alias:"address"`
 	Tags           *[]string   `json:"tags" max:"50"`
+	// here: visitors of the domain itself come to this host, as a redirect needs. elsewhere: its
+	// web site stays where it is. Without it, Mailstead finds out from its nameservers. A domain
+	// that is registered is here.
+	Apex string `json:"apex" enum:"here|elsewhere|"`
 }
 
 // A SetupUser is a mailbox that setup_domain creates. If it has no password, a password is
@@ -61,6 +65,8 @@ type setupArgs struct {
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
 	Credential string          `json:"dns_credential_id,omitempty"`
+	FindSite   bool            `json:"find_site,omitempty"` // the nameservers of the domain are asked about its web site before anything changes
+	Apex       string          `json:"apex,omitempty"`      // as SetupDomainIn.Apex, for a domain that exists
 	delegated  bool            // the domain is known to be delegated to us, so the job does not wait for that
 }
 
@@ -168,8 +174,15 @@ func (p *setupPlan) readCredential(tx *store.Tx) (err error) {
 	return err
 }
 
-// planRouting validates the tags, the redirect and the forward.
+// planRouting validates the tags, where the domain itself leads, the redirect and the forward.
 func (p *setupPlan) planRouting() (err error) {
+	switch {
+	case p.in.Apex == store.ApexElsewhere && p.in.Register:
+		return core.Invalid("apex", "not_allowed", "cannot be elsewhere with register: a new domain has no web site yet")
+	case p.in.Apex == store.ApexElsewhere && p.in.RedirectURL != "":
+		return core.Errorf("apex_elsewhere", "A redirect needs that %s itself leads to this host. Leave out redirect_url, or give apex as here.", p.name).
+			With("redirect_url", "apex_elsewhere", "excludes the apex elsewhere")
+	}
 	if p.in.Tags != nil {
 		*p.in.Tags, err = cleanTags(*p.in.Tags)
 		if err != nil {
@@ -296,6 +309,8 @@ func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "the DNS of %s is served by %s; delete the domain first to have its records at the edge provider", p.name, d.DNSProvider)
 	case p.in.ManualDNS && d.DNSProvider != store.DomainProviderManual:
 		return nil, core.Invalid("manual_dns", "not_allowed", "the DNS of %s is served by %s; delete the domain first to keep its records by hand", p.name, d.DNSProvider)
+	case p.args.Redirect != "" && p.in.Apex == "" && !mayRedirect(d):
+		return nil, zones.ErrApexElsewhere(d)
 	}
 	return d, nil
 }
@@ -352,7 +367,10 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 		}
 	}
 	args := p.args
-	args.DomainID = d.ID
+	args.DomainID, args.FindSite = d.ID, p.s.findsSites() && d.Apex != nil && d.Apex.Mode != store.ApexHere && !d.Apex.Given && !d.AtEdge()
+	if p.in.Apex != "" && p.in.Apex != d.ApexMode() {
+		args.Apex = p.in.Apex
+	}
 	if p.shop != nil {
 		args.PurchaseID, err = p.addPurchase(tx)
 		if err != nil {
@@ -403,5 +421,11 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	if p.credential != nil {
 		d.DNSCredentialID = p.credential.ID
 	}
+	asked := p.in.Apex
+	if asked == "" && (p.shop != nil && !d.AtEdge() || d.AtEdge() && p.args.Redirect != "") {
+		asked = store.ApexHere
+	}
+	d.Apex = p.s.newApex(d, asked, presentSite{})
+	d.Apex.Chosen = p.in.Apex != "" || p.shop != nil
 	return d, errors.Join(p.s.zones.GenerateZoneKey(d), p.s.beginClaim(tx, d))
 }

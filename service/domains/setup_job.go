@@ -63,6 +63,7 @@ func (p *setupRun) steps() []jobStep {
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []jobStep{
 		{"edge_token", len(a.EdgeToken) > 0 || a.Credential != "", p.storeEdgeAccess}, // tests the new token or credential at the DNS provider and stores it
+		{"apex", a.FindSite || a.Apex != "", p.decideApex},                            // finds out whether the domain has a web site elsewhere
 		{"register", a.PurchaseID != "", p.buyDomain},                                 // buys the domain, once
 		{"keys", true, p.generateKeys},                                                // generates and seals the DKIM keys and the DNSSEC key
 		{"zone", ours, p.checkZone},                                                   // checks that our DNS server can serve the records
@@ -251,6 +252,30 @@ func (p *setupRun) storeEdgeAccess() error {
 	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken, d.DNSCredentialID = p.args.EdgeToken, p.args.Credential })
 }
 
+// decideApex finds out where the domain itself leads, unless the request says so. If it has a web
+// site, a redirect would take its place, so the setup ends before anything changes.
+func (p *setupRun) decideApex() error {
+	if p.args.Apex != "" && p.args.Apex != p.d.ApexMode() {
+		d, err := p.s.changeApex(p.ctx, core.Actor{AccountID: p.d.AccountID}, p.d, ApexIn{Mode: p.args.Apex}, nil)
+		if _, refused := core.AsError(err); refused {
+			return jobs.Permanent(err)
+		}
+		if err != nil {
+			return err
+		}
+		p.d = d
+	}
+	d, err := p.s.withPresentSite(p.ctx, p.d)
+	if err != nil {
+		return err
+	}
+	p.d = d
+	if p.args.Redirect != "" && !mayRedirect(d) {
+		return jobs.Permanent(zones.ErrApexElsewhere(d))
+	}
+	return nil
+}
+
 // createMailboxes creates the mailboxes that do not exist yet, as far as the limits allow. They
 // become active when the domain is complete.
 func (p *setupRun) createMailboxes() error {
@@ -354,6 +379,9 @@ func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allS
 		return nil, jobs.Permanent(p.s.errWaitOver(p.d))
 	}
 	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + joinNames(p.s.Config.Nameservers) + "."
+	if text := undecidedText(p.d); text != "" {
+		detail = text
+	}
 	if awaited.contested {
 		detail = contestedText(p.d)
 	}
@@ -608,6 +636,10 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 		}
 		return errors.Join(s.await(tx, d, status), s.putDomain(tx, d))
 	}
+	if d.MXMode() == store.MXElsewhere {
+		d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
+		return errors.Join(s.await(tx, d, store.DomainPendingDNS), s.putDomain(tx, d))
+	}
 	first := d.CompletedAt.IsZero()
 	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainComplete, "", time.Time{}, "", ""
 	if first {
@@ -656,7 +688,8 @@ func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if e, ok := core.AsError(cause); ok && e.Code == nsTimeout {
 		return s.endWait(tx, d, e)
 	}
-	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = store.DomainError, "", time.Time{}, "internal_error"
+	d.Status, d.StatusDetail, d.ErrorCode = store.DomainError, "", "internal_error"
+	d.NSAwaited, d.NextCheckAt = time.Time{}, time.Time{}
 	d.ErrorMessage = "The domain could not be provisioned. See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		d.ErrorCode, d.ErrorMessage = e.Code, e.Message

@@ -122,6 +122,11 @@ func managedCollision(d *store.Domain, name, typ string) *core.Error {
 	switch {
 	case name == "_dmarc."+d.Name:
 		e.Message = "Mailstead manages the records of " + name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
+	case name == d.Name && (typ == "A" || typ == "AAAA"):
+		e.Message = "The " + typ + " records of " + name + " lead to this host. To have your web site there, call PATCH /v1/domains/" + d.ID + ` with {"apex": {"mode": "elsewhere", "addresses": [...]}}.`
+		if d.ApexMode() == store.ApexElsewhere {
+			e.Message = "The addresses of " + name + " are those of " + d.Apex.Alias + ". To set them yourself, call PATCH /v1/domains/" + d.ID + ` with {"apex": {"mode": "elsewhere", "addresses": [...]}}.`
+		}
 	case name == d.Name && typ == "TXT":
 		e.Message = "Mailstead manages the SPF record of " + name + " itself. Add your terms with PUT /v1/domains/" + d.ID + "/spf."
 	}

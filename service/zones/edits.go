@@ -41,9 +41,12 @@ type zoneEdit struct {
 	change    []*store.CustomRecord // present records with new content
 	end       []*store.CustomRecord // records that are removed
 	settings  *store.ZoneSettings   // what changes beside records; nil: nothing
+	apex      *store.DomainApex     // where the domain itself leads then, without the owner's addresses; nil: as before
 	target    store.AuditTarget     // of the audit row; if it has no ID, it gets that of the store.ZoneChange
 	// mayReplace lets records replace ours at www, which are there for a redirect.
 	mayReplace bool
+	// within changes other fields of the domain in the transaction of the change; nil: none change.
+	within func(*store.Tx, *store.Domain) error
 	// answer returns the answer of the operation, to be stored with its Idempotency-Key; nil: the
 	// operation accepts no such key.
 	answer func(*zoneResult) any
@@ -55,7 +58,7 @@ func (e *zoneEdit) rows() int { return len(e.add) + 2*len(e.change) + len(e.end)
 // isEmpty reports whether an edit need not be written. One that undoes another always is, so that
 // it is among the changes.
 func (e *zoneEdit) isEmpty() bool {
-	return e.rows() == 0 && e.settings == nil && e.kind != store.ZoneChangeUndo
+	return e.rows() == 0 && e.settings == nil && e.apex == nil && e.within == nil && e.kind != store.ZoneChangeUndo
 }
 
 // A zoneResult is what a change of custom records has written.
@@ -160,10 +163,7 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 			}
 			st.live = liveRecords(tx, d)
 			st.source = s.zoneSourceOf(tx, d, st.live)
-			st.reserved = s.reservedRecords(st.source.Spec, d.DNSProvider)
-			st.fixed = slices.DeleteFunc(slices.Clone(st.reserved), func(r dnsprov.Record) bool {
-				return r.Purpose == dnsprov.PurposeA && !r.Critical && r.Name == "www."+d.Name
-			})
+			s.setReserved(st)
 			st.below = s.domainsBelow(tx, d)
 			for _, id := range store.DomainsByAccount.Keys(tx, d.AccountID, "") {
 				if id != d.ID {
@@ -179,6 +179,14 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 			return nil, err
 		}
 	}
+}
+
+// setReserved sets the managed records of a state from the specification of its zone.
+func (s *Service) setReserved(st *zoneState) {
+	st.reserved = s.reservedRecords(st.source.Spec, st.domain.DNSProvider)
+	st.fixed = slices.DeleteFunc(slices.Clone(st.reserved), func(r dnsprov.Record) bool {
+		return r.Purpose == dnsprov.PurposeA && !r.Critical && r.Name == "www."+st.domain.Name
+	})
 }
 
 // domainsBelow returns the names of the domains below d that belong to the same account or are
@@ -217,6 +225,7 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 		killpoint.At("zone.staged")
 	}
 	var out *zoneResult
+	addresses := st.apexAddresses(e)
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
 		d, err := changeableDomain(tx, who, st.domain.ID)
@@ -236,6 +245,12 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 		d.ZoneGeneration, d.ZoneStaged = next, false
 		if e.settings != nil {
 			applySettings(tx, d, e.settings)
+		}
+		e.applyApex(d, addresses)
+		if e.within != nil {
+			if err := e.within(tx, d); err != nil {
+				return err
+			}
 		}
 		out.change = &store.ZoneChange{
 			ID: tx.NewID("zch"), DomainID: d.ID, Generation: next, Kind: e.kind, By: actorName(who), Name: e.name, Type: e.typ,
@@ -261,12 +276,19 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 // actorName returns the name of whoever makes a request, as in the audit log.
 func actorName(who core.Actor) string {
 	switch {
+	case who.Request == nil:
+		return "Mailstead"
 	case who.TokenID == core.LocalToken:
 		return "operator"
 	case who.TokenKind == core.SessionKind:
 		return who.Email
 	}
 	return who.TokenName
+}
+
+// sameSettings returns the settings of a domain as a change has them that changes none.
+func sameSettings(d *store.Domain) *store.ZoneSettings {
+	return &store.ZoneSettings{DMARC: d.DMARC, NewDMARC: d.DMARC, SPF: d.SPF, NewSPF: d.SPF}
 }
 
 // applySettings sets the settings of a domain that a change of its zone sets.

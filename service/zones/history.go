@@ -78,6 +78,9 @@ func (s *Service) UndoZoneChange(ctx context.Context, who core.Actor, in UndoZon
 			return nil, err
 		}
 		e, err := st.undo(change, rows)
+		if err == nil && change.Settings != nil && change.Settings.Apex != nil {
+			err = s.undoApex(st, e, change.Settings)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -158,12 +161,27 @@ func (st *zoneState) undo(c *store.ZoneChange, rows []*store.CustomRecord) (*zon
 		e.replaceSet(now[key], before[key])
 	}
 	if set := c.Settings; set != nil {
-		if st.domain.DMARC != set.NewDMARC || !sameSPF(st.domain.SPF, set.NewSPF) {
+		policyChanged, spfChanged := set.DMARC != set.NewDMARC, !sameSPF(set.SPF, set.NewSPF)
+		if policyChanged && st.domain.DMARC != set.NewDMARC || spfChanged && !sameSPF(st.domain.SPF, set.NewSPF) {
 			return nil, changedSince("The DMARC policy or what is added to the SPF record was")
 		}
-		e.settings = &store.ZoneSettings{DMARC: set.NewDMARC, NewDMARC: set.DMARC, SPF: set.NewSPF, NewSPF: set.SPF}
+		e.settings = sameSettings(st.domain)
+		if policyChanged {
+			e.settings.NewDMARC = set.DMARC
+		}
+		if spfChanged {
+			e.settings.NewSPF = set.SPF
+		}
 	}
 	return e, nil
+}
+
+// undoApex adds to a change that where the domain itself leads becomes as before another one.
+func (s *Service) undoApex(st *zoneState, e *zoneEdit, set *store.ZoneSettings) error {
+	if apexSetting(st.domain) != *set.NewApex {
+		return changedSince("Where the domain itself leads was")
+	}
+	return s.setApex(st, e, store.DomainApex{Mode: set.Apex.Mode, Chosen: true, Alias: set.Apex.Alias})
 }
 
 func changedSince(what string) *core.Error {

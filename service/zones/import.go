@@ -60,7 +60,7 @@ type SkippedRecord struct {
 	Type  string `json:"type" words:"theirs" example:"SOA"`
 	Value string `json:"value" words:"theirs" example:"ns1.example.net hostmaster.example.net 1 3600 600 604800 300"`
 	// A code and a text: excluded, outside, nameservers, mx, dnssec, unknown_type, managed, here,
-	// exists, proxied, invalid_dmarc, spf_too_many_lookups, spf_not_counted, spf_too_long or
+	// exists, alias, proxied, invalid_dmarc, spf_too_many_lookups, spf_not_counted, spf_too_long or
 	// cname_at_apex.
 	Reason string `json:"reason" words:"theirs" example:"nameservers: Mailstead has its own SOA record and name servers."`
 }
@@ -111,6 +111,8 @@ type zoneImport struct {
 	ours  []string // terms of the domain's SPF record without those of the owner
 	mixed spf.Merged
 	spfNo string // why the SPF records are not merged; ""
+
+	alias *string // the host that the domain itself is to be an alias of, "" for none; nil: it stays
 
 	dmarc   string // the policy of the file; "" if it has none
 	dmarcNo string // why it is not taken over; ""
@@ -267,7 +269,7 @@ func (p *zoneImport) skip(reason string, records ...dnsprov.Record) {
 
 // edit returns the change that an import makes, and sets the answer.
 func (p *zoneImport) edit(st *zoneState) (*zoneEdit, error) {
-	p.domain = st.domain
+	p.domain, p.alias = st.domain, nil
 	p.out = &ZoneImported{Records: []RecordSet{}, Skipped: []SkippedRecord{}, Merged: []MergedRecord{}, DryRun: p.in.DryRun}
 	e := &zoneEdit{kind: store.ZoneChangeImport, mayReplace: true, target: core.DomainTarget(st.domain), answer: func(*zoneResult) any { return p.out }}
 	byName := map[string][]*store.CustomRecord{}
@@ -313,6 +315,9 @@ func (p *zoneImport) edit(st *zoneState) (*zoneEdit, error) {
 	p.out.Imported = len(taken)
 	p.out.Records = recordSets(st.domain, taken)
 	p.mergeSettings(e)
+	if p.alias != nil {
+		return e, p.s.setApex(st, e, store.DomainApex{Mode: store.ApexElsewhere, Chosen: true, Alias: *p.alias})
+	}
 	return e, nil
 }
 
@@ -332,6 +337,11 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 		reason = "mx: The MX record of the domain leads to Mailstead."
 	case slices.Contains(dnssecTypes, typ) || typ == "DS" && isApex:
 		reason = "dnssec: The zone is signed with keys of its own."
+	case isApex && isAlias(typ):
+		reason = p.takeAlias(st, set.Records[0].Value)
+		if reason == "" {
+			return nil
+		}
 	case !slices.Contains(dnsprov.CustomTypes, typ):
 		reason = "unknown_type: Mailstead has no records of this type."
 	case name == "_mta-sts."+domain || name == dnsprov.STSLabel+"."+domain || name == "_smtp._tls."+domain:
@@ -358,8 +368,15 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 		ip, _ := netip.ParseAddr(r.Value)
 		switch {
 		case isApex && typ == "TXT" && spf.IsRecord(text): // see mergeSettings
-		case st.isManaged(name, typ, r.Value, true) && isApex && (typ == "A" || typ == "AAAA"):
-			p.skip("here: The addresses of "+domain+" itself lead to this host.", r)
+		case isApex && (typ == "A" || typ == "AAAA") && st.domain.ApexMode() == store.ApexHere:
+			p.skip(p.hereReason(), r)
+		case isApex && (typ == "A" || typ == "AAAA") && apexSetting(st.domain).Alias != "":
+			if !p.in.Replace {
+				p.skip("exists: The domain itself is an alias of "+st.domain.Apex.Alias+". Give replace to take these addresses instead.", r)
+				continue
+			}
+			p.alias = new("")
+			out = append(out, r)
 		case st.isManaged(name, typ, r.Value, true):
 			p.skip("managed: Mailstead keeps these records itself.", r)
 		case ip.IsValid() && isProxied(ip) && !slices.Contains(p.accepted, ip):
@@ -369,6 +386,42 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 		}
 	}
 	return out
+}
+
+// isAlias reports whether a type stands for the addresses of another host. Several DNS servers know
+// such types, and the DNS itself does not.
+func isAlias(typ string) bool { return typ == "ALIAS" || typ == "ANAME" }
+
+// hereReason says why the addresses of a domain itself are not imported.
+func (p *zoneImport) hereReason() string {
+	return "here: The addresses of " + p.domain.Name + ` itself lead to this host. To have your web site there, call PATCH /v1/domains/` + p.domain.ID +
+		` with {"apex": {"mode": "elsewhere"}} first.`
+}
+
+// takeAlias makes a host that of whose addresses the domain itself has. If it cannot, it returns
+// why.
+func (p *zoneImport) takeAlias(st *zoneState, host string) (reason string) {
+	d := st.domain
+	isAddress := func(set zonefile.Set) bool {
+		return set.Name == d.Name && (set.Type == "A" || set.Type == "AAAA") && !p.isExcluded(set.Name, set.Type)
+	}
+	has := apexSetting(d)
+	host, err := p.s.CleanAlias("alias", host, d.Name)
+	switch {
+	case has.Mode == store.ApexHere:
+		return p.hereReason()
+	case err != nil:
+		return "alias: " + err.Error() + "."
+	case slices.ContainsFunc(p.sets, isAddress):
+		return "alias: The file has addresses of the domain itself, which are taken instead."
+	case has.Alias == host:
+		return ""
+	case has.Alias != "" || d.Apex != nil && len(d.Apex.Addresses) > 0:
+		return `exists: The domain itself has addresses already. Set the alias with PATCH /v1/domains/` + d.ID + ` and {"apex": {"mode": "elsewhere", "alias": "` + host + `"}}.`
+	}
+	p.alias = &host
+	p.out.Merged = append(p.out.Merged, MergedRecord{"@", "ALIAS", host})
+	return ""
 }
 
 // customSetOf returns records of a set of a file as the owner could have entered them.
@@ -406,7 +459,7 @@ func sameValues(present []*store.CustomRecord, records []dnsprov.Record) bool {
 // mergeSettings adds to the change what the SPF records and the DMARC policy of the file change.
 func (p *zoneImport) mergeSettings(e *zoneEdit) {
 	d := p.domain
-	now := &store.ZoneSettings{DMARC: d.DMARC, NewDMARC: d.DMARC, SPF: d.SPF, NewSPF: d.SPF}
+	now := sameSettings(d)
 	if p.dmarc != "" {
 		r := dnsprov.Record{Name: "_dmarc." + d.Name, Type: "TXT", Value: p.dmarc}
 		switch {

@@ -326,3 +326,62 @@ func TestLimitOfAnAccount(t *testing.T) {
 		}
 	}
 }
+
+// The addresses of a web site elsewhere are imported, and an ALIAS becomes the alias of the domain.
+// Undoing an import brings back what there was.
+func TestImportsTheWebSite(t *testing.T) {
+	w := newZoneWorld(t, store.Options{})
+	apex := func(mode string) zones.Apex {
+		t.Helper()
+		d, err := w.Zones.EditApex(t.Context(), w.who, w.id, func(d *store.Domain) (*zones.ApexEdit, error) {
+			if mode == "" {
+				return nil, nil
+			}
+			return &zones.ApexEdit{Apex: store.DomainApex{Mode: mode, Chosen: true}}, nil
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *zones.ApexOf(d)
+	}
+	out, code := w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN ALIAS cdn.old.test.\n"})
+	if code != "" || reasons(out)["@ ALIAS"] != "here" || !strings.Contains(out.Skipped[0].Reason, "PATCH /v1/domains/"+w.id) {
+		t.Errorf("here: %+v, %s", out, code)
+	}
+	apex("elsewhere")
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN ANAME www.own.test.\n"})
+	if code != "" || reasons(out)["@ ANAME"] != "alias" {
+		t.Errorf("of itself: %+v, %s", out, code)
+	}
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN ALIAS cdn.old.test.\n@ 300 IN A 192.0.2.1\n@ 300 IN AAAA 2001:db8::1\n"})
+	if got := apex(""); code != "" || out.Imported != 2 || reasons(out)["@ ALIAS"] != "alias" || !slices.Equal(got.Addresses, []string{"192.0.2.1", "2001:db8::1"}) {
+		t.Errorf("both: %+v, %+v, %s", out, got, code)
+	}
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN ALIAS cdn.old.test.\n"})
+	if code != "" || reasons(out)["@ ALIAS"] != "exists" {
+		t.Errorf("beside addresses: %+v, %s", out, code)
+	}
+	apex("elsewhere")
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN ALIAS cdn.old.test.\n"})
+	if got := apex(""); code != "" || len(out.Merged) != 1 || got.Alias == nil || *got.Alias != "cdn.old.test" {
+		t.Errorf("alone: %+v, %+v, %s", out, got, code)
+	}
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN A 192.0.2.9\n"})
+	if code != "" || reasons(out)["@ A"] != "exists" {
+		t.Errorf("addresses beside an alias: %+v, %s", out, code)
+	}
+	out, code = w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN A 192.0.2.9\n", Replace: true})
+	if got := apex(""); code != "" || out.Imported != 1 || got.Alias != nil || !slices.Equal(got.Addresses, []string{"192.0.2.9"}) {
+		t.Errorf("instead of an alias: %+v, %+v, %s", out, got, code)
+	}
+	changes, err := w.Zones.ListZoneChanges(t.Context(), w.who, zones.ListZoneChangesIn{DomainID: w.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Zones.UndoZoneChange(t.Context(), w.who, zones.UndoZoneChangeIn{DomainID: w.id, ID: changes.Data[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	if got := apex(""); got.Mode != "elsewhere" || got.Alias == nil || *got.Alias != "cdn.old.test" || len(got.Addresses) > 0 {
+		t.Errorf("undone: %+v", got)
+	}
+}

@@ -18,15 +18,17 @@
 //   - edits.go: how every change of these records is written. edit_checks.go: which changes are
 //     possible. history.go: the changes, and how one is undone.
 //   - import.go: records from a master file.
+//   - apex.go: where the domain itself leads: to this host, or to the owner's web site.
+//     apex_edits.go: how that is changed.
+//   - alias.go: domains that have the addresses of another host. alias_lookups.go: how these are
+//     looked up.
 package zones
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -44,41 +46,15 @@ type Service struct {
 	zoneLocks   limit.KeyedMutex[string] // by account ID; held while custom records of one of its domains are changed
 	edgeLocks   limit.KeyedMutex[string] // by domain ID; held while a domain's records at its DNS provider are read or changed
 	plans       planCache
+	aliases     aliases // the domains that have the addresses of another host
 }
 
 // New returns a Service. Run must be called to keep secondaries up to date.
 func New(c *core.Core) *Service {
 	s := &Service{Core: c, memory: newZoneMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
 	s.memory.secondaries = s.newSecondaries()
+	s.aliases.wake = make(chan struct{}, 1)
 	return s
-}
-
-// Kinds returns the kinds of jobs that this room works on.
-func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.syncKind(), s.renewSignaturesKind()}
-}
-
-// Run removes what interrupted changes of custom records have left. Then it notifies secondaries of
-// changes and renews their copies, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	if err := s.sweepZones(ctx); err != nil && ctx.Err() == nil {
-		s.Log.Error("could not remove what an interrupted change of a zone has left", "error", err)
-	}
-	var notifying sync.WaitGroup
-	defer notifying.Wait()
-	notifying.Go(func() { s.notifySecondaries(ctx) })
-	hourly, stop := s.Store.Clock().Every(time.Hour)
-	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hourly:
-			if err := s.renewZones(); err != nil {
-				s.Log.Error("could not renew the zones of secondaries", "error", err)
-			}
-		}
-	}
 }
 
 // WithLookupSlot calls fn when one of the maxLookups slots is free. It returns the error of ctx if

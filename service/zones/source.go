@@ -85,8 +85,13 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
 		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.OtherNameservers(), DMARC: d.DMARC,
-		Redirect: d.RedirectURL != "", RedirectWWW: d.RedirectsWWW(),
+		Apex: s.apexSpec(d), RedirectWWW: d.RedirectsWWW(), MXElsewhere: d.MXMode() == store.MXElsewhere,
 		DMARCReports: !c.Sandbox,
+	}
+	if d.MX != nil {
+		for _, mx := range d.MX.Records {
+			spec.MX = append(spec.MX, dnsprov.Record{Name: d.Name, Type: "MX", Value: mx.Host, Priority: mx.Priority, TTL: mx.TTL})
+		}
 	}
 	if d.SPF != nil {
 		spec.SPFExtra, spec.SPFAll = d.SPF.Extra, d.SPF.All
@@ -107,6 +112,28 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
 	}
 	return spec
+}
+
+// apexSpec says where the addresses of a domain itself lead. Those of the owner that are custom
+// records are not part of it.
+func (s *Service) apexSpec(d *store.Domain) dnsprov.Apex {
+	out := dnsprov.Apex{Elsewhere: d.ApexMode() != store.ApexHere, Critical: d.CompletedAt.IsZero(), Accepts: dnsprov.AcceptsPublic}
+	if s.Config.Sandbox {
+		out.Accepts = dnsprov.AcceptsAny
+	}
+	if !out.Elsewhere || d.Apex == nil {
+		return out
+	}
+	texts := d.Apex.AliasAddresses
+	if d.DNSProvider == store.DomainProviderManual {
+		texts, out.Alias = d.Apex.Addresses, d.Apex.Alias
+	}
+	for _, text := range texts {
+		if ip, err := netip.ParseAddr(text); err == nil { // else it was not stored by us
+			out.Addresses = append(out.Addresses, ip)
+		}
+	}
+	return out
 }
 
 // setClientPorts sets the ports for mail clients in a specification. It leaves out ports without

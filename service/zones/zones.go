@@ -49,6 +49,7 @@ func newZoneMemory(c core.Config) *zoneMemory {
 func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	z := s.memory
 	name = strings.TrimSuffix(name, ".")
+	s.aliases.noteQuery(name, s.Now)
 	if z.stale.Load() {
 		s.makeZonesFor(name)
 	}
@@ -265,6 +266,8 @@ func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 		changed = next
 	}
 	d.ZoneChangedAt = changed
+	named, id, host, edge := d.Name, d.ID, apexSetting(d).Alias, d.AtEdge()
+	tx.After(func() { s.aliases.set(named, id, host, edge) })
 	if err := store.Domains.Put(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}

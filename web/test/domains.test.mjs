@@ -68,7 +68,13 @@ describe('domains', { concurrency: 2 }, () => {
     walk('lists domains and finds them', async (t) => {
       const tag = unique('tag')
       const a = await connect(fresh('list'), { tags: [tag] }), b = await connect(fresh('list'), { tags: [tag], external: true })
-      const p = await open(t, '/domains', { phone: small })
+      const p = await open(t, '/', { phone: small })
+      await p.route('**/v1/domains?*', async (route) => { // the sandbox sets it up after a minute
+        const answer = await (await route.fetch()).json()
+        for (const d of answer.data) if (d.domain === a.name) Object.assign(d, { status: 'pending_ns' })
+        await route.fulfill({ json: answer })
+      })
+      await p.open('/domains')
       const list = p.getByRole('list', { name: 'Domains' })
       await list.getByText(a.name).waitFor()
       await shot(p, name('list'))
@@ -143,11 +149,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByLabel('Tags').fill('walked')
       await p.getByRole('button', { name: 'Add domain' }).click()
       const next = p.getByRole('region', { name: 'Next step' })
-      await next.getByText(/nameservers/).first().waitFor()
-      await shot(p, name('nameservers'))
-      await sound(p)
-      await next.getByRole('button', { name: /check now|Continue|Activate/ }).click()
-      await next.getByRole('heading', { name: /first mailbox/ }).waitFor()
+      await next.getByRole('heading', { name: /first mailbox/ }).waitFor() // the page's own look finds the nameservers, and setup continues without a call
       await main(p).getByText('Healthy').or(main(p).getByText('Ready', { exact: true })).first().waitFor()
       await shot(p, name('ready'))
       await sound(p)
@@ -156,6 +158,33 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
       await next.getByRole('heading', { name: 'Everything is OK' }).waitFor()
       await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password now.').waitFor()
+    })
+
+    walk('shows when a waiting domain is checked again', async (t) => {
+      const d = await connect(fresh('waiting'))
+      const p = await open(t, '/', { phone: small })
+      let change = { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() }
+      await p.route('**/v1/domains/' + d.id, async (route) => {
+        if (route.request().method() !== 'GET') return route.continue()
+        await route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } })
+      })
+      await p.open('/domains/' + d.id)
+      const next = p.getByRole('region', { name: 'Next step' })
+      await next.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
+      await next.getByText(/^Mailstead checks again in 1\d min/).waitFor()
+      await shot(p, name('waiting'))
+      await sound(p)
+      change = { ...change, ns_status: 'verified', status_detail: 'Another account claims it.' }
+      await p.reload()
+      await next.getByRole('heading', { name: 'Nameservers are set' }).waitFor()
+      await next.getByText('Another account claims it.').waitFor()
+      assert.equal(await next.getByRole('button', { name: 'Continue' }).count(), 0)
+      change = { status: 'error', error: { code: 'ns_timeout', message: 'It was not delegated to Mailstead within 14 days.' } }
+      await p.reload()
+      await next.getByText('The nameservers were not set within 14 days.').waitFor()
+      await sound(p)
+      await next.getByRole('button', { name: 'Set up again' }).click()
+      await until('it is set up', async () => (await api('GET', '/v1/domains/' + d.id)).status === 'complete')
     })
 
     walk('adds several at once, and says which cannot be', async (t) => {
@@ -204,7 +233,7 @@ describe('domains', { concurrency: 2 }, () => {
     })
 
     walk('names the record that is wrong first', async (t) => {
-      const a = await account(unique('wrong') + '@people.test') // in that of the other walks, their list of domains would activate it
+      const a = await account(unique('wrong') + '@people.test')
       const { domains: [{ domain_id: id }] } = await a.api('POST', '/v1/domains/connect', { domains: [fresh('wrong')], manual_dns: true })
       await until('its records are worked out', async () => (await a.api('GET', '/v1/domains/' + id)).status === 'pending_dns_records')
       const p = await page(t, { as: a, phone: small })
@@ -212,6 +241,9 @@ describe('domains', { concurrency: 2 }, () => {
         const answer = await (await route.fetch()).json()
         for (const r of answer.records) if (r.purpose === 'SPF') Object.assign(r, { verified: false, actual: 'v=spf1 -all', error: 'mismatch' })
         await route.fulfill({ json: answer })
+      })
+      await p.route('**/v1/domains/' + id, async (route) => { // the sandbox finds all records, and sets it up
+        await route.fulfill({ json: { ...await (await route.fetch()).json(), status: 'pending_dns_records', next_look_at: new Date(Date.now() + 9e5).toISOString() } })
       })
       await p.open('/domains/' + id)
       const next = p.getByRole('region', { name: 'Next step' })
@@ -331,7 +363,7 @@ describe('domains', { concurrency: 2 }, () => {
       await item.getByText('See nameservers').waitFor()
       await sound(p)
       await item.click()
-      await p.getByRole('heading', { name: /^(Set these nameservers at your registrar|Nameservers are set)/ }).waitFor() // the page's own look finds them at once
+      await p.getByRole('heading', { name: /^(Set these nameservers at your registrar|Nameservers are set|Setting up|Ready)/ }).waitFor() // the page's own look finds them at once
     })
 
     walk('sets the DMARC policy and takes it back', async (t) => {

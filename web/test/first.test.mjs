@@ -29,9 +29,7 @@ for (const small of [false, true]) {
     await p.getByRole('button', { name: 'Continue' }).click()
     await p.getByText('is registered at').waitFor()
     await p.getByRole('button', { name: 'Add domain' }).click()
-    await p.getByRole('heading', { name: /^(Set these nameservers at your registrar|Nameservers are set)/ }).waitFor() // the page's own look finds them at once
-    await p.getByRole('button', { name: /check now|Continue|Activate/ }).click()
-    await p.getByRole('heading', { name: 'Ready. Create the first mailbox' }).waitFor()
+    await p.getByRole('heading', { name: 'Ready. Create the first mailbox' }).waitFor() // the page's own look finds the nameservers, and setup continues without a call
     if (small) await p.getByRole('button', { name: 'Navigation' }).click()
     await p.getByRole('navigation', { name: 'Main', exact: true }).getByRole('link', { name: 'Overview' }).click()
     await p.getByLabel('Username').fill('hello')

@@ -103,7 +103,8 @@ export async function placesOf(h) {
 export async function ill(p, h) {
   await change(p, '**/v1/domains/' + h.second.id, (d) => Object.assign(d, { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(),
     issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to other servers: 5 mx.other.example. Replace those MX records.' }] } }))
-  await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'The nameservers were not changed within 72 hours.' } }))
+  await change(p, '**/v1/domains/' + h.waiting.domain_id, (d) => Object.assign(d, { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() })) // the sandbox sets it up after a minute
+  await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'harbour.test was not delegated to Mailstead within 14 days.' } }))
   await change(p, '**/v1/account/usage', (u) => u.daily.forEach((day, i) => {
     const busy = /^(Sat|Sun)/.test(new Date(day.date).toUTCString()) ? 0.3 : 1
     day.received += Math.round(busy * (60 + 25 * Math.sin(i / 3) + 2 * i))
@@ -158,7 +159,7 @@ export async function laden(h) {
 const rare = {
   cloudflare: { dns_provider: 'cloudflare', status: 'complete', ns_status: 'not_required' },
   bought: { status: 'complete', source: 'registered', registrar: 'Walk Registrar', auto_renew: true, expires_at: '2030-01-01T00:00:00.000Z' },
-  broken: { status: 'error', error: { code: 'ns_timeout', message: 'The nameservers were not changed within 72 hours.' } },
+  broken: { status: 'error', error: { code: 'ns_timeout', message: 'harbour.test was not delegated to Mailstead within 14 days.' } },
   unsigned: { status: 'complete', dnssec: { status: 'bogus', ds: [{ value: '1 13 2 00', key_tag: 1, algorithm: 13, digest_type: 2, digest: '00' }] } },
 }
 

@@ -1,4 +1,4 @@
-// Domains whose records are all there are activated without being asked.
+// In the sandbox, domains whose records are kept by hand are activated without a wait.
 import { useEffect } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import type { Domain } from './words'
@@ -9,14 +9,7 @@ const tried = new Set<string>() // since the page was loaded
 async function activate(id: string) {
   if (tried.has(id) || !can('verify_dns')) return
   tried.add(id)
-  await call('verify_dns', { domain_id: id }).catch(() => { /* its page has a button, and says why */ })
-}
-
-/** Activates a domain as soon as all its records are found. */
-export function useActivation(d: Domain, found: boolean) {
-  useEffect(() => {
-    if (found && d.status === 'pending_dns_records') void activate(d.id)
-  }, [d.id, d.status, found])
+  await call('verify_dns', { domain_id: id }).catch(() => { /* its page says why */ })
 }
 
 const most = 20 // of a list, at once

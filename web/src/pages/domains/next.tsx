@@ -5,7 +5,6 @@ import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Icon, LinkButton, Loading, plural, Time, told, Wrong, type Tone } from '../../ui'
 import type { TabProps } from './types'
-import { useActivation } from './activate'
 import { DomainJob } from './jobs'
 import { MakeMailbox } from './make'
 import { CopyFields, RecordFields } from './parts'
@@ -61,8 +60,10 @@ function SetNameservers({ domain: d, reload }: TabProps) {
   const at = provider.data?.registrar
   if (d.ns_status === 'verified') {
     return (
-      <Step tone="info" title="Nameservers are set. Finish setup" actions={can('check_nameservers') && <Button look="primary" icon="next" onClick={check}>Continue</Button>}>
-        <p class="muted">Mailstead generates the keys, publishes the DNS records and activates mail. This takes a few seconds.</p>
+      <Step tone="info" title="Nameservers are set" actions={can('check_nameservers') && <Button icon="refresh" onClick={check}>Check now</Button>}>
+        {found && !found.verified && <p role="status">{found.message}</p>}
+        {d.status_detail && <p>{d.status_detail}</p>}
+        <NextLook domain={d} />
         <details><summary class="muted">Show nameservers</summary><CopyFields of={serversOf(d)} /></details>
       </Step>
     )
@@ -76,9 +77,16 @@ function SetNameservers({ domain: d, reload }: TabProps) {
       </ol>
       <CopyFields of={serversOf(d)} />
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
+      <NextLook domain={d} />
       <p class="muted small">The change usually takes a few minutes, sometimes up to a day. If a website or other service uses this domain, its DNS records must be copied here before you switch. {can('create_custom_dns_record') ? <>Add them under <a href={`/domains/${d.id}/records`}>Custom records</a>.</> : 'The account’s owner or an admin can add them.'}</p>
     </Step>
   )
+}
+
+/** When Mailstead checks a waiting domain again. */
+function NextLook({ domain: d }: { domain: Domain }) {
+  const later = d.next_look_at !== null && Date.parse(d.next_look_at) > Date.now()
+  return <p class="muted">{later ? <>Mailstead checks again <Time of={d.next_look_at} /> and continues setup automatically.</> : 'Mailstead is checking now. Setup continues automatically.'}</p>
 }
 
 function serversOf(d: Domain): [string, string][] {
@@ -105,19 +113,22 @@ function AddRecords({ domain: d, reload }: TabProps) {
     told(done ? 'All required records found. The domain is ready.' : `${records.filter((r) => r.verified).length} of ${plural(records.length, 'record')} found.`)
     await Promise.all([reload(), status.reload()])
   }
-  useActivation(d, !!status.data && status.data.records.every((r) => r.verified || !r.critical))
   if (!status.data) return <Step tone="warn" title="Add the DNS records at your DNS provider"><Loading lines={3} /></Step>
   const records = byNeed(status.data.records)
   const there = records.filter((r) => r.verified).length
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
+  const noRecords = d.dns_provider !== 'manual' && d.dns_provider !== 'builtin' // setup was asked not to make them there
   return (
-    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Edit'} this ${first.type} record at your DNS provider` : 'All records found. Activate mail'}
+    <Step tone={first ? 'warn' : 'info'} title={first ? `${first.actual === null ? 'Add' : 'Edit'} this ${first.type} record at your DNS provider` : 'All records found'}
       actions={<>
-        {can('verify_dns') && <Button look="primary" icon={first ? 'refresh' : 'next'} onClick={verify}>{first ? `I’ve ${first.actual === null ? 'added' : 'edited'} it, check now` : 'Activate mail'}</Button>}
+        {d.dns_provider === 'manual' && can('verify_dns') && <Button look={first && 'primary'} icon="refresh" onClick={verify}>{first ? `I’ve ${first.actual === null ? 'added' : 'edited'} it, check now` : 'Check now'}</Button>}
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See {plural(also, 'other record')}</LinkButton>}
+        {noRecords && can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
       </>}>
+      {noRecords && <p>{d.status_detail}</p>}
       {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
+      <NextLook domain={d} />
       <p class="muted small">{there} of {plural(records.length, 'record')} found. New records usually appear within minutes.</p>
     </Step>
   )
@@ -137,6 +148,7 @@ function Broken({ domain: d, reload }: TabProps) {
   return (
     <Step tone="bad" title={unproven ? 'Prove that you own this domain' : 'Setup failed'} actions={<>
       {can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
+      {d.error?.code === 'records_not_ready' && <LinkButton href={`/domains/${d.id}/dns`}>See the records</LinkButton>}
       {d.job_id && <LinkButton href={'/jobs/' + d.job_id}>Open the job</LinkButton>}
     </>}>
       <p>{d.error ? <Wrong of={d.error} /> : 'Setup failed.'}</p>

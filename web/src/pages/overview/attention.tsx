@@ -19,9 +19,9 @@ function ofDomain(d: Domain): Item | undefined {
     case 'error':
       return { key: d.id, weight: 90, title: `${name} setup failed`, text: d.error ? wordsOf(d.error) : 'Setup failed.', href, step: can('setup_domain') ? 'See why and set up again' : 'See why' }
     case 'pending_ns':
-      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `Set ${d.nameservers.join(' and ')} at your registrar.`, href, step: 'See nameservers' }
+      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `Set ${d.nameservers.join(' and ')} at your registrar. Setup then continues automatically.`, href, step: 'See nameservers' }
     case 'pending_dns_records':
-      return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider, then verify them.', href, step: 'See records' }
+      return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider. Setup then continues automatically.', href, step: 'See records' }
     case 'complete':
       if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issue.message, href, step: 'Fix record' }
       if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: a DNS record is wrong`, text: issue.message, href, step: 'See record' }

@@ -1,0 +1,220 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
+	"github.com/mailstead/mailstead/store"
+)
+
+// The mail of a domain may stay elsewhere until its mailboxes are here and have their old mail.
+// Until then the domain is not complete, and our own nameservers serve the MX records of before.
+
+const (
+	maxExpected        = 1000 // addresses that took mail elsewhere, in one request
+	maxWarnedAddresses = 20   // that one warning names
+	maxWarnedMailboxes = 500  // that are looked at for a warning
+)
+
+// A DomainMX says which hosts take the mail of a domain.
+type DomainMX struct {
+	Mode string `json:"mode" enum:"here|elsewhere"` // elsewhere: other hosts take it until you change this to here; the domain is not complete before.
+	// The hosts that take the mail, the most preferred first. With elsewhere these are the ones
+	// that the domain's nameservers had when they were last asked.
+	Hosts []string `json:"hosts" words:"theirs" example:"[\"mail.example.com\"]"`
+}
+
+// mxOf returns which hosts take the mail of a domain; nil for an external domain.
+func (s *Service) mxOf(d *store.Domain) *DomainMX {
+	if d.DNSProvider == store.DomainProviderExternal {
+		return nil
+	}
+	out := &DomainMX{Mode: d.MXMode(), Hosts: []string{}}
+	if out.Mode == store.MXHere {
+		out.Hosts = append(out.Hosts, s.Config.Hostname)
+		return out
+	}
+	for _, mx := range d.MX.Records {
+		out.Hosts = append(out.Hosts, mx.Host)
+	}
+	return out
+}
+
+// newMX returns which hosts take the mail of a new domain. asked is the mode in the request, "" for
+// none; f is what its present nameservers say.
+func (s *Service) newMX(d *store.Domain, asked string, f presentSite) *store.DomainMX {
+	if asked != store.MXElsewhere || d.DNSProvider == store.DomainProviderExternal {
+		return nil
+	}
+	return &store.DomainMX{Mode: asked, Found: f.answered || !s.findsSites(), Records: f.mx}
+}
+
+// An MXIn is the mx of an update_domain request.
+type MXIn struct {
+	Mode string `json:"mode" required:"true" enum:"here|elsewhere"`
+	// Only with here: addresses of the domain that took mail elsewhere. The warnings name those
+	// that have no mailbox here.
+	ExpectedAddresses []string `json:"expected_addresses" max:"1000" example:"[\"ann@example.com\"]"`
+}
+
+// check validates what can be validated without the store, and normalizes the addresses.
+func (in *MXIn) check() (err error) {
+	if in.Mode == store.MXElsewhere && len(in.ExpectedAddresses) > 0 {
+		return core.Invalid("mx.expected_addresses", "not_allowed", "is only for the mode here")
+	}
+	if len(in.ExpectedAddresses) > maxExpected {
+		return core.Invalid("mx.expected_addresses", "too_many_items", "must have at most %d items", maxExpected)
+	}
+	for i, address := range in.ExpectedAddresses {
+		in.ExpectedAddresses[i], err = core.NormalizeEmail("mx.expected_addresses", address)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeMX changes which hosts take the mail of a domain. f is what its nameservers say. The caller
+// writes the domain and its zone.
+func (s *Service) changeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode string, f presentSite) error {
+	switch {
+	case d.DNSProvider == store.DomainProviderExternal:
+		return core.Invalid("mx", "not_allowed", "cannot be set: the mail of %s is hosted elsewhere", d.Name)
+	case mode == d.MXMode():
+		return nil
+	case mode == store.MXElsewhere && !d.CompletedAt.IsZero():
+		return core.Invalid("mx.mode", "not_allowed", "cannot become elsewhere: %s is complete, and its mail comes here", d.Name)
+	case mode == store.MXElsewhere:
+		d.MX = &store.DomainMX{Mode: mode, Found: f.answered && !f.ours || !s.findsSites(), Records: f.mx}
+		return nil
+	}
+	d.MX = &store.DomainMX{Mode: store.MXHere}
+	if d.Status != store.DomainPendingDNS {
+		return nil
+	}
+	if d.DNSProvider == store.DomainProviderManual {
+		d.NSAwaited = tx.Now() // the first looks follow one another closely again
+		return s.planLook(tx, d, lookAfter(d.NSAwaited, tx.Now(), s.Rand()))
+	}
+	if err := checkIdle(tx, d); err != nil {
+		return err
+	}
+	d.Status, d.StatusDetail = store.DomainPending, ""
+	return s.addProvision(tx, d, who.UserID)
+}
+
+// isMailAwaited reports whether a domain is ready, and waits until its owner says that its mail is
+// to come here. It may wait for as long as its owner likes.
+func isMailAwaited(d *store.Domain) bool {
+	return d.MXMode() == store.MXElsewhere && d.Status == store.DomainPendingDNS && d.Claim == store.ClaimProven
+}
+
+// mailAwaitedText says what such a domain waits for; "" for others.
+func mailAwaitedText(d *store.Domain) string {
+	if !isMailAwaited(d) {
+		return ""
+	}
+	return "The mail of " + d.Name + " goes to other hosts still. When its mailboxes are here, call PATCH /v1/domains/" + d.ID + ` with {"mx": {"mode": "here"}}.`
+}
+
+// A DomainWarning is something to look at after a change of a domain.
+type DomainWarning struct {
+	Code string `json:"code" words:"ours" example:"no_mailbox"` // no_mailbox, mail_not_imported or mta_sts_elsewhere.
+	// For people; the text may change.
+	Message string `json:"message" words:"theirs" example:"ann@example.com took mail elsewhere, and has no mailbox here. Its mail will be refused."`
+}
+
+// mxWarnings lists what to look at when the mail of a domain begins to come here.
+func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []string) ([]DomainWarning, error) {
+	var lacking, empty []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, address := range expected {
+			if !strings.HasSuffix(address, "@"+d.Name) || !store.AddressTaken(tx, d.ID, address) {
+				lacking = append(lacking, address)
+			}
+		}
+		n := 0
+		for _, mb := range store.MailboxesByDomain.Asc(tx, d.ID, "") {
+			if n++; n > maxWarnedMailboxes {
+				break
+			}
+			if !mb.Gone() && !hasImportedMail(tx, mb) {
+				empty = append(empty, mb.Email)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []DomainWarning{}
+	if n := len(lacking); n > 0 {
+		text := someOf(lacking) + " took mail elsewhere, and there is no mailbox here with that address. "
+		if n > 1 {
+			text = someOf(lacking) + " took mail elsewhere, and there are no mailboxes here with these addresses. "
+		}
+		if d.CatchAll == "" && d.Forward == "" {
+			text += "Their mail will be refused: create the mailboxes, aliases or groups first."
+		} else {
+			text += "The catch_all or the forward of the domain takes their mail."
+		}
+		out = append(out, DomainWarning{"no_mailbox", text})
+	}
+	if len(empty) > 0 {
+		out = append(out, DomainWarning{"mail_not_imported", "No old mail was imported for " + someOf(empty) + ". It stays on the servers of before."})
+	}
+	within, cancel := context.WithTimeout(lookup.Fresh(ctx), zones.LookupTimeout)
+	defer cancel()
+	err = s.zones.WithLookupSlot(within, func() error {
+		texts, err := s.Resolver.LookupTXT(within, "_mta-sts."+d.Name+".")
+		for _, text := range texts {
+			if strings.HasPrefix(text, "v=STSv1") && !s.isOurPolicy(d, text) {
+				out = append(out, DomainWarning{"mta_sts_elsewhere", fmt.Sprintf(
+					"%s has an MTA-STS policy (%.100q) that is not ours. Senders that keep it send no mail to this host before it ends. Set its mode to none where it is served, and wait for its max_age.", d.Name, text)})
+				break
+			}
+		}
+		return err
+	})
+	if err != nil {
+		s.LogOf(ctx).Debug("could not look up the MTA-STS policy of a domain", "domain", d.Name, "error", err)
+	}
+	return out, nil
+}
+
+// isOurPolicy reports whether a text is the MTA-STS record of this host for a domain.
+func (s *Service) isOurPolicy(d *store.Domain, text string) bool {
+	records, err := s.zones.ManagedRecords(d)
+	if err != nil {
+		return false
+	}
+	for _, r := range records {
+		if r.Purpose == dnsprov.PurposeMTASTS && r.Type == "TXT" && r.Value == text {
+			return true
+		}
+	}
+	return false
+}
+
+// hasImportedMail reports whether messages were imported into a mailbox lately.
+func hasImportedMail(tx *store.Tx, mb *store.Mailbox) bool {
+	first := store.ImportedID(mb.Num, [16]byte{})
+	prefix := first[:len(first)-32]
+	for id := range store.ImportedMessages.After(tx, prefix) {
+		return strings.HasPrefix(id.ID, prefix)
+	}
+	return false
+}
+
+// someOf names the first of several addresses, and says how many others there are.
+func someOf(addresses []string) string {
+	if n := len(addresses) - maxWarnedAddresses; n > 0 {
+		return joinNames(addresses[:maxWarnedAddresses]) + fmt.Sprintf(" and %d more", n)
+	}
+	return joinNames(addresses)
+}
