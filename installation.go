@@ -134,6 +134,7 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		c.Resolver, c.LookupDS = client, dsLookup(client)
 	}
 	c.DNS = dnsProviders(s, c)
+	c.Scanner, c.ScanNew = newScanner(s, c), own == nil && c.Resolver != nil
 	return c, own, nil
 }
 

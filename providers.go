@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/dnsprov/rfc2136"
 	"github.com/mailstead/mailstead/dnsprov/route53"
+	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
@@ -111,6 +113,17 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	t := (&netguard.Guard{AllowPrivate: true}).Transport(c.Resolver, c.RootCAs)
 	t.TLSHandshakeTimeout, t.IdleConnTimeout = 5*time.Second, time.Minute
 	return otlp.New(endpoint, c.Version, t, c.Log)
+}
+
+// newScanner returns the client that reads zones of domains from name servers of others. In a
+// sandbox these may have private addresses.
+func newScanner(s *config.Settings, c core.Config) *scan.Client {
+	guard := &netguard.Guard{AllowPrivate: bool(s.Private) || s.Sandbox()}
+	client := &scan.Client{Resolver: net.DefaultResolver, Dial: guard.DialIP, LookupDS: c.LookupDS, Pace: &scan.Pace{}}
+	if c.Resolver != nil {
+		client.Resolver = c.Resolver
+	}
+	return client
 }
 
 // dnsProviders returns the DNS providers at which records of domains can be kept. Their APIs may

@@ -41,7 +41,7 @@ func (b *sandbox) rowsAfter(last string) (r *reply, n int, newest string) {
 // or shows a secret has exactly one row when it takes effect, and none when it fails. What it was
 // given is nowhere in the log.
 func TestEveryChangeHasOneAuditRow(t *testing.T) {
-	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(func(c *core.Config) { c.Outbound = "direct" }))
+	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(func(c *core.Config) { c.Outbound, c.Scanner = "direct", servicetest.NoServers{} }))
 	ids := map[string]string{"builtin": b.complete("builtin.test"), "ann": b.box("ann")}
 	ids["manual"] = b.post("/v1/domains/connect", `{"domains":["manual.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
 	b.until("/v1/domains/"+ids["manual"], "status", "pending_dns_records")

@@ -45,6 +45,7 @@ PUT /v1/domains/{domain_id}/zone/{name}/{type} set_zone_records
 DELETE /v1/domains/{domain_id}/zone/{name}/{type} delete_zone_records
 GET /v1/domains/{domain_id}/zone/history list_zone_changes
 POST /v1/domains/{domain_id}/zone/history/{id}/undo undo_zone_change
+POST /v1/domains/{domain_id}/zone/scan scan_zone
 POST /v1/domains/{domain_id}/zone/import import_zone
 GET /v1/dns-credentials list_dns_credentials
 POST /v1/dns-credentials create_dns_credential
@@ -185,7 +186,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
 		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages unsubscribe_message answer_invitation`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
-		delete_custom_dns_record set_dmarc reset_dmarc set_spf reset_spf preview_dns_plan put_back_zone_records set_zone_records delete_zone_records undo_zone_change import_zone set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
+		delete_custom_dns_record set_dmarc reset_dmarc set_spf reset_spf preview_dns_plan put_back_zone_records set_zone_records delete_zone_records undo_zone_change scan_zone import_zone set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
@@ -255,6 +256,7 @@ var changes = []struct {
 	{"reset_spf", "DELETE", "/v1/domains/{builtin}/spf", "", "domain builtin.test", ""},
 	{"set_zone_records", "PUT", "/v1/domains/{builtin}/zone/x/MX", `{"values":["10 not-in-the-log.test"]}`, "dns_record MX x.builtin.test", "values"},
 	{"delete_zone_records", "DELETE", "/v1/domains/{builtin}/zone/x/MX", "", "dns_record MX x.builtin.test", ""},
+	{"scan_zone", "POST", "/v1/domains/{builtin}/zone/scan", `{"nameservers":["ns1.not-in-the-log.test"]}`, "domain builtin.test", "nameservers"},
 	{"import_zone", "POST", "/v1/domains/{builtin}/zone/import", `{"zone_file":"x 300 IN TXT not-in-the-log\n"}`, "domain builtin.test", "zone_file"},
 	{"undo_zone_change", "POST", "/v1/domains/{builtin}/zone/history/{change}/undo", "", "zone_change builtin.test", ""},
 	{"create_dns_credential", "POST", "/v1/dns-credentials", `{"provider":"hetzner","name":"ours","token":"edge-token"}`, "dns_credential ours", "provider name token"},
@@ -482,7 +484,7 @@ const (
 		kind(api|mcp|oauth|session) client_name|null mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
-		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
+		nameservers[] previous_nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null

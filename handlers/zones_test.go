@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // TestZone sets, lists and deletes record sets by paths.
@@ -52,7 +55,7 @@ func TestZoneAsFile(t *testing.T) {
 	b.do("POST", zone+"/import", string(got.raw), "Content-Type", "text/dns").is(200).has("imported", "0")
 	b.do("POST", zone+"/import", "www 300 IN A\n", "Content-Type", "text/dns").fails(422, "zone_unreadable")
 	b.do("POST", zone+"/import", "www 300 IN TXT \xff\n", "Content-Type", "text/dns").fails(415, "unsupported_media_type")
-	b.do("POST", zone+"/import", "", "Content-Type", "text/dns").fails(400, "validation_error")
+	b.do("POST", zone+"/import", "", "Content-Type", "text/dns").fails(400, "exactly_one_parameter")
 	b.do("POST", zone+"/import", strings.Repeat(";", 2<<20+1), "Content-Type", "text/dns").fails(400, "validation_error")
 	b.do("POST", zone+"/import", strings.Repeat(";", 3<<20+1), "Content-Type", "text/dns").fails(413, "payload_too_large")
 	b.do("POST", zone+"/import", file, "Content-Type", "text/csv").fails(415, "unsupported_media_type")
@@ -97,4 +100,25 @@ func TestSPF(t *testing.T) {
 	if got := b.asked(dns.TypeTXT, "own.test"); !strings.HasSuffix(got, ` ~all"`) || strings.Contains(got, "include") {
 		t.Errorf("served after the reset: %s", got)
 	}
+}
+
+// TestScanOfAZone: the answer is a job, whose result get_job has alone, and import_zone takes it.
+func TestScanOfAZone(t *testing.T) {
+	b, _ := newWorld(t, func(c *core.Config) { c.Scanner = servicetest.NoServers{} })
+	domain := "/v1/domains/" + b.complete("own.test")
+	r := b.post(domain+"/zone/scan", `{"nameservers":["ns1.old.test"]}`).is(202).has("type", "zone_scan", "resource.name", "own.test")
+	job := r.text("job_id")
+	if at := r.header.Get("Location"); at != "/v1/jobs/"+job {
+		t.Errorf("Location %q", at)
+	}
+	b.until("/v1/jobs/"+job, "status", "completed").has("result.method", "none", "result.nameservers.0", "ns1.old.test", "result.complete", "false", "result.wildcard", "false")
+	b.post(domain+"/zone/scan", `{}`).is(202).has("job_id", job)
+	b.get("/v1/jobs?type=zone_scan").is(200).has("data.0.id", job, "data.0.result", "<nil>")
+	b.post(domain+"/zone/import", `{"scan":"`+job+`"}`).is(200).has("imported", "0")
+	b.post(domain+"/zone/import", `{"scan":"`+job+`","zone_file":"www A 192.0.2.1\n"}`).fails(400, "exactly_one_parameter")
+	b.post(domain+"/zone/import", `{"scan":"job_x"}`).fails(400, "validation_error")
+	b.post(domain+"/zone/scan", `{"nameservers":["127.0.0.1:5353"]}`).fails(400, "validation_error")
+	far := b.post("/v1/domains/connect", `{"domains":["far.test"],"external":true}`).is(200).text("domains.0.domain_id")
+	b.post("/v1/domains/none/zone/scan", `{}`).fails(404, "not_found")
+	b.post("/v1/domains/"+far+"/zone/scan", `{}`).fails(503, "dns_provider_unsupported")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -119,6 +120,9 @@ func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*cor
 	var out core.JobResponse
 	err = s.Core.Store.View(func(tx *store.Tx) (err error) {
 		out, err = jobOut(tx, j)
+		if err == nil && j.Kind == zones.KindScan && j.State == store.JobCompleted {
+			out.Result, err = s.Scans.Result(tx, j)
+		}
 		return err
 	})
 	if err != nil {
@@ -142,8 +146,11 @@ func (s *Service) waitForJob(ctx context.Context, id string, maxWait time.Durati
 
 // JobResult returns a value of the type of a job kind's results; nil for kinds without results.
 func JobResult(kind string) any {
-	if kind == domains.KindSetup {
+	switch kind {
+	case domains.KindSetup:
 		return domains.SetupResult{}
+	case zones.KindScan:
+		return zones.ScanResult{}
 	}
 	return nil
 }

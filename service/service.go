@@ -9,6 +9,7 @@
 //   - accounts: accounts, teams, tokens and their users, the audit log.
 //   - signin: how people sign in: sessions, second factors, links, OAuth.
 //   - zones: the DNS zones of domains: records, DNSSEC, secondaries, Cloudflare.
+//   - scans: the zones that domains have at name servers of others.
 //   - domains: domains from adding to deleting: claims, setup, health, buying.
 //   - certs: TLS certificates.
 //   - mailboxes: creating mailboxes, and the logins of mail clients.
@@ -56,6 +57,7 @@ import (
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/scans"
 	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/service/submit"
@@ -84,6 +86,7 @@ type Service struct {
 	Reports    *reports.Service
 	Reputation *reputation.Service
 	Rules      *rules.Service
+	Scans      *scans.Service
 	Signin     *signin.Service
 	Submit     *submit.Service
 	Templates  *templates.Service
@@ -116,12 +119,13 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	zon := zones.New(c)
 	cert := certs.New(c, zon)
 	mb := mailboxes.New(c, ev, servers, tr, sub, rep, cert)
-	dom := domains.New(c, zon, ev, mb, sub, rep, reps, cert)
+	sc := scans.New(c, zon, ev)
+	dom := domains.New(c, zon, sc, ev, mb, sub, rep, reps, cert)
 	ext := external.New(servers, in, dom)
 	acc := accounts.New(c, in, servers, mb, out, dom)
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -140,7 +144,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Signin, s.Submit, s.Zones, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Scans, s.Signin, s.Submit, s.Zones, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}

@@ -437,6 +437,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = a.Blob
+	case mailrow.OwnerScan:
+		s, err := ZoneScans.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of zone scan %s: %w", owner[1:], err)
+			return
+		}
+		points = s.Blob
 	default:
 		m, err := mailindex.OwnerMessage(&c.tx.Tx, owner)
 		if err != nil {
@@ -452,7 +459,7 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 }
 
 // checkRecordBlobs verifies that every record with a blob has a reference to it: submissions,
-// reports, remote copies, arrivals, batches, lessons and approvals.
+// reports, remote copies, arrivals, batches, lessons, approvals and zone scans.
 func (c *messageCheck) checkRecordBlobs() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkReferenced("submission", mailrow.OwnerSubmission, sub.ID, sub.Blob)
@@ -474,6 +481,9 @@ func (c *messageCheck) checkRecordBlobs() {
 	}
 	for a := range Approvals.All(c.tx) {
 		c.checkReferenced("approval", mailrow.OwnerApproval, a.ID, a.Blob)
+	}
+	for s := range ZoneScans.All(c.tx) {
+		c.checkReferenced("zone scan", mailrow.OwnerScan, s.DomainID, s.Blob)
 	}
 }
 
@@ -551,7 +561,7 @@ func (s *Store) ownersText(ref BlobRef) string {
 
 // ownerKinds has the kind of record for the first byte of a reference's owner. Messages are not in
 // it.
-var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval"}
+var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval", mailrow.OwnerScan: "zone scan"}
 
 // checkThreads verifies the rows of threads, joined threads, thread subjects and spam tokens.
 func (c *messageCheck) checkThreads() {

@@ -268,6 +268,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, SpamLessons, string(owner[1:]), func(l *SpamLesson) *BlobRef { return &l.Blob }, move)
 	case mailrow.OwnerApproval:
 		return repointRecord(tx, Approvals, string(owner[1:]), func(a *Approval) *BlobRef { return &a.Blob }, move)
+	case mailrow.OwnerScan:
+		return repointRecord(tx, ZoneScans, string(owner[1:]), func(s *ZoneScan) *BlobRef { return &s.Blob }, move)
 	}
 	m, err := mailindex.OwnerMessage(&tx.Tx, owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

@@ -98,7 +98,8 @@
 // INBOX has the number of its mailbox; other folders have numbers of their own from 2³¹ on. The
 // class is the sum of 1 seen, 2 with attachments, 4 warm-up, 8 flagged. An owner is a letter and a
 // key or an id: m and the key in msg, s and a Submission, r and a ReportMail, c and a RemoteCopy, a
-// and an Arrival, b and a Batch, l and a SpamLesson, p and an Approval. The rows:
+// and an Arrival, b and a Batch, l and a SpamLesson, p and an Approval, z and the
+// domain of a ZoneScan. The rows:
 //
 //	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
 //	             | segment 4 | offset 4 | head 4 | length 4
@@ -223,6 +224,7 @@
 //	custom_record.removed    domain, ".", generation of 16 hex digits, "."; the removed ones
 //	zone_change              zch_… → ZoneChange
 //	zone_change.domain       domain
+//	zone_scan                domain → ZoneScan
 //	dns_credential           dnsc_… → DNSCredential
 //	dns_credential.account   account
 //	purchase                 pur_… → Purchase
@@ -412,6 +414,7 @@
 //	domain             the plan's limit of domains
 //	custom_record      limits a domain and an account; 10 000 removed ones, or a change
 //	zone_change        100 changes a domain
+//	zone_scan          one row a domain
 //	dns_credential     100 an account
 //	purchase           one for each name that was paid for; refused ones 90 days
 //	pretend_domain     one for each name that was sold in a sandbox

@@ -95,6 +95,23 @@ type Domain struct {
 	Replaced        []ReplacedRecord `json:",omitempty"` // the records of others that were replaced, in the order in which they were found
 	Apex            *DomainApex      `json:",omitempty"` // where visitors of its bare name go; nil: it is older than the choice, see ApexMode
 	MX              *DomainMX        `json:",omitempty"` // where its mail goes; nil: here
+
+	ScanJobID  string      `json:",omitempty"` // the newest job that scans its zone at the name servers of others; "": none
+	ScanAt     time.Time   `json:",omitzero"`  // when that job was queued
+	PreviousNS *PreviousNS `json:",omitempty"` // the name servers of others that it had when it was last scanned; nil: none are known
+	ForeignDS  *ForeignDS  `json:",omitempty"` // nil: the parent zone has had no DS record but ours
+}
+
+// PreviousNS is the name servers of others that a domain has, or had before it was delegated to us.
+type PreviousNS struct {
+	Names []string // lower-case, no trailing dot
+	Addrs []string // IP addresses, since names in the domain itself may have none after the change
+}
+
+// ForeignDS is what is known of DS records in the parent zone that are only for keys of others.
+type ForeignDS struct {
+	TTL   time.Duration // how long resolvers keep them
+	Until time.Time     // until when a resolver may have one
 }
 
 // A DomainApex says where visitors of the bare name of a domain go. Its addresses elsewhere are the

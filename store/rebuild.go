@@ -525,6 +525,9 @@ func (r *rebuilder) addRecordRefs() error {
 		for a := range Approvals.All(tx) {
 			add(mailrow.OwnerApproval, a.ID, a.Blob)
 		}
+		for s := range ZoneScans.All(tx) {
+			add(mailrow.OwnerScan, s.DomainID, s.Blob)
+		}
 		return err
 	})
 }

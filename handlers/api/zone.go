@@ -56,14 +56,24 @@ func zoneOperations(s *service.Service) []Operation {
 			Errors: errorCodes(recordErrorCodes + " zone_changed apex_elsewhere"),
 		},
 		{
+			Name: "scan_zone", Route: POST("/v1/domains/{domain_id}/zone/scan"), Status: 202,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Scans.ScanZone),
+			Group: "DNS", Summary: "Read the zone that a domain has elsewhere",
+			Text: "The job asks the domain's present name servers, or those that are given: for the whole zone, or else for usual names and types. Its result is in `get_job`, and `import_zone` " +
+				"takes it. Connecting a domain begins a scan. A second request within 10 minutes returns the job of the first one. Of each domain the newest result is kept.",
+			Errors: errorCodes(dnsErrorCodes + " domain_busy not_configured"),
+			Tool:   Tool{Outward: true},
+		},
+		{
 			Name: "import_zone", Route: POST("/v1/domains/{domain_id}/zone/import"), Status: 200,
 			May:  May{Scope: Write, Roles: Managers},
 			Call: With(s.Zones.ImportZone),
 			Body: LargestZone, File: &TextBody{zones.ZoneFileType, "zone_file"},
-			Group: "DNS", Summary: "Import a zone file",
-			Text: "Give `zone_file`, or the file itself as the body with `Content-Type: text/dns`. All records are imported or none; those that Mailstead keeps itself are " +
+			Group: "DNS", Summary: "Import a zone file or a scan",
+			Text: "Give `zone_file`, or the file itself as the body with `Content-Type: text/dns`, or in `scan` the ID of the domain's newest `scan_zone` job. All records are imported or none; those that Mailstead keeps itself are " +
 				"skipped, and each has a reason. The SPF record is merged with Mailstead's, and the DMARC policy is taken over if the domain has none of its own. `dry_run` only says what would happen.",
-			Errors: errorCodes(recordErrorCodes + " zone_unreadable"),
+			Errors: errorCodes(recordErrorCodes + " zone_unreadable exactly_one_parameter"),
 			Tool:   Tool{Destructive: true, Confirm: AskFirst(i.importZoneIntent), Asks: "Without `dry_run`, it"},
 		},
 	}

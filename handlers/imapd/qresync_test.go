@@ -176,7 +176,7 @@ func TestResyncAgainstModel(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	r := &resyncRun{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), caches: map[string]*cache{}}
-	box, restart := servicetest.NewRestarting(t, 6)
+	box, restart := servicetest.NewRestarting(t, 6, nil)
 	box.Domain(t, box.Owner.AccountID, "example.test", "manual", "complete")
 	r.h = &host{Sandbox: box}
 	start := func() {

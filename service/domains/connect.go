@@ -350,6 +350,9 @@ func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 			return nil, err
 		}
 	}
+	if err := c.s.scans.Begin(c.tx, d, c.who.UserID); err != nil {
+		return nil, err
+	}
 	c.created = append(c.created, d)
 	d.UpdatedAt = c.tx.Now()
 	return d, c.s.zones.Publish(c.tx, d)

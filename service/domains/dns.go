@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -397,8 +398,10 @@ type NameserverCheck struct {
 	needsLookup bool // the delegation must be looked up
 
 	domain    *store.Domain
-	contested bool   // another account claims the name too
-	proof     string // the proof of its claim; "": none was found
+	ds        *[]dnsprov.DS // the DS records in the parent zone; nil: not looked up, or no answer
+	next      string        // what to do next; "": set our nameservers
+	contested bool          // another account claims the name too
+	proof     string        // the proof of its claim; "": none was found
 }
 
 // CheckNameservers looks up the nameservers of domains. It queues the provisioning of domains that
@@ -457,6 +460,12 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
 		c.needsLookup, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && zones.Contested(tx, d)
+		found, err := s.scans.Issues(tx, d)
+		if err != nil {
+			return err
+		}
+		c.next, err = s.scans.NextStep(tx, d, found)
+		return err
 	}
 	return nil
 }
@@ -493,6 +502,11 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 		if err == nil && c.contested {
 			c.proof, err = s.proofByTXT(ctx, c.domain)
 		}
+		if err == nil && c.domain.ForeignDS != nil && s.Config.LookupDS != nil {
+			if ds, err := s.Config.LookupDS(ctx, c.Domain); err == nil {
+				c.ds = &ds
+			}
+		}
 		return err
 	})
 	ours := strings.Join(s.Config.Nameservers, ", ")
@@ -505,6 +519,8 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 		c.Status, c.Verified, c.Message = "verified", true, c.Domain+" is delegated to Mailstead and is being provisioned."
 	case undecidedText(c.domain) != "":
 		c.Status, c.Message = "failed", undecidedText(c.domain)
+	case c.next != "":
+		c.Status, c.Message = "failed", c.Domain+" is not delegated to Mailstead. "+c.next
 	case len(found.Current) == 0:
 		c.Status, c.Message = "failed", c.Domain+" has no nameservers yet. Set these at its registrar: "+ours+"."
 	default:
@@ -547,12 +563,41 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 	})
 }
 
+// NameserversChanged is the data of domain.nameservers_changed.
+type NameserversChanged struct {
+	DomainID  string    `json:"domain_id" words:"ours"`
+	Domain    string    `json:"domain" words:"ours"`
+	Before    []string  `json:"before" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
+	After     []string  `json:"after" words:"theirs" example:"[\"ns1.example.com\",\"ns2.example.com\"]"` // Empty if the domain has none any more.
+	Verified  bool      `json:"verified"`                                                                 // Whether they are Mailstead's, and only these.
+	ChangedAt core.Time `json:"changed_at"`                                                               // When Mailstead saw the change.
+}
+
+// noteNameservers sets the nameservers of a domain that a look has found, and emits
+// domain.nameservers_changed if they were others before. The caller writes the domain.
+func (s *Service) noteNameservers(tx *store.Tx, d *store.Domain, found []string) error {
+	before := d.CurrentNS
+	d.CurrentNS = found
+	if len(before) == 0 || slices.Equal(before, found) {
+		return nil
+	}
+	isForeign := func(ns string) bool { return !slices.Contains(s.Config.Nameservers, ns) }
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainNSChanged, NameserversChanged{
+		DomainID: d.ID, Domain: d.Name, Before: before, After: append([]string{}, found...),
+		Verified: len(found) > 0 && !slices.ContainsFunc(found, isForeign), ChangedAt: core.Time{Time: tx.Now()},
+	})
+	return err
+}
+
 // saveDelegation saves the result of one domain's nameserver lookup. It queues the provisioning of
 // the domain if it is delegated to our nameservers. userID is the user who asked for the lookup; ""
 // if nobody did.
 func (s *Service) saveDelegation(tx *store.Tx, d *store.Domain, c *NameserverCheck, userID string) error {
-	changed, delegated := !slices.Equal(d.CurrentNS, c.CurrentNS), c.Verified
-	d.CurrentNS = c.CurrentNS
+	changed, delegated := !slices.Equal(d.CurrentNS, c.CurrentNS) || c.ds != nil, c.Verified
+	if err := s.noteNameservers(tx, d, c.CurrentNS); err != nil {
+		return err
+	}
+	s.scans.NoteDS(tx, d, c.ds, 0)
 	if d.Claim != store.ClaimProven {
 		if err := s.saveProof(tx, d, c); err != nil || d.ClaimEnded() {
 			return err

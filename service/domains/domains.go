@@ -29,37 +29,40 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string               `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as domain_id.
-	DomainID        string               `json:"domain_id" words:"ours"`
-	Domain          string               `json:"domain" words:"ours"`
-	DomainUnicode   string               `json:"domain_unicode" words:"ours"`
-	Status          string               `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string              `json:"status_detail" words:"theirs" rare:"true"`
-	Error           *core.JobFailure     `json:"error" rare:"true"`
-	DNSProvider     string               `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
-	Source          string               `json:"source" enum:"connected|registered"`
-	Registrar       *string              `json:"registrar" words:"ours"`
-	ExpiresAt       core.Time            `json:"expires_at"`
-	AutoRenew       bool                 `json:"auto_renew"`
-	Nameservers     []string             `json:"nameservers" words:"ours"`
-	NextLookAt      core.Time            `json:"next_look_at"` // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
-	NSStatus        string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth            `json:"dns_health"`
-	DKIMSelector    *string              `json:"dkim_selector" words:"ours"`
-	DNSSEC          *zones.DNSSEC        `json:"dnssec"`
-	DMARCOverride   *zones.DMARCOverride `json:"dmarc_override"`
-	SPF             zones.SPF            `json:"spf"`  // What is added to the SPF record.
-	Apex            *zones.Apex          `json:"apex"` // Where visitors of the domain itself go; null for an `external` domain.
-	MX              *DomainMX            `json:"mx"`   // Which hosts take the mail; null for an `external` domain.
-	RedirectURL     *string              `json:"redirect_url" words:"ours"`
-	Redirect        *DomainRedirect      `json:"redirect"`
-	ForwardAddress  *string              `json:"forward_address" words:"ours"`
-	CatchAll        *string              `json:"catch_all" words:"ours"` // Gets mail that matches no mailbox.
-	SendingMode     string               `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string              `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
-	ListUnsubscribe bool                 `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
-	EmailUsersCount int                  `json:"email_users_count"`
+	ID            string           `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as domain_id.
+	DomainID      string           `json:"domain_id" words:"ours"`
+	Domain        string           `json:"domain" words:"ours"`
+	DomainUnicode string           `json:"domain_unicode" words:"ours"`
+	Status        string           `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail  *string          `json:"status_detail" words:"theirs" rare:"true"`
+	Error         *core.JobFailure `json:"error" rare:"true"`
+	DNSProvider   string           `json:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external"`
+	Source        string           `json:"source" enum:"connected|registered"`
+	Registrar     *string          `json:"registrar" words:"ours"`
+	ExpiresAt     core.Time        `json:"expires_at"`
+	AutoRenew     bool             `json:"auto_renew"`
+	Nameservers   []string         `json:"nameservers" words:"ours"`
+	// The name servers of others that the domain had when it was scanned. Setting them again at the
+	// registrar undoes the change of the name servers.
+	PreviousNameservers []string             `json:"previous_nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
+	NextLookAt          core.Time            `json:"next_look_at"` // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
+	NSStatus            string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus           string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth           DNSHealth            `json:"dns_health"`
+	DKIMSelector        *string              `json:"dkim_selector" words:"ours"`
+	DNSSEC              *zones.DNSSEC        `json:"dnssec"`
+	DMARCOverride       *zones.DMARCOverride `json:"dmarc_override"`
+	SPF                 zones.SPF            `json:"spf"`  // What is added to the SPF record.
+	Apex                *zones.Apex          `json:"apex"` // Where visitors of the domain itself go; null for an `external` domain.
+	MX                  *DomainMX            `json:"mx"`   // Which hosts take the mail; null for an `external` domain.
+	RedirectURL         *string              `json:"redirect_url" words:"ours"`
+	Redirect            *DomainRedirect      `json:"redirect"`
+	ForwardAddress      *string              `json:"forward_address" words:"ours"`
+	CatchAll            *string              `json:"catch_all" words:"ours"` // Gets mail that matches no mailbox.
+	SendingMode         string               `json:"sending_mode" enum:"direct|relay"`
+	Relay               *string              `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
+	ListUnsubscribe     bool                 `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
+	EmailUsersCount     int                  `json:"email_users_count"`
 	// Why and since when the domain cannot send; null if it can. PATCH with null resumes sending.
 	SendingPaused *core.SendingPause `json:"sending_paused" rare:"true"`
 	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail
@@ -104,7 +107,18 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
+	out.PreviousNameservers = []string{}
 	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), zones.ReplacedOf(d)
+	found, err := s.scans.Issues(tx, d)
+	if err != nil {
+		return Domain{}, err
+	}
+	for _, i := range found {
+		out.DNSHealth.Issues = append(out.DNSHealth.Issues, DNSIssue{i.Code, i.Purpose, i.Host, i.Message})
+		if i.Degrade && out.DNSHealth.Status == healthy {
+			out.DNSHealth.Status = "degraded"
+		}
+	}
 	out.Apex, out.MX = zones.ApexOf(d), s.mxOf(d)
 	if isWaiting(d) {
 		if text := cmp.Or(undecidedText(d), mailAwaitedText(d)); text != "" {
@@ -113,6 +127,16 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	}
 	if out.StatusDetail == nil {
 		out.StatusDetail = core.OrNull(claimProofText(tx, d))
+	}
+	if out.StatusDetail == nil {
+		next, err := s.scans.NextStep(tx, d, found)
+		if err != nil {
+			return Domain{}, err
+		}
+		out.StatusDetail = core.OrNull(next)
+	}
+	if d.PreviousNS != nil {
+		out.PreviousNameservers = d.PreviousNS.Names
 	}
 	issue, err := zones.CredentialIssue(tx, d)
 	if err != nil {
@@ -608,7 +632,7 @@ func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job
 		{stepEdgeRecords, d.AtEdge() || d.Move != nil, func() error { return s.eraseAtEdge(ctx, d, j) }},
 		{stepDropZone, !d.AtEdge(), func() error { return s.dropZone(d) }},
 		{stepCustomRecords, true, func() error {
-			return errors.Join(s.zones.EraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID))
+			return errors.Join(s.scans.Erase(d.ID), s.zones.EraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID))
 		}},
 		{stepDomain, true, func() error { return nil }},
 	}

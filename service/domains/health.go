@@ -175,7 +175,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		}
 		s.Metrics.DNSChecks.Add(result)
 	})
-	zones.UpdateDSStatus(d, l.ds)
+	s.scans.NoteDS(tx, d, l.ds, 0)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
 		if won, err := s.recordProof(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
 			return err
@@ -193,7 +193,9 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		}
 	}
 	if l.ns != nil {
-		d.CurrentNS = l.ns.Current
+		if err := s.noteNameservers(tx, d, l.ns.Current); err != nil {
+			return err
+		}
 		switch {
 		case l.ns.Verified:
 			d.NSStatus = store.DomainNSVerified

@@ -30,6 +30,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/scans"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -59,6 +60,7 @@ type Reports interface {
 type Service struct {
 	*core.Core
 	zones      *zones.Service
+	scans      *scans.Service
 	events     *events.Service
 	mailboxes  *mailboxes.Service
 	mail       Mail
@@ -70,8 +72,8 @@ type Service struct {
 }
 
 // New returns a Service that uses the given rooms. Start must be called before it is used.
-func New(c *core.Core, z *zones.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
-	return &Service{Core: c, zones: z, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
+func New(c *core.Core, z *zones.Service, sc *scans.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
+	return &Service{Core: c, zones: z, scans: sc, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
 }
 
 // Kinds returns the kinds of jobs that this room works on.

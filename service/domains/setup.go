@@ -352,6 +352,9 @@ func (p *setupPlan) writeAndQueue(tx *store.Tx) (*store.Job, error) {
 	write, began := p.s.putDomain, d == nil
 	if d == nil {
 		d, err = p.newDomain(tx)
+		if err == nil && p.shop == nil {
+			err = p.s.scans.Begin(tx, d, p.who.UserID)
+		}
 		if err != nil {
 			return nil, err
 		}

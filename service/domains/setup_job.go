@@ -337,8 +337,11 @@ func (p *setupRun) delegate() error {
 	case p.ctx.Err() != nil:
 		return p.ctx.Err()
 	case looked == nil && found.Verified:
-		return p.updateDomain(p.s.putDomain, func(d *store.Domain) {
-			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = store.DomainNSVerified, found.Current, time.Time{}, ""
+		write := func(tx *store.Tx, d *store.Domain) error {
+			return errors.Join(p.s.noteNameservers(tx, d, found.Current), p.s.putDomain(tx, d))
+		}
+		return p.updateDomain(write, func(d *store.Domain) {
+			d.NSStatus, d.NSAwaited, d.StatusDetail = store.DomainNSVerified, time.Time{}, ""
 			if d.Status == store.DomainPendingNS {
 				d.Status = store.DomainInProgress
 			}
@@ -379,20 +382,25 @@ func (p *setupRun) snoozeUntilDelegated(awaited errNotDelegated, stepsDone, allS
 		return nil, jobs.Permanent(p.s.errWaitOver(p.d))
 	}
 	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + joinNames(p.s.Config.Nameservers) + "."
-	if text := undecidedText(p.d); text != "" {
-		detail = text
-	}
-	if awaited.contested {
+	shown := detail
+	text := undecidedText(p.d)
+	switch {
+	case awaited.contested:
 		detail = contestedText(p.d)
+		shown = detail
+	case text != "":
+		detail, shown = text, text
+	case p.d.ScanJobID != "": // what to do next depends on the scan, so the domain says it whenever it is read
+		detail, shown = "", p.d.Name+" is not delegated yet. The status_detail of the domain says what to do next."
 	}
-	jobs.Progress(p.ctx, stepsDone, allSteps, detail)
+	jobs.Progress(p.ctx, stepsDone, allSteps, shown)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: a check-ns request has woken the job
 			return err
 		}
-		d.StatusDetail, d.NSAwaited, d.CurrentNS = detail, since, awaited.nameservers
-		return errors.Join(p.s.await(tx, d, store.DomainPendingNS), p.s.putDomain(tx, d))
+		d.StatusDetail, d.NSAwaited = detail, since
+		return errors.Join(p.s.noteNameservers(tx, d, awaited.nameservers), p.s.await(tx, d, store.DomainPendingNS), p.s.putDomain(tx, d))
 	}, jobs.Snooze(end)
 }
 

@@ -68,6 +68,8 @@ const (
 	EventDomainCreated    = "domain.created"
 	EventDomainReady      = "domain.ready"
 	EventDomainDNSFailed  = "domain.dns_failed"
+	EventDomainNSChanged  = "domain.nameservers_changed"
+	EventZoneScanFinished = "zone.scan_finished"
 	EventEmailUserCreated = "email_user.created"
 	EventEmailUserDeleted = "email_user.deleted"
 	EventHostAlert        = "host.alert"

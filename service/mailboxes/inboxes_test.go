@@ -58,7 +58,7 @@ func settles(t *testing.T, b *servicetest.Sandbox, left int) {
 // TestInboxesTimeOutlivesARestart: the expiry of an inbox survives a restart, and however often it
 // was changed, there is one job for it.
 func TestInboxesTimeOutlivesARestart(t *testing.T) {
-	b, restart := servicetest.NewRestarting(t, 6)
+	b, restart := servicetest.NewRestarting(t, 6, nil)
 	who := servicetest.Actor(b.Owner)
 	b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
 	minute := 60

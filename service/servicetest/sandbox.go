@@ -40,17 +40,17 @@ func (b *Sandbox) WithoutKeys() *service.Service {
 }
 
 // NewRestarting returns a sandbox whose store keeps up to `expunged` UIDs of messages that have
-// left a folder. restart closes its service and store, and opens them again.
-func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
+// left a folder. restart closes its service and store, and opens them again. change is as for New.
+func NewRestarting(t testing.TB, expunged int, change func(*core.Config)) (b *Sandbox, restart func()) {
 	t.Helper()
 	b = new(Sandbox)
 	dir, o := t.TempDir(), store.Options{MaxExpunged: expunged}
-	end := b.open(t, dir, o, nil)
+	end := b.open(t, dir, o, change)
 	t.Cleanup(func() { end() })
 	b.Owner = b.Account(t, "owner@example.test")
 	return b, func() {
 		end()
-		end = b.open(t, dir, o, nil)
+		end = b.open(t, dir, o, change)
 	}
 }
 

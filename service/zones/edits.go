@@ -50,6 +50,7 @@ type zoneEdit struct {
 	// answer returns the answer of the operation, to be stored with its Idempotency-Key; nil: the
 	// operation accepts no such key.
 	answer func(*zoneResult) any
+	also   func(*store.Tx) error // what is written with the change, also if nothing changes; nil: nothing
 }
 
 // rows returns how many custom records a change writes.
@@ -161,10 +162,7 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 			if d.ZoneStaged {
 				return nil
 			}
-			st.live = liveRecords(tx, d)
-			st.source = s.zoneSourceOf(tx, d, st.live)
-			s.setReserved(st)
-			st.below = s.domainsBelow(tx, d)
+			st = s.stateOf(tx, d)
 			for _, id := range store.DomainsByAccount.Keys(tx, d.AccountID, "") {
 				if id != d.ID {
 					st.others += store.CustomRecordsByDomain.Count(tx, id, 0)
@@ -179,6 +177,15 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 			return nil, err
 		}
 	}
+}
+
+// stateOf returns the state of a domain, without the records of the account's other domains.
+func (s *Service) stateOf(tx *store.Tx, d *store.Domain) *zoneState {
+	st := &zoneState{domain: d, live: liveRecords(tx, d)}
+	st.source = s.zoneSourceOf(tx, d, st.live)
+	s.setReserved(st)
+	st.below = s.domainsBelow(tx, d)
+	return st
 }
 
 // setReserved sets the managed records of a state from the specification of its zone.
@@ -211,7 +218,14 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 		if e.answer == nil {
 			return out, nil
 		}
-		return out, s.Store.Update(func(tx *store.Tx) error { return once.KeepAnswer(ctx, s.Core, tx, e.answer(out)) })
+		return out, s.Store.Update(func(tx *store.Tx) error {
+			if e.also != nil {
+				if err := e.also(tx); err != nil {
+					return err
+				}
+			}
+			return once.KeepAnswer(ctx, s.Core, tx, e.answer(out))
+		})
 	}
 	next := st.domain.ZoneGeneration + 1
 	var staged []*store.CustomRecord
@@ -260,6 +274,11 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 		target.ID = cmp.Or(target.ID, out.change.ID)
 		if err := errors.Join(store.ZoneChanges.Put(tx, out.change), core.Audit(tx, who, target)); err != nil {
 			return err
+		}
+		if e.also != nil {
+			if err := e.also(tx); err != nil {
+				return err
+			}
 		}
 		out.job, err = s.putZoneWithJob(tx, d)
 		if err != nil || e.answer == nil {

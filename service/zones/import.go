@@ -23,15 +23,18 @@ const (
 	minTTL, maxTTL    = 60, 86400
 	importMemory      = 8 // memory that an import takes, as a multiple of the length of its file
 	importLookupsTime = 2 * LookupTimeout
+	maxExcluded       = 2000 // record sets that are noted as left out of the imports of a scan
 )
 
 // ImportZoneIn is the body of import_zone.
 type ImportZoneIn struct {
 	DomainID string `path:"domain_id"`
 	// The text of a master file (RFC 1035 section 5) of at most 2 MiB, which may also be the body
-	// itself.
-	ZoneFile string        `json:"zone_file" required:"true" example:"www 300 IN A 192.0.2.7\n"`
-	Exclude  []ZoneExclude `json:"exclude" max:"1000"` // Records that are left out.
+	// itself. Give either zone_file or scan.
+	ZoneFile string `json:"zone_file" example:"www 300 IN A 192.0.2.7\n"`
+	// The ID of the domain's newest zone_scan job that has ended, to import what it found.
+	Scan    string        `json:"scan" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Exclude []ZoneExclude `json:"exclude" max:"1000"` // Records that are left out.
 	// Addresses of Cloudflare's proxy that are imported although they serve no web site once the
 	// domain's DNS is elsewhere.
 	Accept  []string `json:"accept" max:"1000" example:"[\"104.16.0.1\"]"`
@@ -103,8 +106,10 @@ type zoneImport struct {
 	s        *Service
 	in       ImportZoneIn
 	domain   *store.Domain
+	scan     *store.ZoneScan // nil: the sets come from a file
 	sets     []zonefile.Set
-	excluded map[[2]string]bool // by name and type; the type "" stands for all
+	proxied  map[netip.Addr]bool // addresses of a proxy that a scan has found
+	excluded map[[2]string]bool  // by name and type; the type "" stands for all
 	accepted []netip.Addr
 
 	spf   []string // SPF records of the file
@@ -122,12 +127,18 @@ type zoneImport struct {
 
 // planImport reads the file and makes the look-ups. The caller must call leave at the end.
 func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneIn) (p *zoneImport, leave func(), err error) {
+	if (in.ZoneFile == "") == (in.Scan == "") {
+		return nil, nil, core.Errorf("exactly_one_parameter", "Give either zone_file or scan.")
+	}
 	if len(in.ZoneFile) > maxZoneFile {
 		return nil, nil, core.Invalid("zone_file", "out_of_range", "must have at most %d bytes, not %d", maxZoneFile, len(in.ZoneFile))
 	}
 	p = &zoneImport{s: s, in: in, excluded: map[[2]string]bool{}}
 	err = s.Store.View(func(tx *store.Tx) error {
 		p.domain, err = changeableDomain(tx, who, in.DomainID)
+		if err == nil && in.Scan != "" {
+			p.scan, err = scanToImport(tx, p.domain, in.Scan)
+		}
 		return err
 	})
 	if err != nil {
@@ -147,15 +158,15 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 		}
 		p.accepted = append(p.accepted, ip)
 	}
-	ctx, leave, err = s.WorkOnLarge(ctx, int64(importMemory*len(in.ZoneFile)))
+	size := len(in.ZoneFile)
+	if p.scan != nil {
+		size = maxScanBytes
+	}
+	ctx, leave, err = s.WorkOnLarge(ctx, int64(importMemory*size))
 	if err != nil {
 		return nil, nil, err
 	}
-	p.sets, err = zonefile.Read([]byte(in.ZoneFile), p.domain.Name)
-	var bad *zonefile.Error
-	if errors.As(err, &bad) {
-		err = core.Errorf("zone_unreadable", "zone_file, line %d: %s", bad.Line, bad.Reason).With("zone_file", "zone_unreadable", bad.Error()).Because(bad)
-	}
+	err = p.read()
 	if err == nil {
 		err = p.look(ctx)
 	}
@@ -164,6 +175,58 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 		return nil, nil, err
 	}
 	return p, leave, nil
+}
+
+// read reads the sets of the file or of the scan.
+func (p *zoneImport) read() (err error) {
+	if p.scan == nil {
+		p.sets, err = zonefile.Read([]byte(p.in.ZoneFile), p.domain.Name)
+		var bad *zonefile.Error
+		if errors.As(err, &bad) {
+			err = core.Errorf("zone_unreadable", "zone_file, line %d: %s", bad.Line, bad.Reason).With("zone_file", "zone_unreadable", bad.Error()).Because(bad)
+		}
+		return err
+	}
+	f, err := p.s.ReadScan(p.scan)
+	if err != nil {
+		return err
+	}
+	p.proxied = f.Result.proxied()
+	p.sets, err = f.Result.sets(p.domain.Name)
+	return err
+}
+
+// scanToImport returns the scan of a domain that a job has made.
+func scanToImport(tx *store.Tx, d *store.Domain, jobID string) (*store.ZoneScan, error) {
+	row, err := store.ZoneScans.Find(tx, d.ID)
+	if err != nil || row != nil && row.JobID == jobID {
+		return row, err
+	}
+	if j, err := store.Jobs.Find(tx, jobID); err != nil {
+		return nil, err
+	} else if j != nil && j.AccountID == d.AccountID && j.Resource.ID == d.ID && j.Kind == KindScan && !j.Ended() {
+		return nil, core.Invalid("scan", "not_ready", "has not ended yet; wait for the job %s", jobID)
+	}
+	if row == nil {
+		return nil, core.Invalid("scan", "not_found", "is not the job of a scan of %s that has ended; scan its zone first", d.Name)
+	}
+	return nil, core.Invalid("scan", "not_found", "is not the newest scan of %s, which is %s", d.Name, row.JobID)
+}
+
+// noteExcluded notes in the scan what the request leaves out. It does nothing if there is a newer
+// scan.
+func (p *zoneImport) noteExcluded(tx *store.Tx) error {
+	row, err := store.ZoneScans.Find(tx, p.domain.ID)
+	if err != nil || row == nil || row.JobID != p.scan.JobID {
+		return err
+	}
+	for key := range p.excluded {
+		set := store.RecordSetName{Name: key[0], Type: key[1]}
+		if !slices.Contains(row.Excluded, set) && len(row.Excluded) < maxExcluded {
+			row.Excluded = append(row.Excluded, set)
+		}
+	}
+	return store.ZoneScans.Put(tx, row)
 }
 
 // set returns the records of one name and type in the file.
@@ -272,6 +335,9 @@ func (p *zoneImport) edit(st *zoneState) (*zoneEdit, error) {
 	p.domain, p.alias = st.domain, nil
 	p.out = &ZoneImported{Records: []RecordSet{}, Skipped: []SkippedRecord{}, Merged: []MergedRecord{}, DryRun: p.in.DryRun}
 	e := &zoneEdit{kind: store.ZoneChangeImport, mayReplace: true, target: core.DomainTarget(st.domain), answer: func(*zoneResult) any { return p.out }}
+	if p.scan != nil && len(p.excluded) > 0 {
+		e.also = p.noteExcluded
+	}
 	byName := map[string][]*store.CustomRecord{}
 	for _, r := range st.live {
 		byName[r.Name] = append(byName[r.Name], r)
@@ -379,8 +445,8 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 			out = append(out, r)
 		case st.isManaged(name, typ, r.Value, true):
 			p.skip("managed: Mailstead keeps these records itself.", r)
-		case ip.IsValid() && isProxied(ip) && !slices.Contains(p.accepted, ip):
-			p.skip("proxied: It is an address of Cloudflare's proxy, and serves nothing once the DNS is elsewhere. Set the address of the server behind it, or list this one in accept.", r)
+		case ip.IsValid() && (isProxied(ip) || p.proxied[ip]) && !slices.Contains(p.accepted, ip):
+			p.skip("proxied: It is an address of a proxy, and serves nothing once the DNS is elsewhere. Set the address of the server behind it, or list this one in accept.", r)
 		default:
 			out = append(out, r)
 		}
@@ -437,6 +503,9 @@ func customSetOf(d *store.Domain, set zonefile.Set, records []dnsprov.Record) ([
 	var out []dnsprov.Record
 	if err == nil {
 		out, err = dnsprov.CustomSet(d.Name, name, set.Type, min(max(set.TTL, minTTL), maxTTL), values)
+	}
+	if err != nil && set.Line == 0 {
+		return nil, invalidRecord("scan", fmt.Errorf("the %s records of %s: %w; leave them out with exclude", set.Type, set.Name, err))
 	}
 	if err != nil {
 		return nil, invalidRecord("zone_file", fmt.Errorf("line %d: the %s records of %s: %w", set.Line, set.Type, set.Name, err))

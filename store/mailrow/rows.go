@@ -616,6 +616,7 @@ const (
 	OwnerBatch      = 'b'
 	OwnerLesson     = 'l'
 	OwnerApproval   = 'p'
+	OwnerScan       = 'z' // the id is that of the domain
 )
 
 // MessageOwner returns the owner for a reference of the message to its blob.

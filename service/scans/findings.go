@@ -1,0 +1,187 @@
+package scans
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/service/zones"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	maxKept      = 10_000              // findings in memory
+	maxNamed     = 5                   // record sets that a text names
+	importPeriod = 14 * 24 * time.Hour // how long after its delegation a domain tells of records that were not imported
+)
+
+// Codes of issues.
+const (
+	issueDS          = "remove_ds_first"
+	issueSTS         = "mta_sts_enforced"
+	issueProxied     = "proxied"
+	issueCAA         = "caa_excludes"
+	issueNotImported = "not_imported"
+)
+
+// An Issue is something that would break if the domain were delegated to us now, or has broken.
+type Issue struct {
+	Code    string
+	Purpose string // one of the dnsprov.Purpose… constants, or DS
+	Host    string
+	Message string // for people
+	Degrade bool   // whether it breaks something of a complete domain
+}
+
+// keptFindings are the findings for a state of a domain's zone and scan, which key identifies.
+type keptFindings struct {
+	key   string
+	found *zones.ScanFindings
+}
+
+// findingsOf returns the findings for a domain. It keeps them, since a list of domains needs those
+// of many.
+func (s *Service) findingsOf(tx *store.Tx, d *store.Domain) (*zones.ScanFindings, error) {
+	row, err := store.ZoneScans.Find(tx, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprint(d.ZoneGeneration, d.ZoneChangedAt.UnixNano())
+	if row != nil {
+		key += fmt.Sprint(row.JobID, len(row.Excluded))
+	}
+	s.mu.Lock()
+	kept, ok := s.findings[d.ID]
+	s.mu.Unlock()
+	if ok && kept.key == key {
+		return kept.found, nil
+	}
+	var file *zones.ScanFile
+	if row != nil {
+		file, err = s.zones.ReadScan(row)
+		if err != nil {
+			return nil, err
+		}
+	}
+	found, err := s.zones.ScanFindings(tx, d, row, file)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.findings) >= maxKept {
+		clear(s.findings)
+	}
+	s.findings[d.ID] = keptFindings{key, found}
+	return found, nil
+}
+
+// Issues says what would break if a domain were delegated to us now, the first thing to do first,
+// and what has broken. It reads a whole zone if that has changed, so it is not for a transaction
+// that writes.
+func (s *Service) Issues(tx *store.Tx, d *store.Domain) ([]Issue, error) {
+	if d.DNSProvider != dnsprov.Builtin || d.Gone() || d.ClaimEnded() {
+		return nil, nil
+	}
+	found, err := s.findingsOf(tx, d)
+	if err != nil {
+		return nil, err
+	}
+	var out []Issue
+	complete := d.Status == store.DomainComplete
+	if text := s.dsText(d); text != "" {
+		out = append(out, Issue{Code: issueDS, Purpose: "DS", Host: "@", Degrade: true, Message: text})
+	}
+	if found.STS != nil && !complete {
+		out = append(out, Issue{Code: issueSTS, Purpose: dnsprov.PurposeMTASTS, Host: "_mta-sts", Message: fmt.Sprintf(
+			"%s has an MTA-STS policy that is enforced and does not name %s, so senders that know it would not deliver mail here. Set its mode to none, change the id in the record _mta-sts, wait %s, and scan the zone again.",
+			d.Name, s.Config.Hostname, durationText(time.Duration(found.STS.MaxAge)*time.Second))})
+	}
+	if found.CAA != "" {
+		out = append(out, Issue{Code: issueCAA, Purpose: dnsprov.PurposeCustom, Host: "@", Degrade: true, Message: fmt.Sprintf(
+			"The CAA records of %s keep %s from issuing certificates, which Mailstead needs. Add the CAA record 0 issue %q.", d.Name, found.CAA, found.CAA)})
+	}
+	if complete && s.Now().Sub(d.CompletedAt) > importPeriod {
+		return out, nil
+	}
+	if len(found.Proxied) > 0 {
+		out = append(out, Issue{Code: issueProxied, Purpose: dnsprov.PurposeA, Host: found.Proxied[0].Name, Message: fmt.Sprintf(
+			"These records have addresses of a proxy, which serve nothing once the DNS is here: %s. Set the addresses of the servers behind it, or import these with accept.", namesText(found.Proxied))})
+	}
+	if found.Values > 0 {
+		out = append(out, Issue{Code: issueNotImported, Purpose: dnsprov.PurposeCustom, Host: found.NotImported[0].Name, Message: fmt.Sprintf(
+			"The zone of %s at its present name servers has records that are not here (%d values): %s. Import them with import_zone, or leave them out there with exclude.",
+			d.Name, found.Values, namesText(found.NotImported))})
+	}
+	return out, nil
+}
+
+// dsText says what to do about DS records of other keys; "" if there are none.
+func (s *Service) dsText(d *store.Domain) string {
+	switch {
+	case d.DNSSEC == nil || d.ForeignDS == nil:
+		return ""
+	case d.DNSSEC.Status == store.DNSSECBogus:
+		return fmt.Sprintf("The DS records of %s at its registrar are for a key of other name servers, so resolvers that validate would refuse Mailstead's answers. Remove them there first, and wait %s before the name servers are changed.",
+			d.Name, durationText(d.ForeignDS.TTL))
+	case d.Status != store.DomainComplete && s.Now().Before(d.ForeignDS.Until):
+		return fmt.Sprintf("The DS records of %s are removed, but resolvers may keep them until %s. Change the name servers after that.", d.Name, d.ForeignDS.Until.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	return ""
+}
+
+// NextStep says what the owner of a domain that waits for its name servers does next; "" if it was
+// never scanned. issues are those of the domain.
+func (s *Service) NextStep(tx *store.Tx, d *store.Domain, issues []Issue) (string, error) {
+	if d.ScanJobID == "" || d.Status != store.DomainPendingNS || d.DNSProvider != dnsprov.Builtin {
+		return "", nil
+	}
+	j, err := store.Jobs.Find(tx, d.ScanJobID)
+	if err != nil {
+		return "", err
+	}
+	if j != nil && !j.Ended() {
+		return fmt.Sprintf("Mailstead reads the records that %s has now. Wait for the job %s before you change its name servers.", d.Name, j.ID), nil
+	}
+	servers := strings.Join(s.Config.Nameservers, ", ")
+	for _, i := range issues {
+		switch i.Code {
+		case issueDS, issueSTS:
+			return i.Message, nil
+		case issueProxied, issueNotImported, issueCAA:
+			return i.Message + " Then set these name servers, and only these, at its registrar: " + servers + ".", nil
+		}
+	}
+	if row, err := store.ZoneScans.Find(tx, d.ID); err != nil {
+		return "", err
+	} else if row == nil {
+		return fmt.Sprintf("The records that %s has now could not be read. Scan its zone again, or import a zone file, before you set these name servers, and only these, at its registrar: %s.", d.Name, servers), nil
+	}
+	return fmt.Sprintf("Set these name servers, and only these, at the registrar of %s: %s.", d.Name, servers), nil
+}
+
+// namesText names the first of some record sets.
+func namesText(names []zones.RecordName) string {
+	var out []string
+	for _, n := range names[:min(len(names), maxNamed)] {
+		out = append(out, n.String())
+	}
+	text := strings.Join(out, ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d others", more)
+	}
+	return text
+}
+
+// durationText returns a time for a sentence, rounded up to hours or minutes.
+func durationText(d time.Duration) string {
+	n, unit := int((d+time.Minute-1)/time.Minute), "minute"
+	if d >= time.Hour {
+		n, unit = int((d+time.Hour-1)/time.Hour), "hour"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprint(n, " ", unit)
+}

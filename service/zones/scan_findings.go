@@ -1,0 +1,151 @@
+package zones
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/spf"
+	"github.com/mailstead/mailstead/store"
+)
+
+// KindScan is the kind of job that scans the zone of a domain at the name servers of others.
+const KindScan = "zone_scan"
+
+// ScanFindings is what would break if a domain were delegated to us as its zone is now, apart from
+// its DS records.
+type ScanFindings struct {
+	NotImported []RecordName // record sets of the scan that are neither in the zone here nor left out
+	Values      int          // how many values they have
+	Proxied     []RecordName // as NotImported: those with addresses of a proxy
+	// CAA is the authority that issues certificates to this server, if the CAA records of the owner
+	// do not permit it; else "".
+	CAA string
+	STS *ScannedSTS // an enforced MTA-STS policy that does not name this server; nil: there is none
+}
+
+// A RecordName is the name and type of records.
+type RecordName struct{ Name, Type string }
+
+func (n RecordName) String() string { return n.Type + " " + n.Name }
+
+// ScanFindings compares the zone of a builtin domain with its scan; f is nil if there is none. It
+// takes as long as an import without look-ups.
+func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneScan, f *ScanFile) (*ScanFindings, error) {
+	st := s.stateOf(tx, d)
+	out := &ScanFindings{}
+	if authority := s.certificateAuthority(); authority != "" && excludesAuthority(st.live, d.Name, authority) {
+		out.CAA = authority
+	}
+	if f == nil {
+		return out, nil
+	}
+	if sts := f.Result.MTASTS; sts != nil && sts.Mode == "enforce" && !f.STSAllowsUs {
+		out.STS = sts
+	}
+	p := &zoneImport{s: s, domain: d, proxied: f.Result.proxied(), excluded: map[[2]string]bool{}, out: &ZoneImported{}}
+	for _, set := range row.Excluded {
+		p.excluded[[2]string{set.Name, set.Type}] = true
+	}
+	var err error
+	p.sets, err = f.Result.sets(d.Name)
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]map[string]bool{} // of the custom records, by name
+	for _, r := range st.live {
+		if types[r.Name] == nil {
+			types[r.Name] = map[string]bool{}
+		}
+		types[r.Name][r.Type] = true
+	}
+	for _, set := range p.sets {
+		name := RecordName{RelativeHost(set.Name, d.Name), set.Type}
+		p.out.Skipped = nil
+		records := p.importable(st, set)
+		own := types[set.Name]
+		if own[set.Type] || own["CNAME"] || set.Type == "CNAME" && len(own) > 0 {
+			continue
+		}
+		if len(records) > 0 {
+			out.add(name, len(records))
+		}
+		if slices.ContainsFunc(p.out.Skipped, func(r SkippedRecord) bool { return strings.HasPrefix(r.Reason, "proxied:") }) {
+			out.Proxied = append(out.Proxied, name)
+		}
+	}
+	s.addSettings(p, out)
+	return out, nil
+}
+
+func (f *ScanFindings) add(name RecordName, values int) {
+	f.NotImported, f.Values = append(f.NotImported, name), f.Values+values
+}
+
+// addSettings adds the SPF record and the DMARC policy of a scan to its findings, if an import
+// would take them over.
+func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
+	d := p.domain
+	if d.SPF == nil && !p.isExcluded(d.Name, "TXT") {
+		ours := strings.Fields(s.spfText(d))
+		for _, r := range p.set(d.Name, "TXT") {
+			isOther := func(term string) bool { return !slices.Contains(ours, term) }
+			if text := dnsprov.UnquoteText(r.Value); spf.IsRecord(text) && slices.ContainsFunc(strings.Fields(text), isOther) {
+				out.add(RecordName{"@", "TXT"}, 1)
+			}
+		}
+	}
+	if policyName := "_dmarc." + d.Name; d.DMARC == "" && !p.isExcluded(policyName, "TXT") {
+		p.dmarc, p.dmarcNo = "", ""
+		p.choosePolicy(p.set(policyName, "TXT"))
+		if p.dmarc != "" && p.dmarcNo == "" {
+			out.add(RecordName{"_dmarc", "TXT"}, 1)
+		}
+	}
+}
+
+// certificateAuthority returns the name by which CAA records permit the authority that issues
+// certificates to this server; "" if there is none, or if the name is not known.
+func (s *Service) certificateAuthority() string {
+	const letsEncrypt = "letsencrypt.org"
+	if s.Config.Sandbox {
+		return letsEncrypt
+	}
+	if s.Config.ACME == nil {
+		return ""
+	}
+	directory, err := url.Parse(s.Config.ACME.Directory)
+	if err != nil {
+		return ""
+	}
+	for host, authority := range map[string]string{
+		"letsencrypt.org": letsEncrypt, "zerossl.com": "sectigo.com", "buypass.com": "buypass.com", "pki.goog": "pki.goog",
+	} {
+		if strings.HasSuffix(directory.Hostname(), "."+host) {
+			return authority
+		}
+	}
+	return ""
+}
+
+// excludesAuthority reports whether the CAA records of a domain keep an authority from issuing a
+// certificate for it (RFC 8659 section 4.2).
+func excludesAuthority(records []*store.CustomRecord, domain, authority string) bool {
+	restricts := false
+	for _, r := range records {
+		if r.Name != domain || r.Type != "CAA" {
+			continue
+		}
+		fields := strings.SplitN(r.Value, " ", 3)
+		if len(fields) != 3 || !strings.EqualFold(fields[1], "issue") {
+			continue
+		}
+		issuer, _, _ := strings.Cut(strings.Trim(fields[2], `"`), ";")
+		if strings.EqualFold(strings.TrimSpace(issuer), authority) {
+			return false
+		}
+		restricts = true
+	}
+	return restricts
+}
