@@ -225,6 +225,7 @@
 //	zone_change              zch_… → ZoneChange
 //	zone_change.domain       domain
 //	zone_scan                domain → ZoneScan
+//	edge_record              domain, 0, place of 8 hex digits, ".", provider's id → EdgeRecord
 //	dns_credential           dnsc_… → DNSCredential
 //	dns_credential.account   account
 //	purchase                 pur_… → Purchase
@@ -415,6 +416,7 @@
 //	custom_record      limits a domain and an account; 10 000 removed ones, or a change
 //	zone_change        100 changes a domain
 //	zone_scan          one row a domain
+//	edge_record        one record at a DNS provider; about 5 000 a domain
 //	dns_credential     100 an account
 //	purchase           one for each name that was paid for; refused ones 90 days
 //	pretend_domain     one for each name that was sold in a sandbox

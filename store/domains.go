@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ type Domain struct {
 	EdgeToken   []byte            // the edge provider's API token, sealed
 	EdgeError   string            `json:",omitempty"` // why its records could not be written at the edge provider; "": they could
 	EdgeErrorAt time.Time         `json:",omitzero"`  // when EdgeError was set
-	EdgeRecords map[string]string // the records that we made at the edge provider: from its id of a record to the purpose of the record
+	EdgeRecords map[string]string `json:",omitempty"` // only in stores before format 9: what EdgeRecord rows have now
 	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
 	Challenges  []DNSChallenge    // ACME challenges that are in the zone now
 
@@ -91,6 +92,8 @@ type Domain struct {
 	ZoneStaged      bool             `json:",omitempty"` // a change that takes several transactions has begun and not ended
 	DNSCredentialID string           `json:",omitempty"` // the credential for its DNS provider; "": EdgeToken, or none is needed
 	Move            *DomainMove      `json:",omitempty"` // nil: it stays at its DNS provider
+	EdgePlace       uint32           `json:",omitempty"` // the EdgeRecord.Place of its DNS provider
+	EdgePlaces      uint32           `json:",omitempty"` // the highest place that was given
 	Replace         bool             `json:",omitempty"` // mail records of others at its DNS provider are to be replaced, once
 	Replaced        []ReplacedRecord `json:",omitempty"` // the records of others that were replaced, in the order in which they were found
 	Apex            *DomainApex      `json:",omitempty"` // where visitors of its bare name go; nil: it is older than the choice, see ApexMode
@@ -160,7 +163,36 @@ const (
 type DomainMove struct {
 	Provider     string // one of the DomainProvider… constants
 	CredentialID string
-	Records      map[string]string // as Domain.EdgeRecords
+	Place        uint32 // the EdgeRecord.Place there
+	CopyRecords  bool   // the rows of Domain.EdgePlace are yet to be copied to Place, since both may be one zone
+}
+
+// An EdgeRecord notes that we made a record at a DNS provider by API.
+type EdgeRecord struct {
+	DomainID string
+	Place    uint32 // a number for each DNS provider that the domain has, or moves to
+	RecordID string // the provider's id of the record
+	Purpose  string // why the domain needs the record
+}
+
+// EdgeRecords keeps the records that we made at DNS providers by API.
+var EdgeRecords = engine.NewTable("edge_record", func(r *EdgeRecord) string { return EdgeRecordKey(r.DomainID, r.Place, r.RecordID) })
+
+// EdgeRecordKey returns the key of a row in EdgeRecords. Without the ID of a record it is the
+// prefix of the keys of a place.
+func EdgeRecordKey(domainID string, place uint32, recordID string) string {
+	return fmt.Sprintf("%s\x00%08x.%s", domainID, place, recordID)
+}
+
+// EdgeRecordsOf iterates over the rows in EdgeRecords of a domain, ordered by place.
+func EdgeRecordsOf(tx engine.Transaction, domainID string) iter.Seq[*EdgeRecord] {
+	return func(yield func(*EdgeRecord) bool) {
+		for r := range EdgeRecords.After(tx, domainID+"\x00") {
+			if r.DomainID != domainID || !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // A ReplacedRecord is a record of somebody else that we have replaced.

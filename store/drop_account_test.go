@@ -13,7 +13,7 @@ import (
 func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 	others := map[string]string{
 		"account": "the deletion of the account", "domain": "the deletion of the domain", "mailbox": "the deletion of the mailbox",
-		"idempotency": "time, and it names nobody", "custom_record": "the deletion of the domain", "zone_change": "the deletion of the domain", "zone_scan": "the deletion of the domain", "pretend_domain": "nothing: it is the sandbox registrar's",
+		"idempotency": "time, and it names nobody", "custom_record": "the deletion of the domain", "zone_change": "the deletion of the domain", "zone_scan": "the deletion of the domain", "edge_record": "the deletion of the domain", "pretend_domain": "nothing: it is the sandbox registrar's",
 		"zone_base": "nothing: it is the host's", "certificate": "the deletion of the domain", "certificate_account": "nothing: it is the host's",
 		"subscribed_names": "the deletion of the mailbox", "copy_intent": "a start", "pending_rcpt": "the deletion of the submission",
 		"arrival": "time, since it is several accounts'", "tls_policy": "time, since it is of others' domains", "tls_count": "time, since it is of others' domains",

@@ -57,7 +57,7 @@ var migrations = []migration{
 	// Older programs must not open the store: they would serve removed DNS records again, could not
 	// read rows of warm-up mail, and would lose the settings of accounts and where the bare name
 	// and the mail of a domain lead.
-	{9, "zones with a history, and warm-up mail in a folder", noRowsToMigrate},
+	{9, "zones with a history, records at DNS providers in rows, and warm-up mail in a folder", (*Tx).moveEdgeRecords},
 }
 
 func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }
@@ -314,6 +314,31 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 		return next, err
 	}
 	return MailboxesHashed.Fill(tx, from, rows)
+}
+
+// moveEdgeRecords moves the records at DNS providers of each domain from its own row to rows of
+// their own. A domain has few of them in a store before format 9.
+func (tx *Tx) moveEdgeRecords(from []byte, rows int) (next []byte, err error) {
+	var move []*Domain
+	for d := range Domains.After(tx, string(from)) {
+		if rows <= 0 {
+			next = from
+			break
+		}
+		rows -= 1 + 2*len(d.EdgeRecords)
+		from = []byte(d.ID)
+		if len(d.EdgeRecords) > 0 {
+			move = append(move, d)
+		}
+	}
+	for _, d := range move {
+		for id, purpose := range d.EdgeRecords {
+			err = errors.Join(err, EdgeRecords.Put(tx, &EdgeRecord{DomainID: d.ID, RecordID: id, Purpose: purpose}))
+		}
+		d.EdgeRecords = nil
+		err = errors.Join(err, Domains.Put(tx, d))
+	}
+	return next, err
 }
 
 // flaggedClassSequence is the sequence of the bucket inbox_class in a store whose inbox keys have a

@@ -8,7 +8,7 @@ import (
 // tables lists every table. A table that is not listed is neither created nor checked.
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
-	Domains, CustomRecords, ZoneChanges, ZoneScans, DNSCredentials, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
+	Domains, CustomRecords, ZoneChanges, ZoneScans, EdgeRecords, DNSCredentials, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
 	Mailboxes, WarmupFolders, OldSubscriptions, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,

@@ -279,6 +279,7 @@ func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error
 		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsByDomain, domainID),
 		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsRemoved, domainID+"."),
 		eraseBy(ctx, s, store.ZoneChanges, store.ZoneChangesByDomain, domainID),
+		eraseOwnRecords(ctx, s.Store, domainID),
 	)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -15,16 +14,13 @@ import (
 // BeginMove notes in a domain that it moves to the DNS provider of a credential. The caller writes
 // the domain. If the provider stays the same, our records may be in the same zone, and stay ours.
 func BeginMove(d *store.Domain, c *store.DNSCredential) {
-	d.Move = &store.DomainMove{Provider: c.Provider, CredentialID: c.ID}
-	if d.DNSProvider == c.Provider {
-		d.Move.Records = maps.Clone(d.EdgeRecords)
-	}
+	d.Move = &store.DomainMove{Provider: c.Provider, CredentialID: c.ID, Place: newPlace(d), CopyRecords: d.DNSProvider == c.Provider}
 }
 
 // EndMove makes the provider to which a domain moves its DNS provider. The caller writes the
 // domain.
 func EndMove(d *store.Domain) {
-	d.DNSProvider, d.DNSCredentialID, d.EdgeToken, d.EdgeRecords = d.Move.Provider, d.Move.CredentialID, nil, d.Move.Records
+	d.DNSProvider, d.DNSCredentialID, d.EdgeToken, d.EdgePlace = d.Move.Provider, d.Move.CredentialID, nil, d.Move.Place
 	d.Move, d.NSStatus = nil, store.DomainNSNotRequired
 }
 

@@ -105,6 +105,7 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 	var c *store.DNSCredential
 	d := &store.Domain{Name: name}
 	var custom []*store.CustomRecord
+	var own ownRecords
 	err = s.Store.View(func(tx *store.Tx) error {
 		c, err = CredentialFor(tx, who, in.DNSCredentialID, name)
 		if err != nil {
@@ -115,6 +116,9 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 			return err
 		}
 		d = known
+		if d.DNSProvider == c.Provider {
+			own = ownRecordsOf(tx, d.ID)[d.EdgePlace]
+		}
 		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 			custom = append(custom, r)
 		}
@@ -124,7 +128,7 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 		return nil, err
 	}
 	if d.DNSProvider != c.Provider {
-		d.EdgeRecords, d.Replaced = nil, nil
+		d.Replaced = nil
 	}
 	d.DNSProvider, d.Replace = c.Provider, in.Replace
 	access := EdgeAccess{Provider: c.Provider, CredentialID: c.ID}
@@ -134,7 +138,7 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 		if err != nil {
 			return nil, err
 		}
-		w := &zoneSync{s: s, d: d, customRecords: custom, access: access, provider: provider, refused: map[string]string{}}
+		w := &zoneSync{s: s, d: d, customRecords: custom, own: own, access: access, provider: provider, refused: map[string]string{}}
 		return w.planWithin(ctx)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,7 +177,7 @@ func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, kind, name 
 // setsToRead returns the sets that a provider is asked for if it cannot list its zone: those of the
 // wanted records, those that could conflict with them, and those of records of ours. ours has the
 // purposes of our records by their ID.
-func setsToRead(want []dnsprov.Record, ours map[string]string) []dnsprov.Set {
+func setsToRead(want []dnsprov.Record, ours ownRecords) []dnsprov.Set {
 	var out []dnsprov.Set
 	for _, r := range want {
 		switch r.Type {
@@ -364,6 +363,7 @@ type zoneSync struct {
 	ctx           context.Context
 	d             *store.Domain         // the domain as it was at the start, but with its current records
 	customRecords []*store.CustomRecord // the custom records as they were at the start
+	own           ownRecords            // the records that we have made at the provider
 	access        EdgeAccess
 	provider      dnsprov.Provider
 	moving        bool                // it is about the provider to which the domain moves, see store.DomainMove
@@ -391,12 +391,13 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 	}
 	defer giveBack()
 	w := &zoneSync{s: s, ctx: ctx, moving: moving, refused: map[string]string{}}
+	var known map[uint32]ownRecords
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		w.d, err = store.Domains.Get(tx, domainID)
 		if err != nil {
 			return err
 		}
-		w.customRecords = liveRecords(tx, w.d)
+		w.customRecords, known = liveRecords(tx, w.d), ownRecordsOf(tx, domainID)
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -414,6 +415,9 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 		w.access, err = s.edgeAccess(w.d)
 	}
 	if err == nil {
+		err = w.loadOwn(known)
+	}
+	if err == nil {
 		w.provider, err = s.openEdge(w.access)
 	}
 	if err != nil {
@@ -426,22 +430,68 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 	return err
 }
 
-// ours returns the purposes of the records that we have made at the provider, by their ID.
-func (w *zoneSync) ours() map[string]string { return *w.oursOf(w.d) }
-
-func (w *zoneSync) oursOf(d *store.Domain) *map[string]string {
-	if w.moving && d.Move != nil {
-		return &d.Move.Records
+// place returns the EdgeRecord.Place of the provider.
+func (w *zoneSync) place() uint32 {
+	if w.moving {
+		return w.d.Move.Place
 	}
-	return &d.EdgeRecords
+	return w.d.EdgePlace
+}
+
+// loadOwn finds the records that we have made at the provider among those that are known by their
+// place. It forgets those at places that are not used any more. At the beginning of a move to the
+// same provider it copies them, since they may be in the same zone.
+func (w *zoneSync) loadOwn(known map[uint32]ownRecords) error {
+	for place, records := range known {
+		if place == w.d.EdgePlace || w.d.Move != nil && place == w.d.Move.Place {
+			continue
+		}
+		if err := writeOwnRecords(w.s.Store, w.d.ID, place, records, nil, w.check); err != nil {
+			return err
+		}
+	}
+	w.own = known[w.place()]
+	if !w.moving || !w.d.Move.CopyRecords {
+		return nil
+	}
+	if err := w.writeOwn(w.own.with(known[w.d.EdgePlace])); err != nil {
+		return err
+	}
+	return w.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, w.d.ID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
+			return errNotAtEdge
+		}
+		if err != nil {
+			return err
+		}
+		d.Move.CopyRecords = false
+		return store.Domains.Put(tx, d)
+	})
+}
+
+// writeOwn stores which records at the provider are ours.
+func (w *zoneSync) writeOwn(now ownRecords) error {
+	before := w.own
+	w.own = now
+	return writeOwnRecords(w.s.Store, w.d.ID, w.place(), before, now, w.check)
+}
+
+// check returns errNotAtEdge if the records of the domain are not those at the provider any more.
+func (w *zoneSync) check(tx *store.Tx) error {
+	d, err := store.Domains.FindShared(tx, w.d.ID)
+	if err == nil && (d == nil || !w.isOf(d)) {
+		err = errNotAtEdge
+	}
+	return err
 }
 
 // isOf reports whether the records of a domain are still those at the provider.
 func (w *zoneSync) isOf(d *store.Domain) bool {
 	if w.moving {
-		return d.Move != nil && d.Move.CredentialID == w.access.CredentialID
+		return d.Move != nil && d.Move.Place == w.d.Move.Place
 	}
-	return d.DNSProvider == w.access.Provider && d.DNSCredentialID == w.access.CredentialID
+	return d.DNSProvider == w.access.Provider && d.DNSCredentialID == w.access.CredentialID && d.EdgePlace == w.d.EdgePlace
 }
 
 // marks reports whether the provider marks our records, so that they need not be known by their
@@ -520,7 +570,7 @@ func (w *zoneSync) apply(changes []dnsprov.Change, replaced []dnsprov.Record) ([
 
 // at returns the records of the domain at the provider; want has those that are wanted.
 func (w *zoneSync) at(want []dnsprov.Record) dnsprov.ZoneRef {
-	return dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID, Ask: setsToRead(want, w.ours())}
+	return dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID, Ask: setsToRead(want, w.own)}
 }
 
 // read returns the records at the provider. A record counts as ours if it has our comment or its ID
@@ -532,7 +582,7 @@ func (w *zoneSync) read(want []dnsprov.Record) ([]dnsprov.Record, error) {
 	}
 	for i, r := range have {
 		if r.Purpose == "" && r.ID != "" {
-			have[i].Purpose = w.ours()[r.ID]
+			have[i].Purpose = w.own[r.ID]
 		}
 	}
 	return have, nil
@@ -628,39 +678,37 @@ func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
 // them, and the records of others that are about to be replaced. So neither a crash nor a lost
 // answer makes us forget them.
 func (w *zoneSync) storeIntents(changes []dnsprov.Change, replaced []dnsprov.Record) error {
-	intents := map[string]string{}
+	intents := ownRecords{}
 	for _, c := range changes {
 		if c.Want != nil && !w.marks() {
 			intents[c.Want.Key()] = c.Want.Purpose
 		}
 	}
-	if len(intents) == 0 && len(replaced) == 0 {
-		return nil
-	}
-	return w.s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
-			return errNotAtEdge
-		}
+	if len(replaced) > 0 {
+		err := w.s.Store.Update(func(tx *store.Tx) error {
+			d, err := store.Domains.Get(tx, w.d.ID)
+			if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
+				return errNotAtEdge
+			}
+			if err != nil {
+				return err
+			}
+			addReplaced(d, replaced)
+			w.d.Replaced = d.Replaced
+			return store.Domains.Put(tx, d)
+		})
 		if err != nil {
 			return err
 		}
-		ours := w.oursOf(d)
-		if *ours == nil {
-			*ours = map[string]string{}
-		}
-		maps.Copy(*ours, intents)
-		addReplaced(d, replaced)
-		w.d.EdgeRecords, w.d.Move, w.d.Replaced = d.EdgeRecords, d.Move, d.Replaced
-		return store.Domains.Put(tx, d)
-	})
+	}
+	return w.writeOwn(w.own.with(intents))
 }
 
 // ownRecords returns the IDs and purposes of the records that are ours at the provider after
 // changes were applied with the result err. If it is not known what was made, what may have been
 // made counts as ours.
-func (w *zoneSync) ownRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, err error) map[string]string {
-	ours := map[string]string{}
+func (w *zoneSync) ownRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, err error) ownRecords {
+	ours := ownRecords{}
 	for _, r := range append(have[:len(have):len(have)], made...) {
 		if r.Purpose != "" && r.ID != "" {
 			ours[r.ID] = r.Purpose
@@ -690,8 +738,15 @@ func (w *zoneSync) ownRecords(have []dnsprov.Record, changes []dnsprov.Change, m
 // storeOwnRecords stores which of our records now exist at the provider, after changes were applied
 // with the result failed.
 func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, failed error) error {
-	ours, done := w.ownRecords(have, changes, made, failed), failed == nil
-	err := w.s.Store.Update(func(tx *store.Tx) error {
+	done := failed == nil
+	err := w.writeOwn(w.ownRecords(have, changes, made, failed))
+	if errors.Is(err, errNotAtEdge) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = w.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, w.d.ID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
 			return nil
@@ -705,17 +760,15 @@ func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Chan
 		if done && d.Status == store.DomainComplete && !w.moving && (len(w.conflicts) > 0 || ofTheEdge) {
 			detail = conflictDetail(d, w.conflicts)
 		}
-		*w.oursOf(w.d) = ours
-		known := w.oursOf(d)
 		why := d.EdgeError
 		if done && !w.moving {
 			why = ""
 		}
 		replace := d.Replace && !done // it is meant for the first time alone
-		if maps.Equal(*known, ours) && d.StatusDetail == detail && d.EdgeError == why && d.Replace == replace {
+		if d.StatusDetail == detail && d.EdgeError == why && d.Replace == replace {
 			return nil
 		}
-		*known, d.StatusDetail, d.EdgeError, d.Replace = ours, detail, why, replace
+		d.StatusDetail, d.EdgeError, d.Replace = detail, why, replace
 		return store.Domains.Put(tx, d)
 	})
 	if err != nil || !done || w.moving {
@@ -816,7 +869,8 @@ func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt
 		tries = eraseTriesFailed
 	}
 	if attempt >= tries {
-		return e.Code + ": " + e.Message + " " + s.remainsAtEdge(d), nil
+		mark, err := s.remainsAtEdge(d)
+		return e.Code + ": " + e.Message + " " + mark, err
 	}
 	var wait *dnsprov.Wait
 	if errors.As(err, &wait) {
@@ -826,17 +880,23 @@ func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt
 }
 
 // remainsAtEdge returns a text that says which of our records may remain at the DNS provider.
-func (s *Service) remainsAtEdge(d *store.Domain) string {
+func (s *Service) remainsAtEdge(d *store.Domain) (string, error) {
+	purposes := map[string]int{}
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, purpose := range ownRecordsOf(tx, d.ID)[d.EdgePlace] {
+			purposes[purpose]++
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
 	mark := "The domain is deleted here. Its records are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
 	if d.DNSProvider == store.DomainProviderCloudflare {
 		mark = "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
 	}
-	if len(d.EdgeRecords) == 0 {
-		return mark + ", if there are any."
-	}
-	purposes := map[string]int{}
-	for _, p := range d.EdgeRecords {
-		purposes[p]++
+	if len(purposes) == 0 {
+		return mark + ", if there are any.", nil
 	}
 	var names []string
 	for _, r := range dnsprov.Wanted(s.Spec(d), d.DNSProvider) {
@@ -847,5 +907,5 @@ func (s *Service) remainsAtEdge(d *store.Domain) string {
 	if n := purposes[dnsprov.PurposeCustom]; n > 0 {
 		names = append(names, strconv.Itoa(n)+" of your own")
 	}
-	return mark + ": " + strings.Join(names, ", ") + "."
+	return mark + ": " + strings.Join(names, ", ") + ".", nil
 }
