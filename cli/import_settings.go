@@ -223,6 +223,12 @@ func (im *settingsImporter) connectDomains() (map[string]jsonObject, error) {
 			continue
 		}
 		how := jsonObject{"domains": []string{name}}
+		for _, field := range []string{"apex", "mx"} {
+			place, _ := d[field].(map[string]any)
+			if mode := jsonObject(place).stringField("mode"); mode != "" && mode != store.ApexUndecided {
+				how[field] = mode
+			}
+		}
 		switch d.stringField("dns_provider") {
 		case store.DomainProviderManual:
 			how["manual_dns"] = true
@@ -260,6 +266,12 @@ func (im *settingsImporter) updateDomain(fromFile, existing jsonObject) error {
 	for field, value := range fromFile.pickFields("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
 		if !reflect.DeepEqual(value, existing[field]) {
 			set[field] = value
+		}
+	}
+	if apex, _ := fromFile["apex"].(map[string]any); apex != nil && apex["mode"] == store.ApexElsewhere && !reflect.DeepEqual(apex, existing["apex"]) {
+		set["apex"] = jsonObject{"mode": apex["mode"], "addresses": apex["addresses"]}
+		if apex["alias"] != nil {
+			set["apex"] = jsonObject{"mode": apex["mode"], "alias": apex["alias"]}
 		}
 	}
 	if len(set) > 0 {

@@ -62,8 +62,8 @@ func checkAccount(table, setting, account string, token *string, file string) er
 	return nil
 }
 
-// edgeSettings is one of the tables [cloudflare], [route53], [hetzner] and [desec]. It has no token,
-// because each account has its own.
+// edgeSettings is one of the tables [cloudflare], [route53], [hetzner] and [desec]. It has no
+// token, because each account has its own.
 type edgeSettings struct {
 	BaseURL apiURL `toml:"base_url"`
 }

@@ -648,6 +648,9 @@ func (k *stepKill) setUp() (id, jobID string) {
 		list = append(list, map[string]any{"username": fmt.Sprint("user", n)})
 	}
 	body["users"] = list
+	if k.provider != "cloudflare" {
+		body["apex"] = "here" // no nameserver answers for the domain, so nobody knows whether it has a web site
+	}
 	switch k.provider {
 	case "manual":
 		body["manual_dns"] = true

@@ -10,7 +10,7 @@ import (
 // may be put better.
 var ofTheMoment = []string{
 	"cursor", "password", "secret_hint", "token_prefix", "message", "status_detail", "dkim_selector", "diagnostic", "last_response", "smtp_port", "imap_port",
-	"duration_ms", "size", "used_bytes", "uid_validity", "reset", "remaining", "requests", "retry_after", "thread_id", "title", "detail", "instance", "version",
+	"duration_ms", "size", "used_bytes", "uid_validity", "reset", "remaining", "requests", "retry_after", "thread_id", "title", "detail", "instance", "version", "dnskey", "digest", "key_tag",
 }
 
 // kinds are texts whose kind is lasting while the value is not.
@@ -31,6 +31,7 @@ var kinds = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<address>"},
 	{regexp.MustCompile(`[0-9a-z-]+\._domainkey`), "<selector>._domainkey"},
 	{regexp.MustCompile(`p=[0-9A-Za-z+/=]{40,}`), "p=<key>"},
+	{regexp.MustCompile(`^\d{1,5} 13 2 [0-9a-f]{64}$`), "<ds>"},
 }
 
 // settle replaces what differs from run to run by its kind.

@@ -207,12 +207,12 @@ func (w *walk) health() {
 			w.T.Errorf("bad look %d: %+v", n+1, d)
 		}
 	}
-	w.told("created", "ready", "dns_failed")
+	w.told("created", "ready", "nameservers_changed", "dns_failed")
 	w.world.Set(w.T, w.name, "NS", "ns1.mailstead.test.", "ns2.mailstead.test.")
 	if look(); d.Health.Status != "healthy" || d.Detail == nil || !strings.Contains(*d.Detail, "healthy again") {
 		w.T.Errorf("recovered: %+v", d)
 	}
-	w.told("created", "ready", "dns_failed")
+	w.told("created", "ready", "nameservers_changed", "dns_failed", "nameservers_changed")
 }
 
 // manual: connect → pending_dns_records, verify-dns → complete once all critical records are there.
@@ -487,15 +487,16 @@ type player struct {
 }
 
 // newPlayer starts a program with a registrar, a relay, which refuses gone@ for good and later@ for
-// now, and a receiver of events.
+// now, a receiver of events, and Cloudflare, where the mail of edge.test is elsewhere.
 func newPlayer(t *testing.T) *player {
 	t.Helper()
 	host, port, err := net.SplitHostPort(newPicky(t).Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := newTaker(t)
-	config := fmt.Sprintf("[registrar.sandbox]\n[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", host, port)
+	front, edge := newTaker(t), newFakeEdge(t, "edge.test")
+	edge.put("edge.test", "MX", "edge.test", "10 mail.far.test")
+	config := fmt.Sprintf("[cloudflare]\nbase_url=%q\n[registrar.sandbox]\n[[relay]]\nname='r1'\nkind='ses'\nregion='us-east-1'\nhost=%q\nport=%s\ntls='none'\n", edge.url, host, port)
 	i := rig.Start(t, config, "--outbound", "relay", "--ca-file", rig.NewWebhookReceiver(t).CAFile)
 	return &player{i, map[string]string{"receiver": front.URL}}
 }
@@ -639,8 +640,8 @@ func at(v any, place string) any {
 }
 
 // missing says what a recorded value has that the present one lacks; "" if it lacks nothing.
-// Objects may have new members and lists new items, which are counted; null may have become something, as long as its
-// description allows that.
+// Objects may have new members and lists new items, which are counted; null may have become
+// something, as long as its description allows that.
 func missing(place string, was, is any) string {
 	switch was := was.(type) {
 	case nil:

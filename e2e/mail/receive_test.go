@@ -58,7 +58,8 @@ func TestReceive(t *testing.T) {
 func connectAgainstLies(i *rig.Instance, world *rig.FakeResolver) {
 	t := i.T
 	world.Set(t, "example.test", "NS", "ns1.liar.test.", "ns2.liar.test.")
-	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"Example.test", "not a name"}}, nil)
+	// The liars do not answer, so Mailstead cannot know where the bare name leads.
+	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"Example.test", "not a name"}, "apex": "here"}, nil)
 	var checked struct {
 		AllVerified bool `json:"all_verified"`
 		Domains     []struct {

@@ -166,7 +166,7 @@ func redirectByHand(i *rig.Instance, world *rig.FakeResolver, name, to string) {
 			DomainID string `json:"domain_id"`
 		}
 	}
-	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{name}, "manual_dns": true}, &connected)
+	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{name}, "manual_dns": true, "apex": "here"}, &connected)
 	id := connected.Domains[0].DomainID
 	var list struct {
 		Status  string

@@ -95,8 +95,8 @@ func domainOperations(s *service.Service) []Operation {
 			Errors: errorCodes("domain_busy upstream_error not_configured apex_elsewhere"),
 			Text: "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`. `apex` says where visitors of the domain itself go, " +
 				"and `mx` where its mail goes; the answer to a change that brings the mail here has `warnings`.",
-			Show:   "tags notes",
-			Tool:   Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, and a change of apex or mx,"},
+			Show: "tags notes",
+			Tool: Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, and a change of apex or mx,"},
 		},
 		{
 			Name: "delete_domain", Route: DELETE("/v1/domains/{domain_id}"), Status: 202,
