@@ -40,10 +40,10 @@ func CustomSet(domain, name, typ string, ttl uint32, values []string) ([]Record,
 	}
 	out := make([]Record, 0, len(values))
 	seen := map[Record]bool{}
-	for _, given := range values {
+	for i, given := range values {
 		r := Record{Name: name, Type: typ, TTL: ttl, Purpose: PurposeCustom}
 		if err := r.setCustomValue(strings.TrimSpace(given), domain); err != nil {
-			return nil, err
+			return nil, &ValueError{i, err}
 		}
 		if !seen[r] {
 			seen[r] = true
@@ -61,6 +61,18 @@ func CustomSet(domain, name, typ string, ttl uint32, values []string) ([]Record,
 	}
 	return out, nil
 }
+
+// A ValueError says which value of a set is wrong, and what is wrong with it.
+type ValueError struct {
+	Index int // among the values as they were given
+	Err   error
+}
+
+// Error returns what is wrong.
+func (e *ValueError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ValueError) Unwrap() error { return e.Err }
 
 // setCustomValue sets the data of a custom record from the value that the owner enters.
 func (r *Record) setCustomValue(value, domain string) (err error) {

@@ -32,7 +32,7 @@ func TestZone(t *testing.T) {
 		b.put(zone+"/www/A", bad).fails(400, "validation_error")
 	}
 	b.put(zone+"/www/A", map[string]any{"values": strings.Split(strings.Repeat("192.0.2.1,", 50)+"192.0.2.1", ",")}).fails(400, "too_many_items")
-	b.put(zone+"/www/A", `{"values":["x"]}`).fails(400, "invalid_record").has("error.details.0.field", "values")
+	b.put(zone+"/www/A", `{"values":["192.0.2.1","x"]}`).fails(400, "invalid_record").has("error.details.0.field", "values.1")
 	b.put(zone+"/www/TYPE99", `{"values":["x"]}`).fails(400, "invalid_record").has("error.details.0.field", "type")
 	b.put(zone+"/@/MX", `{"values":["10 a.test"]}`).fails(409, "managed_record_collision")
 	b.remove(zone+"/deep/MX").is(200).has("name", "deep", "type", "MX")

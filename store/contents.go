@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/clock"
@@ -60,6 +62,12 @@ func Contents(dir string) (digests map[string]string, err error) {
 			return nil
 		}
 		for _, t := range tables {
+			if t == EdgeRecords.Any() {
+				if err := digest(t.Name(), writeEdgeRecords); err != nil {
+					return err
+				}
+				continue
+			}
 			if engine.NamedBucket(tx, t.Name()) == nil { // an older store lacks it
 				continue
 			}
@@ -78,6 +86,9 @@ func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range engine.AscendNamed(tx, t.Name(), nil) {
 		rec, err := t.Decode(k, row)
+		if d, ok := rec.(*Domain); ok {
+			d.EdgeRecords = nil // writeEdgeRecords writes them
+		}
 		if err == nil {
 			err = out.Encode(rec)
 		}
@@ -86,6 +97,28 @@ func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// writeEdgeRecords writes the records of EdgeRecords. Stores before format 9 have them in their
+// domains.
+func writeEdgeRecords(tx *Tx, w io.Writer) error {
+	var all []*EdgeRecord
+	if engine.NamedBucket(tx, EdgeRecords.Name()) != nil {
+		all = slices.Collect(EdgeRecords.All(tx))
+	}
+	for d := range Domains.All(tx) {
+		for id, purpose := range d.EdgeRecords {
+			all = append(all, &EdgeRecord{DomainID: d.ID, RecordID: id, Purpose: purpose})
+		}
+	}
+	slices.SortFunc(all, func(a, b *EdgeRecord) int { return strings.Compare(EdgeRecords.ID(a), EdgeRecords.ID(b)) })
+	out := json.NewEncoder(w)
+	for _, r := range all {
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+	return tx.Err()
 }
 
 func writeFolders(tx *Tx, w io.Writer) error {

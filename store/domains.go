@@ -178,8 +178,7 @@ type EdgeRecord struct {
 // EdgeRecords keeps the records that we made at DNS providers by API.
 var EdgeRecords = engine.NewTable("edge_record", func(r *EdgeRecord) string { return EdgeRecordKey(r.DomainID, r.Place, r.RecordID) })
 
-// EdgeRecordKey returns the key of a row in EdgeRecords. Without the ID of a record it is the
-// prefix of the keys of a place.
+// EdgeRecordKey returns the key of a row in EdgeRecords.
 func EdgeRecordKey(domainID string, place uint32, recordID string) string {
 	return fmt.Sprintf("%s\x00%08x.%s", domainID, place, recordID)
 }

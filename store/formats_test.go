@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -448,6 +449,81 @@ func TestMigrationGoesOn(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestEdgeRecordsBecomeRows stops the migration to format 9 after each of its transactions: the
+// next opening goes on, and the contents stay the same.
+func TestEdgeRecordsBecomeRows(t *testing.T) {
+	const domains = 7
+	id := func(i int) string { return fmt.Sprint("dom_", i) }
+	for stop := range 9 {
+		dir := t.TempDir()
+		s := openDir(t, dir, Options{})
+		update(t, s, func(tx *Tx) (err error) {
+			for i := range domains {
+				d := &Domain{ID: id(i), AccountID: "acc_1", Name: fmt.Sprintf("d%d.test", i), EdgeRecords: map[string]string{}}
+				for n := range i {
+					d.EdgeRecords[fmt.Sprintf("TXT n%d.%s 00ff", n, d.Name)] = fmt.Sprint("purpose ", n)
+				}
+				err = errors.Join(err, Domains.Put(tx, d))
+			}
+			return err
+		})
+		err := s.setup(func(tx *Tx) error { // as an old program left it
+			b := engine.Bolt(tx)
+			return errors.Join(b.DeleteBucket([]byte(EdgeRecords.Name())), putMetaRow(b, formatKey, 8, nil))
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := Contents(dir)
+		if err != nil || before[EdgeRecords.Name()] == NoContents {
+			t.Fatal(before, err)
+		}
+		same := func(when string) {
+			t.Helper()
+			if after, err := Contents(dir); err != nil || !maps.Equal(before, after) {
+				t.Errorf("stopped after %d: %s the contents are %v, were %v, %v", stop, when, after, before, err)
+			}
+		}
+		s = openDir(t, dir, Options{Unmigrated: true})
+		for range stop {
+			err := s.setup(func(tx *Tx) error {
+				_, err := s.migrate(tx, "", 3)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		same("then")
+		s = openDir(t, dir, Options{})
+		view(t, s, func(tx *Tx) error {
+			for i := range domains {
+				d, err := Domains.Get(tx, id(i))
+				if err != nil || d.EdgeRecords != nil {
+					t.Errorf("stopped after %d: domain %d has %v, %v", stop, i, d.EdgeRecords, err)
+				}
+				n := 0
+				for r := range EdgeRecordsOf(tx, id(i)) {
+					want := EdgeRecord{DomainID: id(i), RecordID: fmt.Sprintf("TXT n%d.d%d.test 00ff", n, i), Purpose: fmt.Sprint("purpose ", n)}
+					if *r != want {
+						t.Errorf("stopped after %d: %+v, want %+v", stop, r, want)
+					}
+					n++
+				}
+				if n != i {
+					t.Errorf("stopped after %d: domain %d has %d rows", stop, i, n)
+				}
+			}
+			return nil
+		})
+		closeTest(t, s) // which checks
+		same("at the end")
 	}
 }
 

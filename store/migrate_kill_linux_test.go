@@ -203,7 +203,8 @@ func makeOldStore(t *testing.T, dir string, messages int) {
 				if n%20 == 0 { // set-ups that wait for one thing or another
 					err = errors.Join(err, Domains.Put(tx, &Domain{
 						ID: id("dom"), AccountID: "acc_1", Name: fmt.Sprintf("d%d.test", n), Claim: ClaimOpen, ClaimedAt: second(1), Status: DomainPending,
-						DNSProvider: DomainProviderBuiltin, NSAwaited: second(int64(n)), JobID: id("job"),
+						DNSProvider: DomainProviderCloudflare, NSAwaited: second(int64(n)), JobID: id("job"),
+						EdgeRecords: map[string]string{id("mx"): "mx", id("spf"): "spf"},
 					}), Purchases.Put(tx, &Purchase{ID: id("pur"), AccountID: "acc_1", Domain: fmt.Sprintf("d%d.test", n)}))
 				}
 			}

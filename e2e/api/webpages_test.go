@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov/hetzner/hetznertest"
 	"github.com/mailstead/mailstead/e2e/rig"
 	"github.com/mailstead/mailstead/store"
 )
@@ -98,9 +101,23 @@ func halves(files []string) [][]string {
 	return slices.DeleteFunc(out[:], func(walks []string) bool { return len(walks) == 0 })
 }
 
-// newDashboardInstance is a sandbox that sells pretend domains, and whose owner has a password.
+// newDashboardDNS is a DNS provider that has two domains whose mail goes elsewhere.
+func newDashboardDNS() http.Handler {
+	dns := hetznertest.New("walk-token")
+	for _, zone := range []string{"kept-wide.test", "kept-phone.test"} {
+		dns.AddZone(zone, "primary")
+		dns.Put(zone, "@", "MX", 300, "10 mx.before.example.")
+		dns.Put(zone, "www", "A", 300, "192.0.2.7")
+	}
+	return dns
+}
+
+// newDashboardInstance is a sandbox that sells pretend domains and knows a DNS provider, and whose
+// owner has a password.
 func newDashboardInstance(t *testing.T, password string) *rig.Instance {
-	i := rig.Start(t, rig.GenerousLimits+"[registrar.sandbox]\n")
+	dns := httptest.NewServer(newDashboardDNS())
+	t.Cleanup(dns.Close)
+	i := rig.Start(t, rig.GenerousLimits+"[registrar.sandbox]\n"+fmt.Sprintf("[hetzner]\nbase_url = %q\n", dns.URL+"/v1"))
 	if _, code := rig.Run(t, "user", "reset-password", "--data", i.Dir, "--user", "owner@example.org", "--password", password); code != 0 {
 		t.Fatal("the owner's password could not be set")
 	}

@@ -42,6 +42,7 @@ var carriedRows = map[string]struct {
 		"AutoRenew": "its registrar's", "NSStatus": "looked up anew", "NSAwaited": "looked up anew", "DNSStatus": "looked up anew",
 		"DKIM": "an own secret: the new installation signs with its own keys", "DMARCAt": "when it was set here", "JobID": "work of the moment",
 		"CreatedTold": "history", "EdgeToken": "a secret: a domain at Cloudflare is connected with its token by hand", "EdgeRecords": "what was made there",
+		"EdgePlace": "what was made there", "EdgePlaces": "what was made there",
 		"DNSCredentialID": "a secret: it is made by hand", "Move": "work of the moment", "Replace": "work of the moment", "Replaced": "what was made there",
 		"DNSSEC": "an own secret: the new installation signs with its own keys", "Challenges": "work of the moment", "Checks": "looked up anew",
 		"CheckedAt": "looked up anew", "NextCheckAt": "looked up anew", "BadChecks": "looked up anew", "FailingSince": "looked up anew",

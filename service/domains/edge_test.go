@@ -25,18 +25,27 @@ type edgeWorld struct {
 
 func newEdgeWorld(t *testing.T) *edgeWorld {
 	t.Helper()
-	edge, world := servicetest.NewEdge("edge.test"), &servicetest.World{}
-	b := servicetest.New(t, edge.With(func(c *core.Config) { c.Resolver = world }))
+	w, end := newEdgeWorldIn(t, t.TempDir(), store.Options{}, servicetest.NewEdge("edge.test"))
+	t.Cleanup(end)
+	return w
+}
+
+// newEdgeWorldIn is newEdgeWorld over a store and a provider that may have been another one's. end
+// closes the service.
+func newEdgeWorldIn(t *testing.T, dir string, o store.Options, edge *servicetest.Edge) (w *edgeWorld, end func()) {
+	t.Helper()
+	world := &servicetest.World{}
+	b, closes := servicetest.NewIn(t, dir, o, edge.With(func(c *core.Config) { c.Resolver = world }))
 	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	return &edgeWorld{b, t, edge, who}, func() {
+		closes()
 		for _, bad := range edge.Bad {
 			t.Errorf("the edge provider was asked for: %s", bad)
 		}
-	})
-	return &edgeWorld{b, t, edge, who}
+	}
 }
 
 // connect connects names with a token.
@@ -257,15 +266,30 @@ func edgeWithFault(t *testing.T, n int) (hit string) {
 	return hit
 }
 
-// wantNoted compares the recorded IDs with the existing records.
+// ownRows returns the rows of the records that we have made for a domain at DNS providers.
+func ownRows(tx *store.Tx, domainID string) []*store.EdgeRecord {
+	return slices.Collect(store.EdgeRecordsOf(tx, domainID))
+}
+
+// wantNoted compares the noted records of a domain with those that exist at its DNS provider.
 func (w *edgeWorld) wantNoted(id string) {
 	w.t.Helper()
 	err := w.Core.Store.View(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, id)
-		if n := len(w.edge.Ours(d.Name)); err == nil && len(d.EdgeRecords) != n {
-			w.t.Errorf("%d records are noted, %d are there", len(d.EdgeRecords), n)
+		if err != nil {
+			return err
 		}
-		return err
+		rows := ownRows(tx, id)
+		if n := len(w.edge.Ours(d.Name)); len(rows) != n {
+			w.t.Errorf("%d records are noted, %d are there", len(rows), n)
+		}
+		for _, r := range rows {
+			if r.Place != d.EdgePlace {
+				w.t.Errorf("%s is noted at place %d, the domain is at %d", r.RecordID, r.Place, d.EdgePlace)
+				break
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		w.t.Error(err)

@@ -128,10 +128,7 @@ func (s *Service) moveDomain(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err != nil {
 			return err
 		}
-		if err := s.saveCheck(tx, d, l); err != nil {
-			return err
-		}
-		return s.zones.PutZone(tx, d) // what has changed during the move is written once more
+		return s.saveCheck(tx, d, l)
 	}, nil
 }
 
@@ -149,8 +146,8 @@ func (s *Service) isDelegatedHere(ctx context.Context, d *store.Domain) (here bo
 	return here, err
 }
 
-// endMove makes the new DNS provider that of the domain. A domain that was not complete is set up
-// there.
+// endMove makes the new DNS provider that of the domain, and writes what has changed during the
+// move once more. A domain that was not complete is set up there.
 func (s *Service) endMove(id string, j *store.Job) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, id)
@@ -167,7 +164,7 @@ func (s *Service) endMove(id string, j *store.Job) error {
 				return err
 			}
 		}
-		return errors.Join(s.putDomain(tx, d), s.claimsChanged(tx, d))
+		return errors.Join(s.zones.PutZone(tx, d), s.claimsChanged(tx, d))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
@@ -91,4 +92,38 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 	}); err != nil || lost != 500 {
 		t.Errorf("%d of 500 rivals lost, %v", lost, err)
 	}
+}
+
+// The records of a domain at a DNS provider are made, deleted, made again, and erased with the
+// domain.
+func TestManyRecordsAtAProviderWithinTheBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes 5 000 records several times")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		w.edge.Add("edge.test", "TXT", "edge.test", "somebody's")
+		id, why := w.connectWith(w.mustCredential(), false)
+		if why != "" {
+			t.Fatal(why)
+		}
+		w.settle()
+		const most = 5_000 // custom records of a domain
+		w.importMany(id, most)
+		for _, n := range []int{most, 0, most} {
+			w.settle()
+			if ours := len(w.edge.Ours("edge.test")); ours != len(managed)+n {
+				t.Fatalf("%d records are there, want %d", ours, len(managed)+n)
+			}
+			w.wantNoted(id)
+			w.undo(id)
+		}
+		w.undo(id)
+		w.settle()
+		if _, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		w.wantNothingLeft([]string{"TXT edge.test somebody's"})
+	})
 }

@@ -43,7 +43,10 @@ type Edge struct {
 type edgeRecord struct {
 	dnsprov.Record
 	mark string
+	key  string // of the Record
 }
+
+func newEdgeRecord(r dnsprov.Record, mark string) edgeRecord { return edgeRecord{r, mark, r.Key()} }
 
 // EdgeToken is a token that a new Edge accepts.
 const EdgeToken = "edge-token"
@@ -97,7 +100,7 @@ func (e *Edge) Add(zone, typ, name, value string) {
 		n, _ := strconv.Atoi(pref) // always a number in tests
 		r.Priority, r.Value = uint16(n), host
 	}
-	e.Set(func() { e.add(zone, edgeRecord{Record: r}) })
+	e.Set(func() { e.add(zone, newEdgeRecord(r, "")) })
 }
 
 func (e *Edge) add(zone string, r edgeRecord) edgeRecord {
@@ -112,6 +115,23 @@ func (e *Edge) Remove(zone, typ, name string) {
 	e.Set(func() {
 		e.zones[zone] = slices.DeleteFunc(e.zones[zone], func(r edgeRecord) bool { return r.Type == typ && r.Name == name })
 	})
+}
+
+// Keep returns a function that brings the zones back to what they are now.
+func (e *Edge) Keep() (restore func()) {
+	kept := map[string][]edgeRecord{}
+	e.Set(func() {
+		for zone, records := range e.zones {
+			kept[zone] = slices.Clone(records)
+		}
+	})
+	return func() {
+		e.Set(func() {
+			for zone, records := range kept {
+				e.zones[zone] = slices.Clone(records)
+			}
+		})
+	}
 }
 
 // Ours lists the records in a zone that Mailstead has made, as "TYPE name value", sorted.
@@ -214,7 +234,7 @@ func (e *edgeSession) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.
 			r.Purpose = ""
 		}
 		if e.byValue {
-			r.ID = r.Key()
+			r.ID = r.key
 		}
 		out = append(out, r.Record)
 	}
@@ -248,8 +268,9 @@ func (e *edgeSession) Apply(_ context.Context, at dnsprov.ZoneRef, changes []dns
 func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) (*dnsprov.Record, error) {
 	records := e.zones[zone]
 	if c.Op == dnsprov.Create {
+		key := c.Want.Key()
 		for _, h := range records {
-			if h.Same(*c.Want) {
+			if h.key == key {
 				found := e.answer(h)
 				if h.mark != at.OwnerTag {
 					found.Purpose = ""
@@ -261,13 +282,13 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 			}
 		}
 		e.Changes++
-		made := edgeRecord{*c.Want, at.OwnerTag}
+		made := newEdgeRecord(*c.Want, at.OwnerTag)
 		if c.Want.Purpose == "" {
 			made.mark = ""
 		}
 		return e.answer(e.add(zone, made)), nil
 	}
-	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID || e.byValue && r.Key() == c.Have.ID })
+	i := slices.IndexFunc(records, func(r edgeRecord) bool { return r.ID == c.Have.ID || e.byValue && r.key == c.Have.ID })
 	switch {
 	case i < 0 && c.Op == dnsprov.Delete:
 		return nil, nil
@@ -283,7 +304,7 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 		return nil, nil
 	}
 	id := records[i].ID
-	records[i] = edgeRecord{*c.Want, at.OwnerTag}
+	records[i] = newEdgeRecord(*c.Want, at.OwnerTag)
 	records[i].ID = id
 	return e.answer(records[i]), nil
 }
@@ -291,7 +312,7 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 // answer returns a record as the provider answers it.
 func (e *edgeSession) answer(r edgeRecord) *dnsprov.Record {
 	if e.byValue {
-		r.ID = r.Key()
+		r.ID = r.key
 	}
 	return &r.Record
 }

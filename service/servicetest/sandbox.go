@@ -7,6 +7,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -52,6 +54,19 @@ func NewRestarting(t testing.TB, expunged int, change func(*core.Config)) (b *Sa
 		end()
 		end = b.open(t, dir, o, change)
 	}
+}
+
+// NewIn is New over the store in dir, with options. A store that another sandbox has left there is
+// used as it is; then the sandbox has no Owner. end closes the service and the store.
+func NewIn(t testing.TB, dir string, o store.Options, change func(*core.Config)) (b *Sandbox, end func()) {
+	t.Helper()
+	_, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
+	b = new(Sandbox)
+	end = b.open(t, dir, o, change)
+	if err != nil {
+		b.Owner = b.Account(t, "owner@example.test")
+	}
+	return b, end
 }
 
 // open opens the service over a store in dir, and returns a function that closes both.

@@ -440,8 +440,17 @@ func (w *zoneSync) place() uint32 {
 
 // loadOwn finds the records that we have made at the provider among those that are known by their
 // place. It forgets those at places that are not used any more. At the beginning of a move to the
-// same provider it copies them, since they may be in the same zone.
+// same provider it copies them, since they may be in the same zone. It writes nothing for a domain
+// that is being deleted, whose rows may be erased already.
 func (w *zoneSync) loadOwn(known map[uint32]ownRecords) error {
+	copies := w.moving && w.d.Move.CopyRecords
+	if w.d.Gone() {
+		w.own = known[w.place()]
+		if copies {
+			w.own = w.own.with(known[w.d.EdgePlace])
+		}
+		return nil
+	}
 	for place, records := range known {
 		if place == w.d.EdgePlace || w.d.Move != nil && place == w.d.Move.Place {
 			continue
@@ -451,7 +460,7 @@ func (w *zoneSync) loadOwn(known map[uint32]ownRecords) error {
 		}
 	}
 	w.own = known[w.place()]
-	if !w.moving || !w.d.Move.CopyRecords {
+	if !copies {
 		return nil
 	}
 	if err := w.writeOwn(w.own.with(known[w.d.EdgePlace])); err != nil {

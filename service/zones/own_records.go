@@ -46,9 +46,11 @@ func writeOwnRecords(st *store.Store, domainID string, place uint32, before, now
 			}
 			for _, id := range part {
 				purpose, ours := now[id]
-				err := store.EdgeRecords.Delete(tx, store.EdgeRecordKey(domainID, place, id))
+				var err error
 				if ours {
 					err = store.EdgeRecords.Put(tx, &store.EdgeRecord{DomainID: domainID, Place: place, RecordID: id, Purpose: purpose})
+				} else {
+					err = store.EdgeRecords.Delete(tx, store.EdgeRecordKey(domainID, place, id))
 				}
 				if err != nil {
 					return err

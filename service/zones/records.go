@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -287,7 +288,12 @@ func (s *Service) SetZoneRecords(ctx context.Context, who core.Actor, in SetZone
 		}
 		records, err := dnsprov.CustomSet(d.Name, name, typ, uint32(ttl), in.Values)
 		if err != nil {
-			return nil, invalidRecord("values", err)
+			field := "values"
+			var bad *dnsprov.ValueError
+			if errors.As(err, &bad) {
+				field = fmt.Sprintf("values.%d", bad.Index)
+			}
+			return nil, invalidRecord(field, err)
 		}
 		e := &zoneEdit{kind: store.ZoneChangeSet, name: name, typ: typ, mayReplace: true, target: setTarget(name, typ)}
 		e.replaceSet(st.set(name, typ), records)

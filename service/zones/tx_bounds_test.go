@@ -33,3 +33,29 @@ func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A domain that moved between DNS providers may have its records noted at two of them.
+func TestNotesOfManyRecordsAreErasedWithinTheBounds(t *testing.T) {
+	s, who := servicetest.NewBare(t)
+	gone := servicetest.PutDomainRow(t, s, who, "gone.test", store.DomainComplete)
+	stays := servicetest.PutDomainRow(t, s, who, "stays.test", store.DomainComplete)
+	servicetest.PutMany(t, s, store.EdgeRecords, 2*zones.MaxCustomRecords, func(i int) *store.EdgeRecord {
+		return &store.EdgeRecord{DomainID: gone.ID, Place: uint32(i % 2), RecordID: fmt.Sprintf("TXT r%d.gone.test %032x", i, i), Purpose: "custom"}
+	})
+	servicetest.PutMany(t, s, store.EdgeRecords, 3, func(i int) *store.EdgeRecord {
+		return &store.EdgeRecord{DomainID: stays.ID, RecordID: fmt.Sprint("r", i), Purpose: "mx"}
+	})
+	if err := s.Zones.EraseCustomRecords(t.Context(), gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]int{}
+	err := s.Core.Store.View(func(tx *store.Tx) error {
+		for r := range store.EdgeRecords.All(tx) {
+			left[r.DomainID]++
+		}
+		return nil
+	})
+	if err != nil || len(left) != 1 || left[stays.ID] != 3 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}

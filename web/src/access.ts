@@ -6,6 +6,7 @@ interface Gated { path: string; needs: Operation; deed: string }
 
 const gated: Gated[] = [
   { path: '/domains/add', needs: 'connect_domains', deed: 'add domains' },
+  { path: '/account/dns', needs: 'list_dns_credentials', deed: 'see DNS credentials' },
   { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'create mailboxes' },
   { path: '/approvals', needs: 'list_approvals', deed: 'see approvals' },
   { path: '/approvals/:id', needs: 'get_approval', deed: 'see approvals' },

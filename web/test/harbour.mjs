@@ -92,7 +92,7 @@ export async function placesOf(h) {
     sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup', approvals: '/approvals', approval: '/approvals/' + h.held.id,
     domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
-    ...Object.fromEntries(['dns', 'records', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])),
+    ...Object.fromEntries(['dns', 'zone', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])), 'domain-zone-own': d + '/zone?source=custom',
     webhooks: '/webhooks', webhook: '/webhooks/' + h.hook.id, 'webhook-failing': '/webhooks/' + h.failing.id, events: '/webhooks/events',
     jobs: '/jobs', job: '/jobs/' + jobs.find((j) => j.status === 'completed').id, 'job-failed': '/jobs/' + jobs.find((j) => j.status === 'completed').id + '?failed',
     team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', connect: '/connect', nowhere: '/nowhere',
@@ -136,6 +136,7 @@ export async function laden(h) {
   h.external = await connect({ external: true })
   h.remote = await api('POST', '/v1/email-users', { type: 'external', username: 'away', domain: h.external.domain, imap: { host: '127.0.0.1', port: 1, security: 'none', username: 'away', password: 'a secret' } })
   await api('POST', d + '/custom-dns-records', { name: 'www', type: 'TXT', value: 'hello' })
+  await api('PUT', d + '/spf', { extra: ['ip4:192.0.2.0/24'] })
   await api('PUT', d + '/dmarc', { value: 'v=DMARC1; p=none' })
   await api('POST', d + '/redirect', { redirect_url: 'https://elsewhere.example/' })
   await api('POST', d + '/forward', { forward_address: 'all@elsewhere.example' })

@@ -8,9 +8,9 @@ import { operations, press, refused } from './presser.mjs'
 
 const roles = ['owner', 'admin', 'member']
 
-// What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method, and what is held is
-// downloaded by a link.
-const unreached = ['list_audit', 'delete_email_users_bulk', 'get_health', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
+// What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method, what is held is
+// downloaded by a link, and the records of a zone are set by name and type.
+const unreached = ['list_audit', 'delete_email_users_bulk', 'get_health', 'create_custom_dns_record', 'update_custom_dns_record', 'delete_custom_dns_record', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
 
 // Places for a deed that members may not do, and what says so there.
 const closed = ['/domains/add', '/mailboxes/bulk']

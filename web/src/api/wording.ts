@@ -27,7 +27,7 @@ export function plain(text: string, quotes = false): string | undefined {
 /** A fault in the dashboard's words. */
 export function wordsOf(f: Fault): string {
   const details = f.details ?? detailIn(f)
-  if ((f.code === 'validation_error' || f.code === 'too_many_items') && details.length > 0) return details.map(sentence).join(' ')
+  if (['validation_error', 'too_many_items', 'invalid_record'].includes(f.code) && details.length > 0) return details.map(sentence).join(' ')
   const known = codes[f.code]
   if (!known) return ended(plain(f.message) || 'Something went wrong. Try again.')
   const text = known.text.replace('{message}', () => ended(plain(f.message, f.code === 'invalid_domain') ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()

@@ -29,7 +29,7 @@ export const places: Place[] = [
   ...mail,
   domains('/domains', 'Domains'), domains('/domains/add', 'Add'), domains('/domains/:id', 'DomainPage'), domains('/domains/:id/:tab', 'DomainPage'),
   team('/jobs', 'Jobs'), team('/jobs/:id', 'Job'),
-  team('/account', 'Account'), team('/connect', 'Connect'),
+  team('/account', 'Account'), team('/account/dns', 'DNSCredentials'), team('/connect', 'Connect'),
   team('/team', 'Team'), team('/tokens', 'Tokens'), team('/profile', 'Profile'),
   team('/sent', 'Sent'), team('/sent/suppressions', 'Suppressions'), team('/sent/lookup', 'Lookup'),
   team('/sent/reputation', 'Reputation'), team('/sent/templates', 'MessageTemplates'), team('/sent/:id', 'Message'),

@@ -3,13 +3,14 @@ import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words, Wrong } from '../../ui'
+import { AccountTabs } from './tabs'
 
 type AccountOut = Schemas['Account']
 
 export function Account() {
   const account = useQuery('get_account', {}), usage = useQuery('get_usage', {})
   return (
-    <Page title="Account" intro="Shared account settings.">
+    <Page title="Account" intro="Shared account settings." tabs={can('list_dns_credentials') && <AccountTabs current="account" />}>
       <Show of={account}>
         {(a) => (
           <>

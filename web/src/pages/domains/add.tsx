@@ -3,11 +3,13 @@ import { useState } from 'preact/hooks'
 import { call, type ApiError, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go, params } from '../../router'
-import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, TextField, Wrong } from '../../ui'
+import { Button, Card, Check, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, Wrong } from '../../ui'
+import { dnsProviders, providerOf } from '../account/dns-providers'
 import { Connected } from './connected'
 import { emptyExtras, Extras, hasExtras, usersOf, type ExtrasForm } from './extras'
 import { Buy } from './buy'
 import { EnterSubmits } from './parts'
+import { AddCredential, CredentialChoice, PlanPreview, useCredentials, usePlan } from './plan'
 import { proposed, Ways, type Way } from './ways'
 import { namesIn } from './words'
 
@@ -48,11 +50,19 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   const provider = useQuery('check_provider', { domain: names[0]! }, { kinds: [] })
   const proposal = proposed(provider.data)
   const [chosen, setWay] = useState<Way>()
-  const [token, setToken] = useState('')
   const [extras, setExtras] = useState<ExtrasForm>(emptyExtras)
+  const [mailStays, setMailStays] = useState(false)
   const way = chosen ?? proposal
+  const guess = providerOf(provider.data?.nameservers ?? [])
+  const credentials = useCredentials(names[0]!, guess, way === 'credential')
+  const [chosenID, setCredential] = useState(''), [replace, setReplace] = useState(false)
+  const credential = credentials.fitting?.some((c) => c.id === chosenID) ? chosenID : credentials.fitting?.[0]?.id ?? ''
+  const plan = usePlan(names[0]!, credential, replace, way === 'credential')
+  const stays = way === 'builtin' && mailStays
+  const lacks = way === 'credential' && (credential === '' || (names.length === 1 && !(plan.data && plan.data.foreign_conflicts.length === 0)))
   const submit = async () => {
-    const results = hasExtras(extras) && way !== 'external' ? await setUpAll(names, way, token, extras) : await connectAll(names, way, token, extras)
+    const choice: Choice = { way, credential, replace, stays }
+    const results = hasExtras(extras) && way !== 'external' && !stays ? await setUpAll(names, choice, extras) : await connectAll(names, choice, extras)
     const good = results.filter((r) => r.status !== 'error')
     if (results.length === 1 && good.length === 1) go(`/domains/${good[0]!.domain_id}`)
     else onDone(results)
@@ -65,18 +75,26 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
           <div class="domains-kept"><Kept name={names[0]!} provider={provider} /></div>
         </div>
       </Card>
-      <Form onSubmit={submit} submit={names.length === 1 ? 'Add domain' : `Add ${plural(names.length, 'domain')}`} disabled={way === 'cloudflare' && token.trim() === ''}>
+      <Form onSubmit={submit} submit={names.length === 1 ? 'Add domain' : `Add ${plural(names.length, 'domain')}`} disabled={lacks}>
         <Card title={names.length === 1 ? 'Who hosts DNS for this domain?' : 'Who hosts DNS for these domains?'} note="DNS tells other servers where to deliver your mail. Choose who publishes the DNS records.">
           <Ways value={way} proposal={proposal} onChange={setWay} nameservers={account.nameservers} />
         </Card>
-        {way === 'cloudflare' && (
-          <Card title="Cloudflare API token">
-            <TextField label="Token" name="edge_api_token" type="password" autoComplete="off" value={token} onInput={setToken} mono
-              hint="In Cloudflare, open My Profile > API Tokens > Create Token, use the “Edit zone DNS” template and select this domain. The token needs Zone: Read and DNS: Edit. Mailstead stores it encrypted." />
+        {way === 'builtin' && (
+          <Card title="If the domain is in use" note="Adding it changes nothing yet. Mailstead reads its present records first, and shows what stays and what changes before you switch the nameservers.">
+            <Check label="Keep mail at its present servers for now" checked={mailStays} onChange={setMailStays} hint="The present MX records stay until you bring the mail here. Create the mailboxes and import their mail first." />
           </Card>
         )}
-        <Extras value={extras} onChange={setExtras} hosted={way !== 'external'} />
+        {way === 'credential' && (
+          <Card title="DNS credential"><CredentialChoice of={credentials} value={credential} onChange={setCredential} /></Card>
+        )}
+        {way === 'credential' && credential !== '' && (
+          <Card title={names.length === 1 ? 'What will change' : `What will change for ${names[0]}`} note={names.length === 1 ? 'At your DNS provider. All other records stay.' : 'At your DNS provider. The other domains are changed in the same way.'}>
+            <PlanPreview of={plan} replace={replace} onReplace={setReplace} />
+          </Card>
+        )}
+        <Extras value={extras} onChange={setExtras} hosted={way !== 'external' && !stays} />
       </Form>
+      <AddCredential of={credentials} guess={guess} onAdded={setCredential} />
     </>
   )
 }
@@ -89,25 +107,33 @@ function Kept({ name, provider }: { name: string; provider: { data?: Schemas['Do
   if (!p.registrar && p.nameservers.length === 0) {
     return <Notice tone="warn">{name} is not registered yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>Check whether you can buy it</a>.</Notice>
   }
-  return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'an unknown registrar'}<span class="muted">. Nameservers:</span> {p.nameservers.slice(0, 2).join(', ') || 'none'}</p>
+  const by = providerOf(p.nameservers), runBy = by && dnsProviders[by].name
+  return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'an unknown registrar'}<span class="muted">. Nameservers:</span> {p.nameservers.slice(0, 2).join(', ') || 'none'}{runBy && <span class="muted"> ({runBy})</span>}</p>
 }
 
-async function connectAll(names: string[], way: Way, token: string, extras: ExtrasForm): Promise<Connection[]> {
+interface Choice { way: Way; credential: string; replace: boolean; stays: boolean }
+
+/** What is chosen, as both ways to add domains take it. */
+function taken({ way, credential, replace }: Choice) {
+  return { manual_dns: way === 'manual' || undefined, ...(way === 'credential' ? { dns_credential_id: credential, replace: replace || undefined } : {}) }
+}
+
+async function connectAll(names: string[], choice: Choice, extras: ExtrasForm): Promise<Connection[]> {
   const { domains } = await call('connect_domains', {
     domains: names, tags: extras.tags.length > 0 ? extras.tags : undefined,
-    manual_dns: way === 'manual' || undefined, external: way === 'external' || undefined, edge_api_token: way === 'cloudflare' ? token.trim() : undefined,
+    ...taken(choice), external: choice.way === 'external' || undefined, mx: choice.stays ? 'elsewhere' : undefined,
   })
   return domains
 }
 
 /** Sets domains up with mailboxes and the like, one after the other. One that fails does not stop its neighbours. */
-async function setUpAll(names: string[], way: Way, token: string, extras: ExtrasForm): Promise<Connection[]> {
+async function setUpAll(names: string[], choice: Choice, extras: ExtrasForm): Promise<Connection[]> {
   const results: Connection[] = []
   for (const domain of names) {
-    const result: Connection = { domain, domain_id: null, status: 'created', dns_provider: way, nameservers: [], error: null }
+    const result: Connection = { domain, domain_id: null, status: 'created', dns_provider: choice.way, nameservers: [], error: null }
     try {
       const job = await call('setup_domain', {
-        domain, manual_dns: way === 'manual' || undefined, edge_api_token: way === 'cloudflare' ? token.trim() : undefined,
+        domain, ...taken(choice),
         users: usersOf(extras), template_id: extras.template || undefined, redirect_url: extras.redirect.trim() || undefined,
         forward_address: extras.forward.trim() || undefined, tags: extras.tags.length > 0 ? extras.tags : undefined,
       })

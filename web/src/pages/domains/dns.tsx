@@ -7,7 +7,7 @@ import type { TabProps } from './types'
 import { Found } from './next'
 import { CopyFields, RecordFields } from './parts'
 import { useDnsStatus } from './status'
-import { adviceOf, byNeed, faultOf, purposeOf, type DnsRecord, type DnsStatus, type Domain } from './words'
+import { adviceOf, byApi, byNeed, faultOf, providerNames, purposeOf, type DnsRecord, type DnsStatus, type Domain } from './words'
 
 export function Dns({ domain: d, reload }: TabProps) {
   const status = useDnsStatus(d)
@@ -33,12 +33,8 @@ export function Dns({ domain: d, reload }: TabProps) {
 }
 
 function introOf(d: Domain): string {
-  switch (d.dns_provider) {
-    case 'builtin':
-      return 'Mailstead’s nameservers publish these records. No action needed.'
-    case 'cloudflare':
-      return 'Mailstead publishes these records at Cloudflare. No action needed.'
-  }
+  if (d.dns_provider === 'builtin') return 'Mailstead’s nameservers publish these records. No action needed.'
+  if (byApi(d.dns_provider)) return `Mailstead publishes these records at your DNS provider (${providerNames[d.dns_provider]}). No action needed.`
   return 'Add these records at your DNS provider.'
 }
 

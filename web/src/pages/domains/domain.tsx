@@ -10,20 +10,20 @@ import { DomainMailboxes } from './mailboxes'
 import { Making } from './make'
 import { MailSettings } from './mail'
 import { NextStep } from './next'
-import { OwnRecords } from './records'
 import { Repairs } from './repair'
 import { Reports } from './reports'
 import { Settings } from './settings'
 import { Overview } from './summary'
 import type { TabProps } from './types'
 import { StateBadge } from './words'
+import { Zone } from './zone'
 
 interface Tab { id: string; name: string; page: ComponentType<TabProps>; hosted?: true }
 
 const tabs: Tab[] = [
   { id: '', name: 'Overview', page: Overview },
   { id: 'dns', name: 'DNS', page: Dns, hosted: true },
-  { id: 'records', name: 'Custom records', page: OwnRecords, hosted: true },
+  { id: 'zone', name: 'Zone', page: Zone, hosted: true },
   { id: 'dmarc', name: 'DMARC policy', page: Dmarc, hosted: true },
   { id: 'mail', name: 'Mail and web', page: MailSettings, hosted: true },
   { id: 'reports', name: 'Reports', page: Reports },

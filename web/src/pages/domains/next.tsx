@@ -7,7 +7,9 @@ import { Button, Icon, LinkButton, Loading, plural, Time, told, Wrong, type Tone
 import type { TabProps } from './types'
 import { DomainJob } from './jobs'
 import { MakeMailbox } from './make'
+import { BringMail } from './in-use'
 import { CopyFields, RecordFields } from './parts'
+import { obstacleOf, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
 import { adviceOf, byNeed, purposeOf, type Domain } from './words'
@@ -20,6 +22,7 @@ export function NextStep(props: TabProps) {
     case 'pending_ns':
       return <SetNameservers {...props} />
     case 'pending_dns_records':
+      if (props.domain.mx?.mode === 'elsewhere') return <MailElsewhere {...props} />
       return <AddRecords {...props} />
     case 'pending':
     case 'in_progress':
@@ -29,6 +32,7 @@ export function NextStep(props: TabProps) {
     case 'error':
       return <Broken {...props} />
   }
+  if (d.dns_health.issues[0] && obstacleOf(d.dns_health.issues[0])) return <Obstructed {...props} />
   if (d.dns_health.issues.length > 0) return <Mend {...props} />
   if (d.dnssec?.status === 'bogus') return <ReplaceDs {...props} />
   return <AllWell domain={d} />
@@ -58,6 +62,10 @@ function SetNameservers({ domain: d, reload }: TabProps) {
     await reload()
   }
   const at = provider.data?.registrar
+  const scan = useScan(d)
+  if (d.ns_status !== 'verified' && scan.running) return <Step tone="info" title="Reading the present records"><p>Wait before you change the nameservers: Mailstead is reading the records that {d.domain_unicode} has now.</p></Step>
+  if (d.ns_status !== 'verified' && d.dns_health.issues.some((i) => obstacleOf(i)?.first)) return <Obstructed domain={d} reload={reload} />
+  if (d.ns_status !== 'verified' && d.apex?.mode === 'undecided') return <Step tone="warn" title="Do not change the nameservers yet"><p>The present nameservers do not answer, so it is not known whether the domain has a website.</p><NextLook domain={d} /></Step>
   if (d.ns_status === 'verified') {
     return (
       <Step tone="info" title="Nameservers are set" actions={can('check_nameservers') && <Button icon="refresh" onClick={check}>Check now</Button>}>
@@ -76,9 +84,44 @@ function SetNameservers({ domain: d, reload }: TabProps) {
         <li>Replace all existing nameservers with these:</li>
       </ol>
       <CopyFields of={serversOf(d)} />
+      {!found && <AtRegistrar domain={d} />}
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
       <NextLook domain={d} />
-      <p class="muted small">The change usually takes a few minutes, sometimes up to a day. If a website or other service uses this domain, its DNS records must be copied here before you switch. {can('create_custom_dns_record') ? <>Add them under <a href={`/domains/${d.id}/records`}>Custom records</a>.</> : 'The account’s owner or an admin can add them.'}</p>
+      <p class="muted small">The change usually takes a few minutes, sometimes up to a day. {d.previous_nameservers.length > 0 ? 'If a website or other service uses this domain, import its present records below before you switch.' : <>If a website or other service uses this domain, its DNS records must be copied here before you switch. {can('create_custom_dns_record') ? <>Add them under <a href={`/domains/${d.id}/records`}>Custom records</a>.</> : 'The account’s owner or an admin can add them.'}</>}</p>
+    </Step>
+  )
+}
+
+/** What the parent zone says now. */
+function AtRegistrar({ domain: d }: { domain: Domain }) {
+  const status = useDnsStatus(d)
+  return status.data ? <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} /> : null
+}
+
+/** What has to be done before, or has broken, of a domain that is in use. */
+function Obstructed({ domain: d, reload }: TabProps) {
+  const first = d.dns_health.issues.map((i) => obstacleOf(i)).find((o) => o && (d.status === 'complete' || o.first))!
+  const look = async () => {
+    await call('get_dns_status', { domain_id: d.id, refresh: true })
+    await reload()
+  }
+  return (
+    <Step tone={first.first ? 'bad' : 'warn'} title={first.title} actions={<Button look="primary" icon="refresh" onClick={look}>Check now</Button>}>
+      <p>{first.text}</p>
+      {d.status !== 'complete' && <NextLook domain={d} />}
+    </Step>
+  )
+}
+
+function MailElsewhere({ domain: d, reload }: TabProps) {
+  const [open, setOpen] = useState(false)
+  return (
+    <Step tone="warn" title="Bring the mail here when you are ready" actions={<>
+      {can('update_domain') && <Button look="primary" onClick={() => setOpen(true)}>Bring mail here</Button>}
+      <LinkButton href={`/domains/${d.id}/mailboxes`}>Mailboxes</LinkButton>
+    </>}>
+      <p>Mail of {d.domain_unicode} still goes to {d.mx!.hosts.join(', ') || 'its present servers'}. Create its mailboxes and import their mail first.</p>
+      {open && <BringMail domain={d} reload={reload} onClose={() => setOpen(false)} />}
     </Step>
   )
 }

@@ -4,6 +4,7 @@ import { call, can } from '../../api/client'
 import { Badge, Button, Card, Check, Copyable, failed, Facts, Form, IconButton, Notice, TextArea, TextField, Time, told } from '../../ui'
 import type { TabProps } from './types'
 import { useFleet } from './fleet'
+import { DnsProvider } from './provider'
 import { deleteDomain, setUpAgain } from './repair'
 import { providerNames, type Domain } from './words'
 
@@ -17,6 +18,7 @@ export function Settings(props: TabProps) {
         {mayChange ? <Notes key={d.notes} {...props} /> : d.notes && <Card title="Notes"><p class="domains-notes">{d.notes}</p></Card>}
       </div>
       <Registration {...props} mayChange={mayChange} />
+      {mayChange && d.dns_provider !== 'external' && <DnsProvider {...props} />}
       {mayChange && <Ends {...props} />}
     </>
   )
@@ -78,7 +80,7 @@ function Registration({ domain: d, reload, mayChange }: TabProps & { mayChange: 
           ['Added by', d.source === 'registered' ? 'purchase' : 'connection'],
           ['Registrar', d.registrar],
           ['Expires', d.expires_at && <Time of={d.expires_at} form="date" />],
-          ['DNS provider', providerNames[d.dns_provider]],
+          ['DNS provider', !mayChange && providerNames[d.dns_provider]],
           ['Created', <Time of={d.created_at} form="at" />],
           ['Updated', <Time of={d.updated_at} form="at" />],
           ['ID', <Copyable text={d.id} label="Copy ID" />],

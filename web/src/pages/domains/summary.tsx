@@ -2,16 +2,21 @@
 import type { ComponentChildren } from 'preact'
 import { can } from '../../api/client'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
+import { InUse, isInUse } from './in-use'
 import type { TabProps } from './types'
 import { useDnsStatus } from './status'
 import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
 
-export function Overview({ domain: d }: TabProps) {
+export function Overview(props: TabProps) {
+  const { domain: d } = props
   return (
-    <div class="domains-columns">
-      {d.dns_provider === 'external' ? <Elsewhere /> : <Checks domain={d} />}
-      <About domain={d} />
-    </div>
+    <>
+      {isInUse(d) && <InUse {...props} />}
+      <div class="domains-columns">
+        {d.dns_provider === 'external' ? <Elsewhere /> : <Checks domain={d} />}
+        <About domain={d} />
+      </div>
+    </>
   )
 }
 

@@ -53,6 +53,11 @@ export const providerNames: Record<Provider, string> = {
   builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Name server', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
 }
 
+/** Tells whether Mailstead makes the records of a domain by the API of its DNS provider. */
+export function byApi(provider: Provider): boolean {
+  return ['cloudflare', 'rfc2136', 'route53', 'hetzner', 'desec'].includes(provider)
+}
+
 interface Purpose { name: string; about: string }
 
 const purposes: Record<string, Purpose> = {
@@ -86,7 +91,7 @@ export function faultOf(r: DnsRecord): string {
 export function adviceOf(r: DnsRecord, provider: Provider): string {
   if (r.error === 'lookup_failed') return 'The DNS lookup failed. Mailstead tries again automatically.'
   if (provider === 'builtin') return 'Mailstead publishes this record. It is visible once the nameservers point to Mailstead.'
-  if (provider === 'cloudflare') return 'Mailstead publishes this record at Cloudflare. To recreate it, set the domain up again.'
+  if (byApi(provider)) return `Mailstead publishes this record at your DNS provider (${providerNames[provider]}). To recreate it, set the domain up again.`
   switch (r.error) {
     case 'missing':
       return `Add this ${r.type} record at your DNS provider.`

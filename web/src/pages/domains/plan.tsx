@@ -1,0 +1,100 @@
+// Choosing a DNS credential, and what Mailstead would change at that provider.
+import { useState } from 'preact/hooks'
+import { can, type Schemas } from '../../api/client'
+import { useQuery, type Query } from '../../api/query'
+import { Badge, Button, Check, Loading, Notice, plural, Select, TableWrap, theirs, Wrong, type Tone } from '../../ui'
+import { CredentialDialog } from '../account/dns-credential'
+import { dnsProviders, type DNSCredential, type DNSProvider } from '../account/dns-providers'
+
+type Plan = Schemas['DNSPlan']
+
+/** Tells whether a credential is for a domain, as far as its zones say. */
+function serves(c: DNSCredential, domain: string): boolean {
+  return c.zones.length === 0 || c.zones.some((zone) => domain === zone || domain.endsWith('.' + zone))
+}
+
+/** The credentials that fit a domain, those of its present provider first. */
+export function useCredentials(domain: string, guess?: DNSProvider, when = true) {
+  const list = useQuery('list_dns_credentials', {}, { when: when && can('list_dns_credentials') })
+  const fitting = list.data?.data.filter((c) => serves(c, domain)).sort((a, b) => Number(b.provider === guess) - Number(a.provider === guess))
+  const [adding, setAdding] = useState(false)
+  return { list, fitting, adding, setAdding }
+}
+
+type Credentials = ReturnType<typeof useCredentials>
+
+export function CredentialChoice({ of: { fitting, setAdding }, value, onChange }: { of: Credentials; value: string; onChange: (id: string) => void }) {
+  return (
+    <div class="stack">
+      {!fitting ? <Loading lines={1} /> : fitting.length === 0
+        ? <p class="muted">No DNS credential fits this domain yet.</p>
+        : <Select label="Credential" name="dns_credential_id" value={value} onChange={onChange} options={fitting.map((c) => [c.id, `${c.name} (${dnsProviders[c.provider].name})${c.error ? ', refused' : ''}`] as const)} />}
+      {can('create_dns_credential') && <div class="row"><Button small icon="plus" onClick={() => setAdding(true)}>Add credential</Button></div>}
+    </div>
+  )
+}
+
+/** Where a credential is added while one is chosen. It is a form of its own, so it must not be inside of another. */
+export function AddCredential({ of: { list, adding, setAdding }, guess, onAdded }: { of: Credentials; guess?: DNSProvider; onAdded: (id: string) => void }) {
+  const added = async (c: DNSCredential) => {
+    await list.reload()
+    onAdded(c.id)
+  }
+  return adding ? <CredentialDialog provider={guess} onDone={added} onClose={() => setAdding(false)} /> : null
+}
+
+/** What connecting a domain with a credential would change. */
+export function usePlan(domain: string, credential: string, replace: boolean, when = true): Query<Plan> {
+  return useQuery('preview_dns_plan', { domain, dns_credential_id: credential, replace: replace || undefined }, { kinds: [], when: when && credential !== '' })
+}
+
+const actions: Record<Plan['changes'][number]['action'], [Tone, string]> = {
+  create: ['ok', 'Added'], update: ['warn', 'Changed'], delete: ['bad', 'Removed'], keep: ['none', 'Stays'],
+}
+
+interface PlanProps {
+  of: Query<Plan>
+  replace: boolean
+  /** Without it, records of others cannot be replaced here. */
+  onReplace?: (replace: boolean) => void
+}
+
+export function PlanPreview({ of, replace, onReplace }: PlanProps) {
+  if (of.error) return <Notice tone="bad" alert><Wrong of={of.error} /></Notice>
+  if (!of.data) return <Loading lines={4} />
+  const { changes, foreign_conflicts: conflicts } = of.data
+  return (
+    <div class="stack">
+      {conflicts.length > 0 && (
+        <Notice tone="warn" title={`${plural(conflicts.length, 'existing record')} in the way.`}>
+          <ul class="domains-list">{conflicts.map((c) => <li key={c.name + c.type + c.value}>{c.type} of {c.name}: <code>{theirs(c.value)}</code>. Needed: <code>{c.wanted}</code></li>)}</ul>
+        </Notice>
+      )}
+      {onReplace && (conflicts.length > 0 || replace) && (
+        <Check label="Replace existing mail records" checked={replace} onChange={onReplace}
+          hint="MX records of other servers are replaced, and their SPF record is combined with Mailstead’s. Mail then arrives here. You can put the old records back later." />
+      )}
+      <div class="domains-boxed"><TableWrap label="Planned changes">
+        <table class="table folds">
+          <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
+          <tbody>
+            {changes.map((c) => (
+              <tr key={c.name + c.type}>
+                <td><strong>{c.type}</strong> <code>{c.name}</code><br /><span class="muted small">{c.reason}</span></td>
+                <td data-label="Now" class="breaks"><Values of={c.before} /></td>
+                <td data-label="After" class="breaks"><Values of={c.after} /></td>
+                <td data-label="Result"><Badge tone={actions[c.action][0]} plain>{actions[c.action][1]}</Badge></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableWrap></div>
+    </div>
+  )
+}
+
+/** Values of a record, one under the other. */
+export function Values({ of }: { of: string[] | null }) {
+  if (!of || of.length === 0) return <span class="muted">none</span>
+  return <>{of.map((value) => <div key={value}><code>{theirs(value)}</code></div>)}</>
+}
