@@ -8,7 +8,9 @@
 //   - agents: what programs that read mail may do: policies, taint.
 //   - accounts: accounts, teams, tokens and their users, the audit log.
 //   - signin: how people sign in: sessions, second factors, links, OAuth.
-//   - zones: the DNS zones of domains: records, DNSSEC, secondaries, Cloudflare.
+//   - zonedata: what the zone of a domain has: the records that mail needs, and those of its owner.
+//   - edge: the records of domains at the DNS providers of others.
+//   - zones: the DNS zones that are served here: records, DNSSEC, secondaries, imports.
 //   - scans: the zones that domains have at name servers of others.
 //   - domains: domains from adding to deleting: claims, setup, health, buying.
 //   - certs: TLS certificates.
@@ -45,6 +47,7 @@ import (
 	"github.com/mailstead/mailstead/service/certs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/feedback"
@@ -74,6 +77,7 @@ type Service struct {
 	Agents     *agents.Service
 	Certs      *certs.Service
 	Domains    *domains.Service
+	Edge       *edge.Service
 	Events     *events.Service
 	External   *external.Service
 	Feedback   *feedback.Service
@@ -116,15 +120,16 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	reps := reports.New(c, in, out)
 	inb := inbound.New(c, inbound.Rooms{Inbox: in, Classifier: sp, Correspondents: rep, Recipients: to, Feedback: fb, Outbound: out, Sender: sub, Reports: reps})
 
-	zon := zones.New(c)
+	ed := edge.New(c)
+	zon := zones.New(c, ed)
 	cert := certs.New(c, zon)
 	mb := mailboxes.New(c, ev, servers, tr, sub, rep, cert)
 	sc := scans.New(c, zon, ev)
-	dom := domains.New(c, zon, sc, ev, mb, sub, rep, reps, cert)
+	dom := domains.New(c, zon, ed, sc, ev, mb, sub, rep, reps, cert)
 	ext := external.New(servers, in, dom)
 	acc := accounts.New(c, in, servers, mb, out, dom)
 	s := &Service{
-		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
+		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
 		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
@@ -144,7 +149,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Scans, s.Signin, s.Submit, s.Zones, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Edge, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Scans, s.Signin, s.Submit, s.Zones, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}

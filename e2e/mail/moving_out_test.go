@@ -49,7 +49,7 @@ var carriedRows = map[string]struct {
 		"FailureTold": "history", "CurrentNS": "looked up anew", "CompletedAt": "set up anew", "ZoneChangedAt": "when it was changed here",
 		"SendingPaused": "history of its sending", "Counting": "history of its sending",
 		"ZoneGeneration": "each installation counts its own", "ZoneStaged": "work of the moment", "EdgeError": "work of the moment", "EdgeErrorAt": "work of the moment",
-		"EdgePlace": "what was made there", "EdgePlaces": "what was made there", "ScanJobID": "work of the moment", "ScanAt": "work of the moment",
+		"ScanJobID": "work of the moment", "ScanAt": "work of the moment",
 		"PreviousNS": "looked up anew", "ForeignDS": "looked up anew",
 	}, domainRows, func(r any) string { return r.(*store.Domain).Name }},
 	"CustomRecord": {store.CustomRecord{}, map[string]string{"Status": "of a domain at Cloudflare", "Error": "of a domain at Cloudflare",

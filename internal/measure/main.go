@@ -49,11 +49,11 @@ var operations = []struct {
 	{"receive", "Service.Receive", callGraphSize{132, 22, 73}},
 	{"send_email", "Service.SendEmail", callGraphSize{120, 22, 70}},
 	{"delivery attempt", "Service.deliverKind", callGraphSize{293, 47, 163}},
-	{"domain_setup", "Service.setupKind", callGraphSize{203, 27, 91}},
+	{"domain_setup", "Service.setupKind", callGraphSize{325, 50, 162}},
 }
 
 // circleBudget is the maximum number of files in a circle.
-const circleBudget = 13
+const circleBudget = 12
 
 // callGraphSize is the size of the call graph of an operation: how many functions it has, in how
 // many files, and how often a walk over it moves from one file to another.

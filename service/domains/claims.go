@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -230,7 +231,7 @@ func (s *Service) findClaimProof(ctx context.Context, d *store.Domain) (by strin
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
 		default:
-			by = s.proofByKey(ctx, d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
+			by = s.proofByKey(ctx, d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(zonedata.Spec(s.Core, d), d.DNSProvider)))
 		}
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -100,7 +101,7 @@ func candidates(names []string) []candidate {
 		ascii, _, err := idn.Registrable(given)
 		c.name = ascii
 		if err != nil {
-			c = candidate{zones.ClipName(strings.TrimSpace(given)), err.Error()}
+			c = candidate{edge.ClipName(strings.TrimSpace(given)), err.Error()}
 		}
 		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
 			out = append(out, c)
@@ -120,30 +121,30 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	if err != nil {
 		return nil, err
 	}
-	token, err := zones.CleanEdgeToken(in.EdgeAPIToken)
+	token, err := edge.CleanToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
 	names := candidates(in.Domains)
-	access := zones.EdgeAccess{Provider: provider, Token: token}
+	access := edge.Access{Provider: provider, Token: token}
 	var credential *store.DNSCredential
 	if in.DNSCredentialID != nil {
 		err := s.Store.View(func(tx *store.Tx) (err error) {
-			credential, err = zones.CredentialFor(tx, who, *in.DNSCredentialID)
+			credential, err = edge.CredentialFor(tx, who, *in.DNSCredentialID)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 		provider = credential.Provider
-		access = zones.EdgeAccess{Provider: provider, CredentialID: credential.ID}
+		access = edge.Access{Provider: provider, CredentialID: credential.ID}
 	}
 	probed, err := s.probeEdge(ctx, who, access, names, in.Replace)
 	if err != nil {
 		return nil, err
 	}
 	for name := range probed {
-		if credential != nil && !zones.CoversDomain(credential, name) {
+		if credential != nil && !edge.CoversDomain(credential, name) {
 			probed[name] = "zone_not_found: The DNS credential is not for " + name + ": its zones are " + joinNames(credential.Zones) + "."
 		}
 	}
@@ -155,7 +156,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
 		if credential != nil {
-			if _, err := zones.CredentialFor(tx, who, credential.ID); err != nil { // it was deleted in the meantime
+			if _, err := edge.CredentialFor(tx, who, credential.ID); err != nil { // it was deleted in the meantime
 				return err
 			}
 		}
@@ -199,7 +200,7 @@ func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 
 // probeEdge asks a DNS provider about new names, if the request has a token or credential for one.
 // For each name, the result says why it cannot be added; "" if it can.
-func (s *Service) probeEdge(ctx context.Context, who core.Actor, access zones.EdgeAccess, names []candidate, replace bool) (map[string]string, error) {
+func (s *Service) probeEdge(ctx context.Context, who core.Actor, access edge.Access, names []candidate, replace bool) (map[string]string, error) {
 	if !store.IsEdge(access.Provider) {
 		return nil, nil
 	}
@@ -207,7 +208,7 @@ func (s *Service) probeEdge(ctx context.Context, who core.Actor, access zones.Ed
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.zones.ProbeEdge(ctx, access, fresh, replace)
+	return s.edge.Probe(ctx, access, fresh, replace)
 }
 
 // sitesOf asks the present nameservers of new names about their web sites and mail, as far as the
@@ -241,7 +242,7 @@ type connectRequest struct {
 	in       ConnectDomainsIn
 	provider string
 	tags     []string
-	access   zones.EdgeAccess       // to the DNS provider, if the provider is one
+	access   edge.Access            // to the DNS provider, if the provider is one
 	probed   map[string]string      // by name: why the DNS provider cannot serve it; "" if it can
 	sites    map[string]presentSite // by name: what its present nameservers say
 	created  []*store.Domain

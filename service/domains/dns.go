@@ -10,7 +10,9 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -207,7 +209,7 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	out := []DNSRecord{}
 	for _, c := range checks {
 		out = append(out, DNSRecord{
-			Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
+			Purpose: c.Purpose, Type: c.Type, Host: zonedata.RelativeHost(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
 			Expected: expectedValue(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
 		})
 	}
@@ -263,7 +265,7 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 		if r.Value == dnsprov.AnyOrNone { // there is nothing to enter
 			continue
 		}
-		rec := ManualRecord{Type: r.Type, Host: zones.RelativeHost(r.Name, d.Name), Value: zones.ValueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
+		rec := ManualRecord{Type: r.Type, Host: zonedata.RelativeHost(r.Name, d.Name), Value: zones.ValueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
 		}
@@ -453,7 +455,7 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	case d.Gone():
 		c.Message = d.Name + " is being deleted."
 	case d.AtEdge():
-		c.Message = d.Name + " keeps its nameservers: its records are made at " + zones.EdgeName(d.DNSProvider) + ". If its job " + d.JobID + " did not succeed, run setup again."
+		c.Message = d.Name + " keeps its nameservers: its records are made at " + edge.Name(d.DNSProvider) + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
 		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider; verify-dns looks for them at once."
 	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:

@@ -10,15 +10,15 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/servicetest"
-	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
 // credential adds a credential for the provider that marks no records.
 func (w *edgeWorld) credential(token string) (string, error) {
-	c, err := w.Zones.CreateDNSCredential(w.t.Context(), w.who, zones.CreateDNSCredentialIn{
-		Provider: store.DomainProviderHetzner, Name: "ours", DNSSecrets: zones.DNSSecrets{Token: &token},
+	c, err := w.Edge.CreateDNSCredential(w.t.Context(), w.who, edge.CreateDNSCredentialIn{
+		Provider: store.DomainProviderHetzner, Name: "ours", DNSSecrets: edge.DNSSecrets{Token: &token},
 	})
 	if err != nil {
 		return "", err
@@ -85,12 +85,12 @@ func TestDNSCredentials(t *testing.T) {
 		if d := w.domain(domain); d.DNSProvider != "hetzner" || d.Status != "complete" || d.DNSCredentialID == nil || *d.DNSCredentialID != id {
 			t.Errorf("domain %+v", d)
 		}
-		_, err := w.Zones.DeleteDNSCredential(t.Context(), w.who, zones.DNSCredentialIn{CredentialID: id})
+		_, err := w.Edge.DeleteDNSCredential(t.Context(), w.who, edge.DNSCredentialIn{CredentialID: id})
 		if code(err) != "in_use" {
 			t.Errorf("deleted: %v", err)
 		}
 		elsewhere := []string{"other.test"}
-		if _, err := w.Zones.UpdateDNSCredential(t.Context(), w.who, zones.UpdateDNSCredentialIn{CredentialID: id, Zones: &elsewhere}); err != nil {
+		if _, err := w.Edge.UpdateDNSCredential(t.Context(), w.who, edge.UpdateDNSCredentialIn{CredentialID: id, Zones: &elsewhere}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := w.Domains.ConnectDomains(t.Context(), w.who, domains.ConnectDomainsIn{Domains: []string{"mail.edge.test"}, DNSCredentialID: &id})
@@ -98,7 +98,7 @@ func TestDNSCredentials(t *testing.T) {
 			t.Errorf("a domain outside of the zones: %+v, %v", out, err)
 		}
 		other := core.Actor{AccountID: "acc_other", Role: "owner"}
-		if _, err := w.Zones.DeleteDNSCredential(t.Context(), other, zones.DNSCredentialIn{CredentialID: id}); code(err) != "not_found" {
+		if _, err := w.Edge.DeleteDNSCredential(t.Context(), other, edge.DNSCredentialIn{CredentialID: id}); code(err) != "not_found" {
 			t.Errorf("another account: %v", err)
 		}
 		if _, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: domain}); err != nil {
@@ -108,7 +108,7 @@ func TestDNSCredentials(t *testing.T) {
 		if ours := w.edge.Ours("edge.test"); len(ours) != 0 {
 			t.Errorf("left: %s", ours)
 		}
-		if _, err := w.Zones.DeleteDNSCredential(t.Context(), w.who, zones.DNSCredentialIn{CredentialID: id}); err != nil {
+		if _, err := w.Edge.DeleteDNSCredential(t.Context(), w.who, edge.DNSCredentialIn{CredentialID: id}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -245,18 +245,18 @@ func TestReplacedRecordsArePutBack(t *testing.T) {
 				w.edge.Add("edge.test", "TXT", "edge.test", "somebody's")
 				before := w.edge.Strangers("edge.test")
 				token := servicetest.EdgeToken
-				c, err := w.Zones.CreateDNSCredential(t.Context(), w.who, zones.CreateDNSCredentialIn{Provider: provider, Name: "ours", DNSSecrets: zones.DNSSecrets{Token: &token}})
+				c, err := w.Edge.CreateDNSCredential(t.Context(), w.who, edge.CreateDNSCredentialIn{Provider: provider, Name: "ours", DNSSecrets: edge.DNSSecrets{Token: &token}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if _, why := w.connectWith(c.ID, false); !strings.HasPrefix(why, "zone_conflict") {
 					t.Errorf("without replace: %s", why)
 				}
-				plan, err := w.Zones.PreviewDNSPlan(t.Context(), w.who, zones.PreviewDNSPlanIn{Domain: "edge.test", DNSCredentialID: c.ID})
+				plan, err := w.Edge.PreviewDNSPlan(t.Context(), w.who, edge.PreviewDNSPlanIn{Domain: "edge.test", DNSCredentialID: c.ID})
 				if err != nil || len(plan.ForeignConflicts) != 3 {
 					t.Errorf("plan %+v, %v", plan, err)
 				}
-				plan, err = w.Zones.PreviewDNSPlan(t.Context(), w.who, zones.PreviewDNSPlanIn{Domain: "edge.test", DNSCredentialID: c.ID, Replace: true})
+				plan, err = w.Edge.PreviewDNSPlan(t.Context(), w.who, edge.PreviewDNSPlanIn{Domain: "edge.test", DNSCredentialID: c.ID, Replace: true})
 				if err != nil || len(plan.ForeignConflicts) != 0 || plan.Changes[0].Action != "update" || plan.Changes[0].Type != "MX" || len(*plan.Changes[0].Before) != 2 || len(*plan.Changes[0].After) != 1 {
 					t.Errorf("plan with replace %+v, %v", plan, err)
 				}
@@ -273,7 +273,7 @@ func TestReplacedRecordsArePutBack(t *testing.T) {
 				w.create(id, "x", "TXT", "x") // the merged record stays
 				w.settle()
 				w.wantOurs([]string{merged, "TXT x.edge.test x"}, "TXT edge.test v=spf1 mx ip4:127.0.0.1 ~all")
-				if _, err := w.Zones.PutBackZoneRecords(t.Context(), w.who, zones.PutBackZoneRecordsIn{DomainID: id}); err != nil {
+				if _, err := w.Edge.PutBackZoneRecords(t.Context(), w.who, edge.PutBackZoneRecordsIn{DomainID: id}); err != nil {
 					t.Fatal(err)
 				}
 				if d := w.domain(id); len(d.Replaced) != 0 {
@@ -304,7 +304,7 @@ func TestRefusedCredentialIsTold(t *testing.T) {
 		}
 		w.settle()
 		look := func() (refused bool, issue bool) {
-			list, err := w.Zones.ListDNSCredentials(t.Context(), w.who)
+			list, err := w.Edge.ListDNSCredentials(t.Context(), w.who)
 			if err != nil || list.Count != 1 {
 				t.Fatalf("%+v, %v", list, err)
 			}
@@ -320,7 +320,7 @@ func TestRefusedCredentialIsTold(t *testing.T) {
 		}
 		w.edge.Set(func() { w.edge.Tokens["new"] = "edit" })
 		fresh := "new"
-		if _, err := w.Zones.UpdateDNSCredential(t.Context(), w.who, zones.UpdateDNSCredentialIn{CredentialID: credential, DNSSecrets: zones.DNSSecrets{Token: &fresh}}); err != nil {
+		if _, err := w.Edge.UpdateDNSCredential(t.Context(), w.who, edge.UpdateDNSCredentialIn{CredentialID: credential, DNSSecrets: edge.DNSSecrets{Token: &fresh}}); err != nil {
 			t.Fatal(err)
 		}
 		if refused, issue := look(); refused || issue {

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -74,23 +75,15 @@ type Domain struct {
 	SendsElsewhere  []SendingPlace `json:"sends_elsewhere"`
 	DNSCredentialID *string        `json:"dns_credential_id" words:"ours" example:"dnsc_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The DNS credential with which its records are made; null without one.
 	// The records of others at the DNS provider that were replaced.
-	Replaced    []zones.ReplacedRecord `json:"replaced"`
-	Tags        []string               `json:"tags" words:"ours"`
-	Notes       *string                `json:"notes" words:"ours"`
-	JobID       *string                `json:"job_id" words:"ours"`
-	CreatedAt   core.Time              `json:"created_at"`
-	UpdatedAt   core.Time              `json:"updated_at"`
-	CompletedAt core.Time              `json:"completed_at"`
+	Replaced    []edge.ReplacedRecord `json:"replaced"`
+	Tags        []string              `json:"tags" words:"ours"`
+	Notes       *string               `json:"notes" words:"ours"`
+	JobID       *string               `json:"job_id" words:"ours"`
+	CreatedAt   core.Time             `json:"created_at"`
+	UpdatedAt   core.Time             `json:"updated_at"`
+	CompletedAt core.Time             `json:"completed_at"`
 	// What to look at after a change; only in the answer to one that brings the mail here.
 	Warnings []DomainWarning `json:"warnings,omitempty"`
-}
-
-// A SendingPlace is another host or network that sends mail of a domain, with the selector of the
-// DKIM key with which it signs.
-type SendingPlace struct {
-	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name; its A and AAAA records are the addresses. Null if network is set.
-	Network  *string `json:"network" words:"ours"`                        // A network; null if host is set.
-	Selector string  `json:"selector" words:"ours" example:"s1"`          // The selector of the DKIM key that it signs with.
 }
 
 // domainOut returns a domain in the form of the API.
@@ -108,7 +101,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
 	out.PreviousNameservers = []string{}
-	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), zones.ReplacedOf(d)
+	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), edge.ReplacedOf(d)
 	found, err := s.scans.Issues(tx, d)
 	if err != nil {
 		return Domain{}, err
@@ -138,7 +131,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	if d.PreviousNS != nil {
 		out.PreviousNameservers = d.PreviousNS.Names
 	}
-	issue, err := zones.CredentialIssue(tx, d)
+	issue, err := edge.CredentialIssue(tx, d)
 	if err != nil {
 		return Domain{}, err
 	}
@@ -670,7 +663,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
-		for _, kind := range []string{kindCheck, kindClaimCheck, zones.KindEdgeSync, "certificate"} {
+		for _, kind := range []string{kindCheck, kindClaimCheck, edge.KindSync, "certificate"} {
 			if err := s.Queue.CancelKey(tx, kind, d.ID); err != nil {
 				return err
 			}
@@ -771,7 +764,7 @@ func (s *Service) dropZone(d *store.Domain) error {
 // eraseAtEdge deletes the records that we have written at the DNS provider. The error is an
 // errPartial if some records could not be deleted.
 func (s *Service) eraseAtEdge(ctx context.Context, d *store.Domain, j *store.Job) error {
-	remains, err := s.zones.EraseEdgeRecords(ctx, d, j.Attempt)
+	remains, err := s.edge.Erase(ctx, d, j.Attempt)
 	if err == nil && remains != "" {
 		err = errPartial{remains}
 	}

@@ -17,6 +17,14 @@ const (
 	maxSendingPlaces = 20 // of one domain
 )
 
+// A SendingPlace is another host or network that sends mail of a domain, with the selector of the
+// DKIM key with which it signs.
+type SendingPlace struct {
+	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name; its A and AAAA records are the addresses. Null if network is set.
+	Network  *string `json:"network" words:"ours"`                        // A network; null if host is set.
+	Selector string  `json:"selector" words:"ours" example:"s1"`          // The selector of the DKIM key that it signs with.
+}
+
 // A SendingPlaceIn is a SendingPlace in a request. Either host or network is set.
 type SendingPlaceIn struct {
 	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name; its A and AAAA records are the addresses. Give either host or network.

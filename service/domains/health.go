@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -291,7 +292,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 			continue
 		}
 		out = append(out, failureIssue{
-			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Expected: expectedValue(c), Actual: core.OrNull(c.Actual),
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zonedata.RelativeHost(c.Host, d.Name), Expected: expectedValue(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
 	}
@@ -317,23 +318,6 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 		return true
 	}
 	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == store.DomainNSVerified)
-}
-
-// DNSHealth has the results of the last checks of a complete domain.
-type DNSHealth struct {
-	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
-	Issues       []DNSIssue `json:"issues"`
-	CheckedAt    core.Time  `json:"checked_at"`
-	FailingSince core.Time  `json:"failing_since"`
-}
-
-// A DNSIssue is one problem of a domain's DNS.
-type DNSIssue struct {
-	Code    string `json:"code" words:"ours" example:"missing"`
-	Purpose string `json:"purpose" words:"ours"`
-	Host    string `json:"host" words:"ours" example:"@"`
-	// For people; the text may change.
-	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
 // healthOf returns the DNSHealth of a domain.
@@ -513,15 +497,6 @@ const (
 	reverseTimeout = 5 * time.Second // time limit for all reverse lookups; checks of records wait for them
 	reverseRetry   = 5 * time.Minute // delay after a failed lookup
 )
-
-// A reverseCache caches the issues with the reverse DNS of this host's IP addresses. They are the
-// same for all domains.
-type reverseCache struct {
-	checking sync.Mutex // held during the lookups; other checks use the cached issues
-	mu       sync.Mutex
-	next     time.Time // when the next lookups are due
-	issues   []DNSIssue
-}
 
 // checkReverse looks up the reverse DNS of this host's public IP addresses, unless the cache is
 // still valid.

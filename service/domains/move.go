@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -22,14 +23,14 @@ func (s *Service) moveKind() jobs.Kind {
 // beginMove queues the job that moves a domain to the DNS provider of a credential. The caller
 // writes the domain. A move that has not ended is given up for the new one.
 func (s *Service) beginMove(tx *store.Tx, who core.Actor, d *store.Domain, credentialID string) error {
-	c, err := zones.CredentialFor(tx, who, credentialID, d.Name)
+	c, err := edge.CredentialFor(tx, who, credentialID, d.Name)
 	if err != nil {
 		return err
 	}
-	if err := s.zones.CheckEdge(c.Provider); err != nil {
+	if err := s.edge.CheckProvider(c.Provider); err != nil {
 		return err
 	}
-	if err := zones.CheckMove(d, c); err != nil {
+	if err := edge.CheckMove(d, c); err != nil {
 		return err
 	}
 	if d.Move == nil {
@@ -39,7 +40,7 @@ func (s *Service) beginMove(tx *store.Tx, who core.Actor, d *store.Domain, crede
 	} else if err := s.cancelMove(tx, d); err != nil {
 		return err
 	}
-	zones.BeginMove(d, c)
+	edge.BeginMove(d, c)
 	steps := []string{stepEdgeRecords, "delegate", stepVerify}
 	j, err := s.Queue.Add(tx, jobs.New{
 		AccountID: d.AccountID, Kind: kindMove, Lane: "move " + d.AccountID, CreatedBy: who.UserID, Args: domainArgs{d.ID},
@@ -86,7 +87,7 @@ func (s *Service) moveDomain(ctx context.Context, j *store.Job) (jobs.Writes, er
 		}
 	}
 	jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
-	if err := s.zones.WriteMove(ctx, d); err != nil {
+	if err := s.edge.WriteMove(ctx, d); err != nil {
 		jobs.Step(ctx, stepEdgeRecords, "error", stepErrorText(err))
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (s *Service) moveDomain(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}
 	if here {
 		now := s.Now()
-		detail := fmt.Sprintf("The records of %s are at %s now. Set the nameservers of that provider at its registrar; until then Mailstead's own nameservers serve it.", d.Name, zones.MoveTarget(d))
+		detail := fmt.Sprintf("The records of %s are at %s now. Set the nameservers of that provider at its registrar; until then Mailstead's own nameservers serve it.", d.Name, edge.MoveTarget(d))
 		jobs.Progress(ctx, 1, j.Total, detail)
 		return nil, jobs.Snooze(now.Add(jobs.PollDelay(now.Sub(j.CreatedAt), s.Rand())))
 	}
@@ -157,7 +158,7 @@ func (s *Service) endMove(id string, j *store.Job) error {
 		if err != nil {
 			return err
 		}
-		zones.EndMove(d)
+		edge.EndMove(d)
 		if d.Status != store.DomainComplete {
 			d.Status, d.StatusDetail = store.DomainInProgress, ""
 			if err := s.addProvision(tx, d, j.CreatedBy); err != nil {

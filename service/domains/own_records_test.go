@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -64,7 +65,7 @@ func (w *edgeWorld) wantNothingLeft(strangers []string) {
 // credentialAt adds a credential for a DNS provider.
 func (w *edgeWorld) credentialAt(provider, token string) string {
 	w.t.Helper()
-	c, err := w.Zones.CreateDNSCredential(w.t.Context(), w.who, zones.CreateDNSCredentialIn{Provider: provider, Name: token, DNSSecrets: zones.DNSSecrets{Token: &token}})
+	c, err := w.Edge.CreateDNSCredential(w.t.Context(), w.who, edge.CreateDNSCredentialIn{Provider: provider, Name: token, DNSSecrets: edge.DNSSecrets{Token: &token}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

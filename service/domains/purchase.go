@@ -16,11 +16,10 @@ import (
 )
 
 const (
-	orderTimeout    = 30 * time.Second    // time limit for one call to a registrar, including an order
-	orderSettleTime = 2 * time.Minute     // time between an unanswered order and the next one; longer than orderTimeout
-	orderLostAfter  = 24 * time.Hour      // so long after an unanswered order, a purchase would be visible at the registrar
-	maxClockSkew    = 24 * time.Hour      // a registrar may give times in another time zone
-	lapsedAfter     = 90 * 24 * time.Hour // so long after its expiry, a domain can be bought again
+	orderTimeout    = 30 * time.Second // time limit for one call to a registrar, including an order
+	orderSettleTime = 2 * time.Minute  // time between an unanswered order and the next one; longer than orderTimeout
+	orderLostAfter  = 24 * time.Hour   // so long after an unanswered order, a purchase would be visible at the registrar
+	maxClockSkew    = 24 * time.Hour   // a registrar may give times in another time zone
 )
 
 // planPurchase validates the fields of a request that buys a domain.
@@ -258,25 +257,6 @@ func (b *purchaseStep) checkOffer() error {
 	}
 	return nil
 }
-
-// termText returns a term of years as a text, such as "2 years".
-func termText(years int) string {
-	if years == 1 {
-		return "one year"
-	}
-	return fmt.Sprintf("%d years", years)
-}
-
-// dollars converts cents to dollars. It returns nil for 0, which means that the price is not known.
-func dollars(cents int64) *float64 {
-	if cents == 0 {
-		return nil
-	}
-	d := float64(cents) / 100
-	return &d
-}
-
-func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
 
 // jobError converts an error of the registrar to the job's error. A known error means that nothing
 // was bought; then the purchase ends.

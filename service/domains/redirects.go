@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -253,7 +254,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 		if redirected != (d.RedirectURL != "") || redirectedWWW != d.RedirectsWWW() {
 			write = s.zones.ServeZone
 		}
-		if kind == "redirect_update" && zones.SyncedToEdge(d) {
+		if kind == "redirect_update" && edge.IsSynced(d) {
 			steps = []string{stepEdgeRecords, stepVerify}
 		}
 		j, err := s.Queue.Add(tx, jobs.New{
@@ -290,9 +291,9 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if err != nil {
 		return nil, err
 	}
-	if purpose == dnsprov.PurposeA && zones.SyncedToEdge(d) {
+	if purpose == dnsprov.PurposeA && edge.IsSynced(d) {
 		jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
-		if err := s.zones.ApplyRedirect(ctx, d); err != nil {
+		if err := s.edge.ApplyRedirect(ctx, d); err != nil {
 			jobs.Step(ctx, stepEdgeRecords, "error", stepErrorText(err))
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package domains
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
-	"github.com/mailstead/mailstead/service/zones"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/net/publicsuffix"
 )
@@ -26,12 +25,7 @@ const (
 	maxSearchNames = 100              // names in one request, and names that are tried for a suggestion
 	searchTimeout  = 45 * time.Second // time limit for a whole request
 	searchesAtOnce = 20               // DNS lookups of one request that run at the same time
-	quoteTimeout   = 20 * time.Second // time limit for one call to a registrar
 	rdapTimeout    = 18 * time.Second // time limit for all RDAP queries of one request
-	currency       = "USD"
-	viaRegistrar   = "registrar"
-	viaRDAP        = "rdap"
-	viaDNS         = "dns"
 )
 
 // Texts for a search that cannot say whether a name is available.
@@ -105,7 +99,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	for i, given := range in.Domains {
 		name, err := registrableName(given)
 		if e, bad := core.AsError(err); bad {
-			out.Results[i] = s.emptyResult(zones.ClipName(given))
+			out.Results[i] = s.emptyResult(edge.ClipName(given))
 			out.Results[i].Error = &e.Message
 			continue
 		}
@@ -220,9 +214,6 @@ func (s *Service) offerResult(o registrar.Offer) SearchResult {
 	}
 	return r
 }
-
-// cents converts dollars to cents and rounds down, so that a price limit is never exceeded.
-func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 
 // searchDNS looks up whether a name is delegated, and thus taken. If it is not delegated, it may
 // still be registered: then the result has the error why.

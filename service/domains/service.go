@@ -8,25 +8,27 @@
 //   - claims.go: who owns a name: what proves a claim (Service.findClaimProof), and what a proof
 //     changes (Service.prove).
 //   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
+//   - kinds.go: the kinds of jobs, and what a start queues.
 //   - setup.go: the request to set up a domain.
 //   - move.go: how a domain moves to another DNS provider.
 //   - setup_job.go: the steps of the setup job, as one table (setup.steps).
 //   - looks.go: looks at domains that wait for their owner, until their DNS is right.
 //   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
 //     says what to fix.
+//     issues.go: what is wrong with a domain, as the API shows it.
 //   - dns.go: DNS status, nameservers.
 //   - redirects.go: redirects and forwards.
 //   - search.go: finds names for sale.
-//   - purchase.go: buys a name, never twice.
+//   - purchase.go: buys a name, never twice. offers.go: texts of prices, and what tells them.
 package domains
 
 import (
 	"context"
-	"fmt"
+	"sync"
+	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -60,6 +62,7 @@ type Reports interface {
 type Service struct {
 	*core.Core
 	zones      *zones.Service
+	edge       *edge.Service
 	scans      *scans.Service
 	events     *events.Service
 	mailboxes  *mailboxes.Service
@@ -72,34 +75,15 @@ type Service struct {
 }
 
 // New returns a Service that uses the given rooms. Start must be called before it is used.
-func New(c *core.Core, z *zones.Service, sc *scans.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
-	return &Service{Core: c, zones: z, scans: sc, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
+func New(c *core.Core, z *zones.Service, ed *edge.Service, sc *scans.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
+	return &Service{Core: c, zones: z, edge: ed, scans: sc, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
 }
 
-// Kinds returns the kinds of jobs that this room works on.
-func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{
-		s.provisionKind(),
-		s.setupKind(),
-		s.moveKind(),
-		s.routingKind("redirect_update", dnsprov.PurposeA),
-		s.routingKind("forward_update", dnsprov.PurposeMX),
-		s.domainDeleteKind(),
-		s.claimCheckKind(),
-		s.claimsChangedKind(),
-		s.checkKind(),
-		s.lookKind(),
-	}
-}
-
-// Start makes sure that every open claim has a job that checks it, and every waiting domain a job
-// that looks at it.
-func (s *Service) Start() error {
-	if err := s.planOpenClaims(); err != nil {
-		return fmt.Errorf("queue the checks of open domain claims: %w", err)
-	}
-	if err := s.planMissingLooks(); err != nil {
-		return fmt.Errorf("queue the looks at waiting domains: %w", err)
-	}
-	return nil
+// A reverseCache caches the issues with the reverse DNS of this host's IP addresses. They are the
+// same for all domains.
+type reverseCache struct {
+	checking sync.Mutex // held during the lookups; other checks use the cached issues
+	mu       sync.Mutex
+	next     time.Time // when the next lookups are due
+	issues   []DNSIssue
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -140,7 +141,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if in.EdgeAPIToken != nil && in.ManualDNS {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "cannot be combined with manual_dns: the DNS is either at the edge provider or entered by hand")
 	}
-	p.token, err = zones.CleanEdgeToken(in.EdgeAPIToken)
+	p.token, err = edge.CleanToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if err := p.planCredential(); err != nil {
 		return nil, err
 	}
-	return p, s.zones.CheckEdge(p.provider)
+	return p, s.edge.CheckProvider(p.provider)
 }
 
 // planCredential reads the DNS credential of the request, if it has one.
@@ -170,7 +171,7 @@ func (p *setupPlan) planCredential() error {
 }
 
 func (p *setupPlan) readCredential(tx *store.Tx) (err error) {
-	p.credential, err = zones.CredentialFor(tx, p.who, *p.in.DNSCredentialID, p.name)
+	p.credential, err = edge.CredentialFor(tx, p.who, *p.in.DNSCredentialID, p.name)
 	return err
 }
 

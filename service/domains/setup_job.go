@@ -15,7 +15,9 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -238,15 +240,15 @@ func (p *setupRun) updateDomain(write func(*store.Tx, *store.Domain) error, chan
 // storeEdgeAccess tests the request's token or credential at the DNS provider and stores it. If the
 // domain is still to be bought, its zone need not exist yet.
 func (p *setupRun) storeEdgeAccess() error {
-	access := zones.EdgeAccess{Provider: p.d.DNSProvider, CredentialID: p.args.Credential}
+	access := edge.Access{Provider: p.d.DNSProvider, CredentialID: p.args.Credential}
 	if p.args.Credential == "" {
 		var err error
-		access, err = p.s.zones.TokenAccess(p.d.ID, p.args.EdgeToken)
+		access, err = p.s.edge.TokenAccess(p.d.ID, p.args.EdgeToken)
 		if err != nil {
 			return err
 		}
 	}
-	if err := p.s.zones.TryEdge(p.ctx, p.d, access, p.args.PurchaseID == ""); err != nil {
+	if err := p.s.edge.Try(p.ctx, p.d, access, p.args.PurchaseID == ""); err != nil {
 		return err
 	}
 	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken, d.DNSCredentialID = p.args.EdgeToken, p.args.Credential })
@@ -509,7 +511,7 @@ func (p *setupRun) generateKeys() error {
 		for _, kind := range []struct {
 			selector string
 			generate func() ([]byte, crypto.Signer, error)
-		}{{zones.RSASelector, auth.GenerateRSA}, {zones.Ed25519Selector, auth.GenerateEd25519}} {
+		}{{zonedata.RSASelector, auth.GenerateRSA}, {zonedata.Ed25519Selector, auth.GenerateEd25519}} {
 			text, key, err := kind.generate()
 			if err != nil {
 				return err
@@ -551,7 +553,7 @@ func (p *setupRun) checkZone() error {
 // writeEdgeRecords writes the records at the DNS provider. If Cloudflare serves the zone, this
 // proves the claim to the name. Otherwise it does not, because everybody can create a zone there.
 func (p *setupRun) writeEdgeRecords() error {
-	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
+	written, active, err := p.s.edge.Provision(p.ctx, p.d)
 	if written != nil {
 		p.d, p.edgeZoneAt = written, written.ZoneChangedAt
 	}
@@ -621,7 +623,7 @@ func (p *setupRun) finishSetup(tx *store.Tx, d *store.Domain) error {
 	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.edgeZoneAt) {
 		return err
 	}
-	_, err := p.s.zones.AddEdgeSync(tx, d)
+	_, err := p.s.edge.AddSync(tx, d)
 	return err
 }
 

@@ -18,13 +18,13 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/alert"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/submit"
-	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -325,19 +325,19 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, _ int) { w.lookAtHost() },
 	},
 	{
-		name: "alert about a DNS credential", sites: []string{"zones/dns_credentials.go alertRefused alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		name: "alert about a DNS credential", sites: []string{"edge/credentials.go alertRefused alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
-			edge, token, who := servicetest.NewEdge("kept.test"), servicetest.EdgeToken, servicetest.Actor(w.Account)
-			edge.With(nil)(&w.Svc.Core.Config)
-			c, err := w.Svc.Zones.CreateDNSCredential(context.Background(), who, zones.CreateDNSCredentialIn{
-				Provider: store.DomainProviderHetzner, Name: fmt.Sprint(n), DNSSecrets: zones.DNSSecrets{Token: &token},
+			provider, token, who := servicetest.NewEdge("kept.test"), servicetest.EdgeToken, servicetest.Actor(w.Account)
+			provider.With(nil)(&w.Svc.Core.Config)
+			c, err := w.Svc.Edge.CreateDNSCredential(context.Background(), who, edge.CreateDNSCredentialIn{
+				Provider: store.DomainProviderHetzner, Name: fmt.Sprint(n), DNSSecrets: edge.DNSSecrets{Token: &token},
 			})
 			w.must(c, err)
-			edge.Set(func() { edge.Tokens = nil })
-			if _, err := w.Svc.Zones.PreviewDNSPlan(context.Background(), who, zones.PreviewDNSPlanIn{Domain: "kept.test", DNSCredentialID: c.ID}); err == nil {
+			provider.Set(func() { provider.Tokens = nil })
+			if _, err := w.Svc.Edge.PreviewDNSPlan(context.Background(), who, edge.PreviewDNSPlanIn{Domain: "kept.test", DNSCredentialID: c.ID}); err == nil {
 				w.T.Error("it is not refused")
 			}
-			w.must(w.Svc.Zones.DeleteDNSCredential(context.Background(), who, zones.DNSCredentialIn{CredentialID: c.ID}))
+			w.must(w.Svc.Edge.DeleteDNSCredential(context.Background(), who, edge.DNSCredentialIn{CredentialID: c.ID}))
 		},
 	},
 	{

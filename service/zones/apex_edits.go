@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -120,7 +121,7 @@ func (s *Service) setApex(st *zoneState, e *zoneEdit, apex store.DomainApex) err
 	}
 	e.apex = &apex
 	d.Apex = &apex
-	st.domain, st.source.Spec.Apex = &d, s.apexSpec(&d)
+	st.domain, st.source.Spec.Apex = &d, zonedata.ApexSpec(s.Core, &d)
 	s.setReserved(st)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -54,7 +56,7 @@ type CustomDNSRecordAnswer struct {
 // is complete, and error if the last sync with the DNS provider has failed.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
-		ID: r.ID, RecordID: r.ID, Name: RelativeHost(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
+		ID: r.ID, RecordID: r.ID, Name: zonedata.RelativeHost(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
 		Status: r.Status, Error: core.OrNull(r.Error), CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
 	}
 	switch {
@@ -69,36 +71,17 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	return out
 }
 
-// managedDomain returns a domain of the account. It returns an error if Mailstead does not manage
-// the domain's DNS. It manages it at our own server and at providers by API.
-func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
-	d, err := core.DomainOf(tx, who, id)
-	if err == nil && d.DNSProvider != dnsprov.Builtin && !d.AtEdge() {
-		return nil, unsupportedProvider(d)
-	}
-	return d, err
-}
-
-// changeableDomain is like managedDomain, but returns an error if the domain is being deleted.
-func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
-	d, err := managedDomain(tx, who, id)
-	if err == nil && d.Gone() {
-		return nil, core.DomainBusy(d, "is being deleted, so it cannot be changed")
-	}
-	return d, err
-}
-
 // ListCustomDNSRecords lists the records of the types TXT, CNAME, A and AAAA that the owner of a
 // domain has added.
 func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in ListCustomDNSRecordsIn) (*CustomDNSRecords, error) {
 	var out *CustomDNSRecords
 	err := s.Store.View(func(tx *store.Tx) error {
-		d, err := managedDomain(tx, who, in.DomainID)
+		d, err := zonedata.ManagedDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
 		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: DMARCOverrideOf(d)}
-		for _, r := range liveRecords(tx, d) {
+		for _, r := range zonedata.LiveRecords(tx, d) {
 			if slices.Contains(interfaceTypes, r.Type) {
 				out.Records = append(out.Records, customRecordOut(d, r))
 			}
@@ -213,7 +196,7 @@ func (st *zoneState) record(id string) *store.CustomRecord {
 // customRecordOf returns a record and its domain. It returns an error if the record cannot be
 // changed.
 func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
-	d, err := changeableDomain(tx, who, domainID)
+	d, err := zonedata.ChangeableDomain(tx, who, domainID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -232,7 +215,7 @@ func recordTarget(r *store.CustomRecord) store.AuditTarget {
 // not exist yet, but not the records that custom records replace.
 func (s *Service) reservedRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	if len(spec.DKIM) == 0 {
-		spec.DKIM = []dnsprov.DKIMKey{{Selector: RSASelector}, {Selector: Ed25519Selector}}
+		spec.DKIM = []dnsprov.DKIMKey{{Selector: zonedata.RSASelector}, {Selector: zonedata.Ed25519Selector}}
 	}
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose == dnsprov.PurposeCustom })
 }
@@ -263,15 +246,6 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
 }
 
-// RelativeHost returns a name relative to the domain, as it is entered at a DNS provider. For the
-// domain itself it returns "@".
-func RelativeHost(name, domain string) string {
-	if name == domain {
-		return "@"
-	}
-	return strings.TrimSuffix(name, "."+domain)
-}
-
 // EraseCustomRecords deletes all custom records of a domain and their history, several in each
 // transaction.
 func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
@@ -279,7 +253,7 @@ func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error
 		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsByDomain, domainID),
 		eraseBy(ctx, s, store.CustomRecords, store.CustomRecordsRemoved, domainID+"."),
 		eraseBy(ctx, s, store.ZoneChanges, store.ZoneChangesByDomain, domainID),
-		eraseOwnRecords(ctx, s.Store, domainID),
+		edge.EraseOwnRecords(ctx, s.Store, domainID),
 	)
 }
 

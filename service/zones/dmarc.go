@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -40,7 +41,7 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 	)
 	job := ""
 	err := s.Store.Update(func(tx *store.Tx) (err error) {
-		d, err = changeableDomain(tx, who, in.DomainID)
+		d, err = zonedata.ChangeableDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCI
 	var d *store.Domain
 	job := ""
 	err := s.Store.Update(func(tx *store.Tx) (err error) {
-		d, err = changeableDomain(tx, who, in.DomainID)
+		d, err = zonedata.ChangeableDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}

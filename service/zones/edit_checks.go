@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -74,7 +75,7 @@ func (st *zoneState) checkServable(records []*store.CustomRecord) error {
 	zone := *st.source
 	zone.Spec.Custom = nil
 	for _, r := range records {
-		zone.Spec.Custom = append(zone.Spec.Custom, customRecord(r))
+		zone.Spec.Custom = append(zone.Spec.Custom, zonedata.CustomRecord(r))
 	}
 	if _, err := zone.Zone(); err != nil {
 		return invalidRecord("value", err)

@@ -11,13 +11,13 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/once"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
 const (
 	maxCustomRecords  = 5_000   // custom records of one domain
 	maxAccountRecords = 100_000 // custom records of the domains of one account
-	rowsPerWrite      = 200     // custom records that one transaction writes
 	maxEditTries      = 5       // how often a change of the custom records is planned again because the domain has changed meanwhile
 )
 
@@ -70,27 +70,6 @@ type zoneResult struct {
 	job     string                // ID of the job that makes the change at the DNS provider; "": none
 }
 
-// liveRecords returns the custom records of a domain's zone, the oldest first.
-func liveRecords(tx *store.Tx, d *store.Domain) []*store.CustomRecord {
-	var out []*store.CustomRecord
-	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		if r.LiveIn(d.ZoneGeneration) {
-			out = append(out, r)
-		}
-	}
-	count := len(out)
-	// A change that has not ended has removed these from the generations after the present one.
-	for _, r := range store.CustomRecordsRemoved.Asc(tx, d.ID+".", store.RemovedKey(d.ID, d.ZoneGeneration+1)) {
-		if r.LiveIn(d.ZoneGeneration) {
-			out = append(out, r)
-		}
-	}
-	if len(out) > count {
-		slices.SortFunc(out, func(a, b *store.CustomRecord) int { return cmp.Compare(a.ID, b.ID) })
-	}
-	return out
-}
-
 // editZone changes the custom records of a domain: draft returns the change. Changes of one
 // account's zones are made one after the other, so that they see each other's records. editZone
 // returns when our own server serves the change. At a DNS provider it takes longer, so it
@@ -105,12 +84,12 @@ func (s *Service) editZone(ctx context.Context, who core.Actor, domainID string,
 }
 
 // awaitZone waits until our own server serves the zone of a domain as it is in the store, and for
-// the job that makes a change at a DNS provider, see awaitEdge.
+// the job that makes a change at a DNS provider, see edge.Service.Wait.
 func (s *Service) awaitZone(ctx context.Context, d *store.Domain, job string) {
 	if s.HasZone(d) {
 		s.MakeZones()
 	}
-	s.awaitEdge(ctx, job)
+	s.edge.Wait(ctx, job)
 }
 
 func (s *Service) editLocked(ctx context.Context, who core.Actor, domainID string, draft func(*zoneState) (*zoneEdit, error)) (*zoneResult, error) {
@@ -154,7 +133,7 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 	for {
 		var st *zoneState
 		err := s.Store.View(func(tx *store.Tx) error {
-			d, err := changeableDomain(tx, who, domainID)
+			d, err := zonedata.ChangeableDomain(tx, who, domainID)
 			if err != nil {
 				return err
 			}
@@ -181,7 +160,7 @@ func (s *Service) readState(ctx context.Context, who core.Actor, domainID string
 
 // stateOf returns the state of a domain, without the records of the account's other domains.
 func (s *Service) stateOf(tx *store.Tx, d *store.Domain) *zoneState {
-	st := &zoneState{domain: d, live: liveRecords(tx, d)}
+	st := &zoneState{domain: d, live: zonedata.LiveRecords(tx, d)}
 	st.source = s.zoneSourceOf(tx, d, st.live)
 	s.setReserved(st)
 	st.below = s.domainsBelow(tx, d)
@@ -208,10 +187,10 @@ func (s *Service) domainsBelow(tx *store.Tx, d *store.Domain) []string {
 	return out
 }
 
-// writeEdit writes a change that was planned for a state. If it has more than rowsPerWrite records,
-// it first writes them in several transactions, which changes no zone yet. The last transaction
-// makes them the present generation. It returns errZoneMoved if the state is out of date; then it
-// has changed nothing.
+// writeEdit writes a change that was planned for a state. If it has more than zonedata.RowsPerWrite
+// records, it first writes them in several transactions, which changes no zone yet. The last
+// transaction makes them the present generation. It returns errZoneMoved if the state is out of
+// date; then it has changed nothing.
 func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, e *zoneEdit) (*zoneResult, error) {
 	if e.isEmpty() {
 		out := &zoneResult{domain: st.domain}
@@ -229,7 +208,7 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 	}
 	next := st.domain.ZoneGeneration + 1
 	var staged []*store.CustomRecord
-	large := e.rows() > rowsPerWrite
+	large := e.rows() > zonedata.RowsPerWrite
 	if large {
 		var err error
 		staged, err = s.stageEdit(ctx, st, e, next)
@@ -242,7 +221,7 @@ func (s *Service) writeEdit(ctx context.Context, who core.Actor, st *zoneState, 
 	addresses := st.apexAddresses(e)
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		d, err := changeableDomain(tx, who, st.domain.ID)
+		d, err := zonedata.ChangeableDomain(tx, who, st.domain.ID)
 		if err != nil {
 			return err
 		}
@@ -340,13 +319,13 @@ func (s *Service) stageEdit(ctx context.Context, st *zoneState, e *zoneEdit, nex
 		return nil, err
 	}
 	var parts []*zoneEdit
-	for rows := range slices.Chunk(e.end, rowsPerWrite) {
+	for rows := range slices.Chunk(e.end, zonedata.RowsPerWrite) {
 		parts = append(parts, &zoneEdit{end: rows})
 	}
-	for rows := range slices.Chunk(e.change, rowsPerWrite/2) {
+	for rows := range slices.Chunk(e.change, zonedata.RowsPerWrite/2) {
 		parts = append(parts, &zoneEdit{change: rows})
 	}
-	for rows := range slices.Chunk(e.add, rowsPerWrite) {
+	for rows := range slices.Chunk(e.add, zonedata.RowsPerWrite) {
 		parts = append(parts, &zoneEdit{add: rows})
 	}
 	for _, part := range parts {
@@ -425,7 +404,7 @@ func (s *Service) sweepStaged(ctx context.Context, domainID string) error {
 			}
 			for _, r := range store.CustomRecordsRemoved.Asc(tx, d.ID+".", store.RemovedKey(d.ID, d.ZoneGeneration+1)) {
 				removed = append(removed, r.ID)
-				if len(removed) == rowsPerWrite/2 {
+				if len(removed) == zonedata.RowsPerWrite/2 {
 					break
 				}
 			}
@@ -436,7 +415,7 @@ func (s *Service) sweepStaged(ctx context.Context, domainID string) error {
 				if r.From > d.ZoneGeneration {
 					added = append(added, r.ID)
 				}
-				if len(added) == rowsPerWrite {
+				if len(added) == zonedata.RowsPerWrite {
 					return nil
 				}
 			}

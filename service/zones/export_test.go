@@ -6,6 +6,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -15,7 +16,7 @@ const (
 	MaxCustomRecords  = maxCustomRecords
 	MaxAccountRecords = maxAccountRecords
 	KeptChanges       = keptChanges
-	RowsPerWrite      = rowsPerWrite
+	RowsPerWrite      = zonedata.RowsPerWrite
 	RenewCopies       = renewInterval
 	ZonesAtATime      = zonesPerView
 )

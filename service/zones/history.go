@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -34,7 +35,7 @@ type ZoneChange struct {
 func zoneChangeOut(domain string, c *store.ZoneChange) ZoneChange {
 	out := ZoneChange{ID: c.ID, Kind: c.Kind, Type: core.OrNull(c.Type), Added: c.Added, Removed: c.Removed, By: c.By, CreatedAt: core.Time{Time: c.CreatedAt}}
 	if c.Name != "" {
-		name := RelativeHost(c.Name, domain)
+		name := zonedata.RelativeHost(c.Name, domain)
 		out.Name = &name
 	}
 	return out
@@ -52,7 +53,7 @@ func (s *Service) ListZoneChanges(_ context.Context, who core.Actor, in ListZone
 	l := page.Listing[store.ZoneChange, ZoneChange]{
 		Operation: "zone_changes", Index: store.ZoneChangesByDomain, Prefix: in.DomainID, Filters: []string{in.DomainID},
 		First: func(tx *store.Tx) error {
-			d, err := managedDomain(tx, who, in.DomainID)
+			d, err := zonedata.ManagedDomain(tx, who, in.DomainID)
 			if err == nil {
 				domain = d.Name
 			}
@@ -140,7 +141,7 @@ func (st *zoneState) undo(c *store.ZoneChange, rows []*store.CustomRecord) (*zon
 			continue
 		}
 		if r.LiveIn(c.Generation - 1) {
-			before[key] = append(before[key], customRecord(r))
+			before[key] = append(before[key], zonedata.CustomRecord(r))
 		}
 		if r.LiveIn(c.Generation) {
 			if after[key] == nil {
@@ -202,12 +203,12 @@ func (s *Service) forgetHistory(domainID string) error {
 					continue
 				}
 				changes = append(changes, c.ID)
-				if len(changes) == rowsPerWrite {
+				if len(changes) == zonedata.RowsPerWrite {
 					return nil
 				}
 			}
 			for key, id := range store.CustomRecordsRemoved.Keys(tx, domainID+".", "") {
-				if key >= store.RemovedKey(domainID, oldest) || len(rows) == rowsPerWrite {
+				if key >= store.RemovedKey(domainID, oldest) || len(rows) == zonedata.RowsPerWrite {
 					break
 				}
 				rows = append(rows, id)

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -135,7 +136,7 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 	}
 	p = &zoneImport{s: s, in: in, excluded: map[[2]string]bool{}}
 	err = s.Store.View(func(tx *store.Tx) error {
-		p.domain, err = changeableDomain(tx, who, in.DomainID)
+		p.domain, err = zonedata.ChangeableDomain(tx, who, in.DomainID)
 		if err == nil && in.Scan != "" {
 			p.scan, err = scanToImport(tx, p.domain, in.Scan)
 		}
@@ -326,7 +327,7 @@ func (p *zoneImport) choosePolicy(records []dnsprov.Record) {
 // skip notes that records are not imported.
 func (p *zoneImport) skip(reason string, records ...dnsprov.Record) {
 	for _, r := range records {
-		p.out.Skipped = append(p.out.Skipped, SkippedRecord{Name: RelativeHost(r.Name, p.domain.Name), Type: r.Type, Value: valueText(r.Type, r.Text()), Reason: reason})
+		p.out.Skipped = append(p.out.Skipped, SkippedRecord{Name: zonedata.RelativeHost(r.Name, p.domain.Name), Type: r.Type, Value: valueText(r.Type, r.Text()), Reason: reason})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/zonefile"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -82,7 +83,7 @@ func (s *Service) GetZone(ctx context.Context, who core.Actor, in GetZoneIn) (*Z
 			return err
 		}
 		if d.DNSProvider == store.DomainProviderExternal {
-			return unsupportedProvider(d)
+			return zonedata.UnsupportedProvider(d)
 		}
 		src = s.zoneSource(tx, d)
 		return nil
@@ -97,7 +98,7 @@ func (s *Service) GetZone(ctx context.Context, who core.Actor, in GetZoneIn) (*Z
 		}
 	}
 	if in.Live && d.AtEdge() {
-		foreign, err := s.foreignRecords(ctx, d, records)
+		foreign, err := s.edge.ForeignRecords(ctx, d, records)
 		if err != nil {
 			return nil, err
 		}
@@ -109,12 +110,6 @@ func (s *Service) GetZone(ctx context.Context, who core.Actor, in GetZoneIn) (*Z
 	}
 	sets := recordSets(d, records)
 	return &ZoneOut{Zone: &Zone{Domain: d.Name, DNSProvider: d.DNSProvider, Records: sets, Count: len(sets)}}, nil
-}
-
-// unsupportedProvider returns the error for a domain whose DNS Mailstead does not manage.
-func unsupportedProvider(d *store.Domain) *core.Error {
-	return core.Errorf("dns_provider_unsupported",
-		"The DNS of %s is not managed by Mailstead (its dns_provider is %s). Change its records at that provider.", d.Name, d.DNSProvider)
 }
 
 // wantsZoneFile reports whether the Accept field of a request asks for a master file.
@@ -151,7 +146,7 @@ func recordSets(d *store.Domain, records []dnsprov.Record) []RecordSet {
 		if !begun {
 			i = len(out)
 			at[key] = i
-			out = append(out, RecordSet{Name: RelativeHost(r.Name, d.Name), Type: r.Type, TTL: int(ttls[key.setKey]), Source: source})
+			out = append(out, RecordSet{Name: zonedata.RelativeHost(r.Name, d.Name), Type: r.Type, TTL: int(ttls[key.setKey]), Source: source})
 		}
 		out[i].Values = append(out[i].Values, valueText(r.Type, r.Text()))
 	}
@@ -176,40 +171,6 @@ func ValueToEnter(d *store.Domain, r dnsprov.Record) string {
 		}
 	}
 	return r.Value
-}
-
-// foreignRecords returns the records at the DNS provider of a domain that are neither wanted nor
-// ours.
-func (s *Service) foreignRecords(ctx context.Context, d *store.Domain, wanted []dnsprov.Record) ([]dnsprov.Record, error) {
-	var have []dnsprov.Record
-	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) (err error) {
-		have, err = w.read(wanted)
-		return err
-	})
-	if errors.Is(err, errNotAtEdge) {
-		return nil, nil
-	}
-	var fault edgeFault
-	if errors.As(err, &fault) {
-		return nil, fault.access.failure(d.Name, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	for _, r := range wanted {
-		known[r.Key()] = true
-	}
-	var out []dnsprov.Record
-	for _, r := range have {
-		if r.Type == dnsprov.Flattened {
-			r.Type = "CNAME"
-		}
-		if r.Purpose == "" && !known[r.Key()] {
-			out = append(out, r)
-		}
-	}
-	return out, nil
 }
 
 // zoneFile returns records as a master file. At other providers than builtin, the SOA and NS
@@ -341,7 +302,7 @@ func (s *Service) DeleteZoneRecords(ctx context.Context, who core.Actor, in Dele
 		if err != nil {
 			return nil, err
 		}
-		out = &ZoneRecordsDeleted{Message: "The " + typ + " records of " + name + " are deleted.", Name: RelativeHost(name, st.domain.Name), Type: typ}
+		out = &ZoneRecordsDeleted{Message: "The " + typ + " records of " + name + " are deleted.", Name: zonedata.RelativeHost(name, st.domain.Name), Type: typ}
 		return &zoneEdit{kind: store.ZoneChangeDelete, name: name, typ: typ, end: rows, target: setTarget(name, typ)}, nil
 	})
 	return out, err
@@ -359,7 +320,7 @@ func (s *Service) ZoneRecordsToDelete(ctx context.Context, who core.Actor, in De
 	}
 	var records []dnsprov.Record
 	for _, r := range rows {
-		out := customRecord(r)
+		out := zonedata.CustomRecord(r)
 		out.Purpose = dnsprov.PurposeCustom
 		records = append(records, out)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Kinds returns the kinds of jobs that this room works on.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.syncKind(), s.renewSignaturesKind()}
+	return []jobs.Kind{s.renewSignaturesKind()}
 }
 
 // Run removes what interrupted changes of custom records have left. Then it notifies secondaries of

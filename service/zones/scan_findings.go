@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/spf"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -61,7 +62,7 @@ func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneSca
 		types[r.Name][r.Type] = true
 	}
 	for _, set := range p.sets {
-		name := RecordName{RelativeHost(set.Name, d.Name), set.Type}
+		name := RecordName{zonedata.RelativeHost(set.Name, d.Name), set.Type}
 		p.out.Skipped = nil
 		records := p.importable(st, set)
 		own := types[set.Name]

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/dnsprov/zonefile"
 	"github.com/mailstead/mailstead/mail/spf"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -132,13 +133,13 @@ func (s *Service) ScanFileOf(tx *store.Tx, d *store.Domain, found *scan.Result, 
 		if !begun {
 			i = len(r.Records)
 			at[set] = i
-			r.Records = append(r.Records, ScannedSet{Name: RelativeHost(one.Name, d.Name), Type: one.Type, TTL: int(one.TTL)})
+			r.Records = append(r.Records, ScannedSet{Name: zonedata.RelativeHost(one.Name, d.Name), Type: one.Type, TTL: int(one.TTL)})
 		}
 		r.Records[i].TTL = min(r.Records[i].TTL, int(one.TTL)) // RFC 2181 section 5.2
 		r.Records[i].Values = append(r.Records[i].Values, scannedText(one))
 	}
 	for _, one := range records {
-		name := RelativeHost(one.Name, d.Name)
+		name := zonedata.RelativeHost(one.Name, d.Name)
 		ip, _ := netip.ParseAddr(one.Value)
 		switch {
 		case one.Type == "MX" && name == "@":
@@ -188,7 +189,7 @@ func (s *Service) ownSets(tx *store.Tx, d *store.Domain, found []dnsprov.Record)
 		if !begun {
 			i = len(out)
 			at[set] = i
-			own := OwnSet{Name: RelativeHost(r.Name, d.Name), Type: r.Type, Theirs: []string{}, Action: scanReplace}
+			own := OwnSet{Name: zonedata.RelativeHost(r.Name, d.Name), Type: r.Type, Theirs: []string{}, Action: scanReplace}
 			there := append(slices.Clone(theirs[set]), theirs[dnsprov.Set{Name: r.Name, Type: "CNAME"}]...)
 			isSPF := func(r dnsprov.Record) bool { return r.Type == "TXT" && spf.IsRecord(dnsprov.UnquoteText(r.Value)) }
 			if r.Purpose == dnsprov.PurposeSPF {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -142,7 +143,7 @@ func (s *Service) renewZones() error {
 // zoneDigest returns a hash of everything that zones depend on except their domains: the program's
 // version and the settings.
 func (s *Service) zoneDigest() (string, error) {
-	sample := dnsprov.Wanted(s.Spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
+	sample := dnsprov.Wanted(zonedata.Spec(s.Core, &store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
 	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.OtherNameservers(), sample})
 	if err != nil {
 		return "", err

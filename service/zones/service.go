@@ -1,6 +1,6 @@
-// Package zones has the DNS zones of domains: what is in them, which of them this server serves,
-// and the records that are kept at other DNS providers. It does not know how a domain is connected
-// or set up, and nothing about mail.
+// Package zones has the DNS zones of domains: how their records are read and changed, and which of
+// them this server serves. It does not know how a domain is connected or set up, and nothing about
+// mail.
 //
 // Where things are:
 //   - source.go: what a zone is made from: its name servers, records and key (Service.Spec).
@@ -9,9 +9,6 @@
 //   - dnssec.go: which zones are signed, keys, the DS records at the parent. How a signature is
 //     made is in dnsprov/builtin/sign.go.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
-//   - edge.go: records at DNS providers that others run. edge_failures.go: what their errors mean.
-//     dns_credentials.go: the credentials for them. dns_plan.go: what would change there.
-//     dns_move.go: how a domain moves to one. replaced.go: records of others that were replaced.
 //   - records.go: record sets as the owner reads and sets them, and as a master file.
 //   - custom_records.go: single records that the owner adds. dmarc.go: the DMARC policy. spf.go:
 //     what the owner adds to the SPF record.
@@ -30,6 +27,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 )
 
 const (
@@ -40,18 +38,17 @@ const (
 // A Service has the operations on the zones of domains.
 type Service struct {
 	*core.Core
+	edge *edge.Service
 
 	memory      *zoneMemory
 	lookupSlots chan struct{}            // contains a value for each live DNS check that is running
 	zoneLocks   limit.KeyedMutex[string] // by account ID; held while custom records of one of its domains are changed
-	edgeLocks   limit.KeyedMutex[string] // by domain ID; held while a domain's records at its DNS provider are read or changed
-	plans       planCache
-	aliases     aliases // the domains that have the addresses of another host
+	aliases     aliases                  // the domains that have the addresses of another host
 }
 
 // New returns a Service. Run must be called to keep secondaries up to date.
-func New(c *core.Core) *Service {
-	s := &Service{Core: c, memory: newZoneMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
+func New(c *core.Core, e *edge.Service) *Service {
+	s := &Service{Core: c, edge: e, memory: newZoneMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
 	s.memory.secondaries = s.newSecondaries()
 	s.aliases.wake = make(chan struct{}, 1)
 	return s

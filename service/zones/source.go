@@ -13,15 +13,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
-)
-
-const challengeTTL = 60 // TTL of ACME challenge records in seconds
-
-// Selectors of the DKIM keys of every domain.
-const (
-	RSASelector     = "ms1"
-	Ed25519Selector = "ms1e"
 )
 
 // A zoneSource has everything that a zone is built from. All of it was read in one transaction.
@@ -42,12 +35,12 @@ func (s *Service) CheckZone(tx *store.Tx, d *store.Domain) error {
 
 // Records returns the records of a domain's zone with the data in the transaction.
 func (s *Service) Records(tx *store.Tx, d *store.Domain) []dnsprov.Record {
-	return dnsprov.Wanted(s.zoneSpec(tx, d, liveRecords(tx, d)), dnsprov.Builtin)
+	return dnsprov.Wanted(s.zoneSpec(tx, d, zonedata.LiveRecords(tx, d)), dnsprov.Builtin)
 }
 
 // zoneSource reads what the zone of a domain is built from.
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	return s.zoneSourceOf(tx, d, liveRecords(tx, d))
+	return s.zoneSourceOf(tx, d, zonedata.LiveRecords(tx, d))
 }
 
 // zoneSourceOf is like zoneSource for a caller that has read the custom records.
@@ -63,100 +56,12 @@ func (s *Service) zoneSourceOf(tx *store.Tx, d *store.Domain, custom []*store.Cu
 
 // zoneSpec returns the specification of all records of a domain, including the custom records.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain, custom []*store.CustomRecord) dnsprov.Spec {
-	spec := s.Spec(d)
+	spec := zonedata.Spec(s.Core, d)
 	spec.MailKeys = s.tlsaDigests(tx, d)
 	for _, r := range custom {
-		spec.Custom = append(spec.Custom, customRecord(r))
+		spec.Custom = append(spec.Custom, zonedata.CustomRecord(r))
 	}
 	return spec
-}
-
-// customRecord converts a stored custom record to the form in which it is published.
-func customRecord(r *store.CustomRecord) dnsprov.Record {
-	out, err := dnsprov.FromText(r.Name, r.Type, r.Value, uint32(r.TTL))
-	if err != nil { // not so for what is stored; the zone then says what is wrong with it
-		return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
-	}
-	return out
-}
-
-// Spec returns the specification of the managed records of a domain.
-func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
-	c := s.Config
-	spec := dnsprov.Spec{
-		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.OtherNameservers(), DMARC: d.DMARC,
-		Apex: s.apexSpec(d), RedirectWWW: d.RedirectsWWW(), MXElsewhere: d.MXMode() == store.MXElsewhere,
-		DMARCReports: !c.Sandbox,
-	}
-	if d.MX != nil {
-		for _, mx := range d.MX.Records {
-			spec.MX = append(spec.MX, dnsprov.Record{Name: d.Name, Type: "MX", Value: mx.Host, Priority: mx.Priority, TTL: mx.TTL})
-		}
-	}
-	if d.SPF != nil {
-		spec.SPFExtra, spec.SPFAll = d.SPF.Extra, d.SPF.All
-	}
-	s.setClientPorts(&spec)
-	spec.SendFrom = c.Sending.Addresses()
-	for _, ip := range c.PublicIPs {
-		if ip.Unmap().Is4() {
-			spec.IPv4 = append(spec.IPv4, ip.Unmap())
-		} else {
-			spec.IPv6 = append(spec.IPv6, ip)
-		}
-	}
-	for _, c := range d.Challenges {
-		spec.Challenges = append(spec.Challenges, dnsprov.Record{Name: c.Name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: dnsprov.PurposeACME})
-	}
-	for _, k := range d.DKIM {
-		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})
-	}
-	return spec
-}
-
-// apexSpec says where the addresses of a domain itself lead. Those of the owner that are custom
-// records are not part of it.
-func (s *Service) apexSpec(d *store.Domain) dnsprov.Apex {
-	out := dnsprov.Apex{Elsewhere: d.ApexMode() != store.ApexHere, Critical: d.CompletedAt.IsZero(), Accepts: dnsprov.AcceptsPublic}
-	if s.Config.Sandbox {
-		out.Accepts = dnsprov.AcceptsAny
-	}
-	if !out.Elsewhere || d.Apex == nil {
-		return out
-	}
-	texts := d.Apex.AliasAddresses
-	if d.DNSProvider == store.DomainProviderManual {
-		texts, out.Alias = d.Apex.Addresses, d.Apex.Alias
-	}
-	for _, text := range texts {
-		if ip, err := netip.ParseAddr(text); err == nil { // else it was not stored by us
-			out.Addresses = append(out.Addresses, ip)
-		}
-	}
-	return out
-}
-
-// setClientPorts sets the ports for mail clients in a specification. It leaves out ports without
-// TLS.
-func (s *Service) setClientPorts(spec *dnsprov.Spec) {
-	c := s.Config
-	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)
-	for _, of := range []struct {
-		servers       []core.MailServer
-		tls, starttls *uint16
-	}{
-		{core.MailServers(c.Hostname, c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity), &spec.Submissions, &spec.Submission},
-		{core.MailServers(c.Hostname, c.IMAPPort, c.IMAPBeside, c.IMAPSecurity), &spec.IMAPS, &spec.IMAP},
-	} {
-		for _, server := range of.servers {
-			switch server.Security {
-			case "tls":
-				*of.tls = uint16(server.Port)
-			case "starttls":
-				*of.starttls = uint16(server.Port)
-			}
-		}
-	}
 }
 
 // tlsaDigests returns the digests for the TLSA records (DANE) of this host: that of the key in use,
@@ -230,9 +135,9 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == store.DomainProviderExternal {
 		return nil, nil
 	}
-	spec := s.Spec(d)
+	spec := zonedata.Spec(s.Core, d)
 	err := s.Store.View(func(tx *store.Tx) error {
-		spec = s.zoneSpec(tx, d, liveRecords(tx, d))
+		spec = s.zoneSpec(tx, d, zonedata.LiveRecords(tx, d))
 		return nil
 	})
 	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {

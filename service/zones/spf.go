@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -93,7 +94,7 @@ func spfTerm(given string, last bool) (string, error) {
 func (s *Service) putSPF(ctx context.Context, who core.Actor, domainID string, set *store.DomainSPF) (d *store.Domain, err error) {
 	job := ""
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
-		d, err = changeableDomain(tx, who, domainID)
+		d, err = zonedata.ChangeableDomain(tx, who, domainID)
 		if err != nil {
 			return err
 		}
@@ -116,7 +117,7 @@ func (s *Service) putSPF(ctx context.Context, who core.Actor, domainID string, s
 
 // spfText returns the SPF record of a domain.
 func (s *Service) spfText(d *store.Domain) string {
-	for _, r := range dnsprov.Wanted(s.Spec(d), d.DNSProvider) {
+	for _, r := range dnsprov.Wanted(zonedata.Spec(s.Core, d), d.DNSProvider) {
 		if r.Purpose == dnsprov.PurposeSPF && r.Name == d.Name {
 			return r.Value
 		}

@@ -232,7 +232,7 @@ func (s *Service) putZoneWithJob(tx *store.Tx, d *store.Domain) (jobID string, e
 	if err := s.ServeZone(tx, d); err != nil {
 		return "", err
 	}
-	return s.AddEdgeSync(tx, d)
+	return s.edge.AddSync(tx, d)
 }
 
 // ServeZone is like PutZone, but queues no job for a DNS provider.

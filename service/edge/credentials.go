@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -178,7 +178,7 @@ func (s *Service) setSecrets(ctx context.Context, c *store.DNSCredential, secret
 	}
 	trying, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	err = checkEdge(trying, p)
+	err = checkToken(trying, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -187,7 +187,7 @@ func (s *Service) setSecrets(ctx context.Context, c *store.DNSCredential, secret
 	case c.Provider == store.DomainProviderRFC2136, errors.Is(err, dnsprov.ErrCredential), errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("credential_invalid", "The DNS provider does not accept these credentials: %s.", reason(err)).Because(err)
 	default:
-		return EdgeAccess{Provider: c.Provider, CredentialID: c.ID}.failure("this credential", err)
+		return Access{Provider: c.Provider, CredentialID: c.ID}.failure("this credential", err)
 	}
 	text, err := json.Marshal(secrets)
 	if err != nil {
@@ -387,7 +387,7 @@ func dnsCredentialTarget(c *store.DNSCredential) store.AuditTarget {
 // noteUse records that a credential was used with the result err, and whether the provider has
 // refused it. If it is refused for the first time since it was accepted, the owner of the account
 // gets an alert.
-func (s *Service) noteUse(a EdgeAccess, err error) error {
+func (s *Service) noteUse(a Access, err error) error {
 	if a.CredentialID == "" {
 		return nil
 	}

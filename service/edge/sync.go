@@ -1,178 +1,18 @@
-package zones
+package edge
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
-
-const maxEdgeToken = 500 // characters
-
-// CleanEdgeToken validates the Cloudflare token of a request. It returns "" if there is none.
-func CleanEdgeToken(given *string) (string, error) {
-	if given == nil {
-		return "", nil
-	}
-	token := strings.TrimSpace(*given)
-	odd := func(r rune) bool { return r <= ' ' || r > '~' }
-	switch {
-	case token == "":
-		return "", core.Invalid("edge_api_token", "invalid", "is empty; leave it out to use our own nameservers")
-	case len(token) > maxEdgeToken || strings.ContainsFunc(token, odd):
-		return "", core.Invalid("edge_api_token", "invalid", "is no API token: it has at most %d letters, digits and signs, without spaces", maxEdgeToken)
-	}
-	return token, nil
-}
-
-// An EdgeAccess is how the records of a domain are reached at a DNS provider: by a token of the
-// domain, or by a credential of the account.
-type EdgeAccess struct {
-	Provider     string
-	Token        string // of Cloudflare; "": there is a credential
-	CredentialID string // "": there is a token
-}
-
-// fault marks an error as caused by the provider.
-func (a EdgeAccess) fault(err error) error {
-	a.Token = ""
-	return edgeFault{err, a}
-}
-
-// TokenAccess returns the access by a sealed token of a domain.
-func (s *Service) TokenAccess(domainID string, sealed []byte) (EdgeAccess, error) {
-	token, err := s.Keys.Open(store.EdgeBinding(domainID), sealed)
-	return EdgeAccess{Provider: store.DomainProviderCloudflare, Token: string(token)}, err
-}
-
-// edgeAccess returns the access to the provider of a domain.
-func (s *Service) edgeAccess(d *store.Domain) (EdgeAccess, error) {
-	if d.DNSCredentialID != "" {
-		return EdgeAccess{Provider: d.DNSProvider, CredentialID: d.DNSCredentialID}, nil
-	}
-	return s.TokenAccess(d.ID, d.EdgeToken)
-}
-
-// CheckEdge returns an error if a provider is a DNS provider by API that this installation does not
-// support.
-func (s *Service) CheckEdge(provider string) error {
-	if store.IsEdge(provider) && s.Config.DNS[provider] == nil {
-		return errNoEdge(provider)
-	}
-	return nil
-}
-
-// openEdge returns the client of a DNS provider. It sends nothing.
-func (s *Service) openEdge(a EdgeAccess) (dnsprov.Provider, error) {
-	open := s.Config.DNS[a.Provider]
-	if open == nil {
-		return nil, errNoEdge(a.Provider)
-	}
-	if a.CredentialID == "" {
-		return open(core.DNSAccess{Secrets: map[string]string{"token": a.Token}})
-	}
-	var c *store.DNSCredential
-	err := s.Store.View(func(tx *store.Tx) (err error) {
-		c, err = store.DNSCredentials.Find(tx, a.CredentialID)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if c == nil {
-		return nil, core.Errorf("credential_invalid", "The DNS credential %s does not exist any more.", a.CredentialID)
-	}
-	return s.openCredential(c)
-}
-
-const (
-	probesAtOnce = 8                // names of one request that are checked at a provider at the same time
-	probeTimeout = 45 * time.Second // time limit for all names of a request
-)
-
-// A tokenChecker is a provider that can check its token or credential without a zone.
-type tokenChecker interface {
-	// Check returns dnsprov.ErrCredential if the token is not valid.
-	Check(ctx context.Context) error
-}
-
-// checkEdge returns an error if the token or credential of a provider is not valid. If the provider
-// cannot check it, checkEdge returns nil.
-func checkEdge(ctx context.Context, p dnsprov.Provider) error {
-	if c, ok := p.(tokenChecker); ok {
-		return c.Check(ctx)
-	}
-	return nil
-}
-
-// ProbeEdge asks a DNS provider whether names can be connected there: probesAtOnce names at the
-// same time, within probeTimeout. For each name the result says why it cannot be connected; "" if
-// it can. With replace, records of others that Mailstead may replace do not count.
-func (s *Service) ProbeEdge(ctx context.Context, access EdgeAccess, names []string, replace bool) (map[string]string, error) {
-	why := map[string]string{}
-	provider, err := s.openEdge(access)
-	if e, refused := core.AsError(err); refused {
-		for _, name := range names {
-			why[name] = e.Error()
-		}
-		return why, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	within, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	dead := checkEdge(within, provider)
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		slots = make(chan struct{}, probesAtOnce)
-	)
-	for _, name := range names {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			err := dead
-			if err == nil {
-				err = s.probeZone(within, provider, access.Provider, name, replace)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			why[name] = ""
-			if err != nil {
-				why[name] = access.failure(name, err).Error()
-			}
-		})
-	}
-	wg.Wait()
-	if err := s.noteUse(access, dead); err != nil {
-		return nil, err
-	}
-	return why, ctx.Err()
-}
-
-// probeZone returns an error if the provider has no zone for a name, or if the managed records
-// conflict with records in it.
-func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, kind, name string, replace bool) error {
-	d := &store.Domain{Name: name, DNSProvider: kind, Replace: replace}
-	want := dnsprov.Wanted(s.Spec(d), kind)
-	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new", Ask: setsToRead(want, nil)})
-	if err != nil {
-		return err
-	}
-	mine, want, _ := takeOver(d, have, want)
-	_, err = dnsprov.Compatible(mine, want)
-	return err
-}
 
 // setsToRead returns the sets that a provider is asked for if it cannot list its zone: those of the
 // wanted records, those that could conflict with them, and those of records of ours. ours has the
@@ -203,7 +43,7 @@ const (
 	maxSyncsPerAccount = 8               // syncs that run at the same time for one account
 )
 
-const KindEdgeSync = "edge_sync"
+const KindSync = "edge_sync"
 
 // syncArgs are the arguments of an edge_sync job.
 type syncArgs struct {
@@ -214,26 +54,26 @@ type syncArgs struct {
 // provider to those in the store.
 func (s *Service) syncKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindEdgeSync, Work: s.syncAtEdge, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
+		Name: KindSync, Work: s.syncAtEdge, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
 	}
 }
 
-// AddEdgeSync queues an edge_sync job if the domain is complete. Before that, its setup writes the
+// AddSync queues an edge_sync job if the domain is complete. Before that, its setup writes the
 // records. id is the ID of the job; "" if there is none.
-func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
-	if !SyncedToEdge(d) {
+func (s *Service) AddSync(tx *store.Tx, d *store.Domain) (id string, err error) {
+	if !IsSynced(d) {
 		return "", nil
 	}
-	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: KindEdgeSync, Key: d.ID, Lane: "edge " + d.ID, Args: syncArgs{d.ID}})
+	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: KindSync, Key: d.ID, Lane: "edge " + d.ID, Args: syncArgs{d.ID}})
 	if err != nil {
 		return "", err
 	}
 	return j.ID, nil
 }
 
-// SyncedToEdge reports whether edge_sync jobs keep the records of a domain at its DNS provider up
+// IsSynced reports whether edge_sync jobs keep the records of a domain at its DNS provider up
 // to date, as they do for a complete domain.
-func SyncedToEdge(d *store.Domain) bool { return d.AtEdge() && d.Status == store.DomainComplete }
+func IsSynced(d *store.Domain) bool { return d.AtEdge() && d.Status == store.DomainComplete }
 
 // syncAtEdge works on an edge_sync job.
 func (s *Service) syncAtEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
@@ -249,7 +89,7 @@ func (s *Service) syncAtEdge(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err == nil || errors.Is(err, errNotAtEdge) {
 		return nil, nil
 	}
-	return nil, s.edgeJobError(ctx, name, err)
+	return nil, s.jobError(ctx, name, err)
 }
 
 // syncFailed shows in the domain and its custom records why the changes could not be made at its
@@ -266,7 +106,7 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if err != nil {
 		return err
 	}
-	code, why := "internal_error", "The change failed at "+EdgeName(d.DNSProvider)+". See the log of this installation."
+	code, why := "internal_error", "The change failed at "+Name(d.DNSProvider)+". See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		code, why = e.Code, e.Message
 	}
@@ -277,9 +117,9 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	return store.Domains.Put(tx, d)
 }
 
-// awaitEdge waits for the job that makes a change at a DNS provider, up to maxSyncWait. After the
+// Wait waits for the job that makes a change at a DNS provider, up to maxSyncWait. After the
 // job, the records in the store show its result.
-func (s *Service) awaitEdge(ctx context.Context, jobID string) {
+func (s *Service) Wait(ctx context.Context, jobID string) {
 	if jobID == "" {
 		return
 	}
@@ -300,35 +140,14 @@ func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	if err == nil || errors.Is(err, errNotAtEdge) {
 		return nil
 	}
-	return s.edgeJobError(ctx, d.Name, err)
+	return s.jobError(ctx, d.Name, err)
 }
 
-// TryEdge returns an error if the zone of a domain cannot be read at a DNS provider. If needZone is
-// false, the zone need not exist.
-func (s *Service) TryEdge(ctx context.Context, d *store.Domain, access EdgeAccess, needZone bool) error {
-	provider, err := s.openEdge(access)
-	if err != nil {
-		return s.edgeJobError(ctx, d.Name, err)
-	}
-	err = checkEdge(ctx, provider)
-	if err == nil {
-		want := dnsprov.Wanted(s.Spec(d), access.Provider)
-		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID, Ask: setsToRead(want, nil)})
-	}
-	if noted := s.noteUse(access, err); noted != nil {
-		return noted
-	}
-	if err != nil && (needZone || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
-		return s.edgeJobError(ctx, d.Name, access.fault(err))
-	}
-	return nil
-}
-
-// ProvisionEdge writes all records of a domain at its DNS provider. It writes none if another
+// Provision writes all records of a domain at its DNS provider. It writes none if another
 // record conflicts with a managed record. d is the domain as it was at the start; nil if the work
 // did not start. If the domain's claim is open, active reports whether Cloudflare serves the zone;
 // of other providers it is false, because their customers may have zones of any name.
-func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
+func (s *Service) Provision(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
 	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
 		d = w.d
 		err := w.sync(true)
@@ -338,7 +157,7 @@ func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store
 		return err
 	})
 	if err != nil {
-		err = s.edgeJobError(ctx, of.Name, err)
+		err = s.jobError(ctx, of.Name, err)
 	}
 	return d, active, err
 }
@@ -364,7 +183,7 @@ type zoneSync struct {
 	d             *store.Domain         // the domain as it was at the start, but with its current records
 	customRecords []*store.CustomRecord // the custom records as they were at the start
 	own           ownRecords            // the records that we have made at the provider
-	access        EdgeAccess
+	access        Access
 	provider      dnsprov.Provider
 	moving        bool                // it is about the provider to which the domain moves, see store.DomainMove
 	conflicts     []*dnsprov.Conflict // conflicts of managed records with other records
@@ -385,7 +204,7 @@ func (s *Service) withMoveLock(ctx context.Context, domainID string, do func(*zo
 func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do func(*zoneSync) error) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	giveBack, err := s.edgeLocks.Lock(ctx, domainID)
+	giveBack, err := s.locks.Lock(ctx, domainID)
 	if err != nil {
 		return err
 	}
@@ -397,7 +216,7 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 		if err != nil {
 			return err
 		}
-		w.customRecords, known = liveRecords(tx, w.d), ownRecordsOf(tx, domainID)
+		w.customRecords, known = zonedata.LiveRecords(tx, w.d), ownRecordsOf(tx, domainID)
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -410,15 +229,15 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 	case moving && w.d.Move == nil, !moving && (!w.d.AtEdge() || len(w.d.EdgeToken) == 0 && w.d.DNSCredentialID == ""):
 		return errNotAtEdge
 	case moving:
-		w.access = EdgeAccess{Provider: w.d.Move.Provider, CredentialID: w.d.Move.CredentialID}
+		w.access = Access{Provider: w.d.Move.Provider, CredentialID: w.d.Move.CredentialID}
 	default:
-		w.access, err = s.edgeAccess(w.d)
+		w.access, err = s.accessOf(w.d)
 	}
 	if err == nil {
 		err = w.loadOwn(known)
 	}
 	if err == nil {
-		w.provider, err = s.openEdge(w.access)
+		w.provider, err = s.open(w.access)
 	}
 	if err != nil {
 		return err
@@ -600,10 +419,10 @@ func (w *zoneSync) read(want []dnsprov.Record) ([]dnsprov.Record, error) {
 // wanted returns the records that the domain should have at the provider, without custom records
 // that were refused.
 func (w *zoneSync) wanted() []dnsprov.Record {
-	spec := w.s.Spec(w.d)
+	spec := zonedata.Spec(w.s.Core, w.d)
 	for _, c := range w.customRecords {
 		if w.refused[c.ID] == "" {
-			spec.Custom = append(spec.Custom, customRecord(c))
+			spec.Custom = append(spec.Custom, zonedata.CustomRecord(c))
 		}
 	}
 	want := dnsprov.Wanted(spec, w.access.Provider)
@@ -675,7 +494,7 @@ func (w *zoneSync) refuseCustomRecords(err error) (again bool) {
 // a custom record, or if that was recorded before.
 func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
 	for _, own := range w.customRecords {
-		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && w.canonical(customRecord(own)).Same(r) {
+		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && w.canonical(zonedata.CustomRecord(own)).Same(r) {
 			w.refused[own.ID] = why
 			return true
 		}
@@ -800,7 +619,7 @@ func (w *zoneSync) storeStatuses() error {
 			changed = append(changed, &now)
 		}
 	}
-	for part := range slices.Chunk(changed, rowsPerWrite) {
+	for part := range slices.Chunk(changed, zonedata.RowsPerWrite) {
 		err := w.s.Store.Update(func(tx *store.Tx) error {
 			for _, c := range part {
 				now, err := store.CustomRecords.Find(tx, c.ID)
@@ -824,97 +643,36 @@ func (w *zoneSync) storeStatuses() error {
 	return nil
 }
 
-// erase deletes our records at the provider. It repeats this until none is left, because requests
-// from before a crash may still take effect.
-func (w *zoneSync) erase() error {
-	for range maxEraseRounds {
-		have, err := w.read(nil)
-		if err != nil {
-			return err
-		}
-		changes := dnsprov.Plan(have, nil)
-		if len(changes) == 0 {
-			return nil
-		}
-		_, err = w.apply(changes, nil)
-		if err != nil && !errors.Is(err, dnsprov.ErrChanged) {
-			return err
-		}
-	}
-	return w.access.fault(fmt.Errorf("delete records of %s: some remain after several attempts", w.d.Name))
-}
-
-// After so many attempts to delete records at a DNS provider, the domain is deleted even if records
-// remain there.
-const (
-	eraseTriesRefused = 3  // for errors that retrying rarely helps: the token is invalid, or the zone does not exist
-	eraseTriesFailed  = 10 // for all other errors; about 45 minutes
-)
-
-// EraseEdgeRecords deletes our records at the DNS provider, in the given attempt of a job. After
-// the last attempt it returns no error even if it failed, so that the domain can be deleted. Then
-// remains says which records are left.
-func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt int) (remains string, err error) {
-	err = s.withMoveLock(ctx, d.ID, (*zoneSync).erase)
-	if err == nil || errors.Is(err, errNotAtEdge) {
-		err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
-	}
-	if err == nil || errors.Is(err, errNotAtEdge) {
-		return "", nil
-	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	e, ours := core.AsError(err)
-	var fault edgeFault
-	if !ours && !errors.As(err, &fault) {
-		return "", err
-	}
-	if !ours {
-		e = fault.access.failure(d.Name, err)
-	}
-	tries := eraseTriesRefused
-	if e.Code == "upstream_error" {
-		tries = eraseTriesFailed
-	}
-	if attempt >= tries {
-		mark, err := s.remainsAtEdge(d)
-		return e.Code + ": " + e.Message + " " + mark, err
-	}
-	var wait *dnsprov.Wait
-	if errors.As(err, &wait) {
-		return "", s.edgeJobError(ctx, d.Name, err)
-	}
-	return "", e
-}
-
-// remainsAtEdge returns a text that says which of our records may remain at the DNS provider.
-func (s *Service) remainsAtEdge(d *store.Domain) (string, error) {
-	purposes := map[string]int{}
-	err := s.Store.View(func(tx *store.Tx) error {
-		for _, purpose := range ownRecordsOf(tx, d.ID)[d.EdgePlace] {
-			purposes[purpose]++
-		}
-		return nil
+// ForeignRecords returns the records at the DNS provider of a domain that are neither wanted nor
+// ours.
+func (s *Service) ForeignRecords(ctx context.Context, d *store.Domain, wanted []dnsprov.Record) ([]dnsprov.Record, error) {
+	var have []dnsprov.Record
+	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) (err error) {
+		have, err = w.read(wanted)
+		return err
 	})
+	if errors.Is(err, errNotAtEdge) {
+		return nil, nil
+	}
+	var fault providerFault
+	if errors.As(err, &fault) {
+		return nil, fault.access.failure(d.Name, err)
+	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	mark := "The domain is deleted here. Its records are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
-	if d.DNSProvider == store.DomainProviderCloudflare {
-		mark = "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName(d.DNSProvider) + " by hand"
+	known := map[string]bool{}
+	for _, r := range wanted {
+		known[r.Key()] = true
 	}
-	if len(purposes) == 0 {
-		return mark + ", if there are any.", nil
-	}
-	var names []string
-	for _, r := range dnsprov.Wanted(s.Spec(d), d.DNSProvider) {
-		if name := r.Type + " " + r.Name; purposes[r.Purpose] > 0 && !slices.Contains(names, name) {
-			names = append(names, name)
+	var out []dnsprov.Record
+	for _, r := range have {
+		if r.Type == dnsprov.Flattened {
+			r.Type = "CNAME"
+		}
+		if r.Purpose == "" && !known[r.Key()] {
+			out = append(out, r)
 		}
 	}
-	if n := purposes[dnsprov.PurposeCustom]; n > 0 {
-		names = append(names, strconv.Itoa(n)+" of your own")
-	}
-	return mark + ": " + strings.Join(names, ", ") + ".", nil
+	return out, nil
 }

@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -131,10 +132,10 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 		d.Replaced = nil
 	}
 	d.DNSProvider, d.Replace = c.Provider, in.Replace
-	access := EdgeAccess{Provider: c.Provider, CredentialID: c.ID}
+	access := Access{Provider: c.Provider, CredentialID: c.ID}
 	key := fmt.Sprint(c.ID, c.UpdatedAt.UnixNano(), name, d.ID, d.ZoneChangedAt.UnixNano(), in.Replace)
 	return s.plans.get(key, s.Now(), func() (*DNSPlan, error) {
-		provider, err := s.openEdge(access)
+		provider, err := s.open(access)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +153,7 @@ type GetDNSPlanIn struct {
 func (s *Service) GetDNSPlan(ctx context.Context, who core.Actor, in GetDNSPlanIn) (*DNSPlan, error) {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = managedDomain(tx, who, in.DomainID)
+		d, err = zonedata.ManagedDomain(tx, who, in.DomainID)
 		return err
 	})
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Service) GetDNSPlan(ctx context.Context, who core.Actor, in GetDNSPlanI
 	}
 	key := d.ID + strconv.FormatInt(d.ZoneChangedAt.UnixNano(), 10) + d.DNSCredentialID
 	return s.plans.get(key, s.Now(), func() (*DNSPlan, error) {
-		access, err := s.edgeAccess(d)
+		access, err := s.accessOf(d)
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +184,8 @@ func (s *Service) GetDNSPlan(ctx context.Context, who core.Actor, in GetDNSPlanI
 }
 
 // planError converts an error of a plan to one that people see.
-func planError(access EdgeAccess, domain string, err error) error {
-	if _, ours := core.AsError(err); ours || !errors.As(err, new(edgeFault)) {
+func planError(access Access, domain string, err error) error {
+	if _, ours := core.AsError(err); ours || !errors.As(err, new(providerFault)) {
 		return err
 	}
 	return access.failure(domain, err)
@@ -208,7 +209,7 @@ func (w *zoneSync) planWithin(ctx context.Context) (*DNSPlan, error) {
 // plan returns what sync would change now, without changing anything.
 func (w *zoneSync) plan() (*DNSPlan, error) {
 	if len(w.d.DKIM) == 0 {
-		w.d.DKIM = []store.DKIMKey{{Selector: RSASelector, Record: fmt.Sprintf(newDKIMText, "rsa")}, {Selector: Ed25519Selector, Record: fmt.Sprintf(newDKIMText, "ed25519")}}
+		w.d.DKIM = []store.DKIMKey{{Selector: zonedata.RSASelector, Record: fmt.Sprintf(newDKIMText, "rsa")}, {Selector: zonedata.Ed25519Selector, Record: fmt.Sprintf(newDKIMText, "ed25519")}}
 	}
 	want := w.wanted()
 	have, err := w.read(want)
@@ -227,7 +228,7 @@ func (w *zoneSync) plan() (*DNSPlan, error) {
 		}
 		for _, c := range conflicts {
 			fits = withoutRecord(fits, c.Want)
-			out.ForeignConflicts = append(out.ForeignConflicts, ForeignConflict{RelativeHost(c.Have.Name, w.d.Name), c.Have.Type, c.Have.Text(), c.Want.Text()})
+			out.ForeignConflicts = append(out.ForeignConflicts, ForeignConflict{zonedata.RelativeHost(c.Have.Name, w.d.Name), c.Have.Type, c.Have.Text(), c.Want.Text()})
 		}
 	}
 	out.Changes = w.plannedChanges(mine, want, fits)
@@ -284,7 +285,7 @@ func (w *zoneSync) plannedChanges(mine, want, fits []dnsprov.Record) []PlannedCh
 	}
 	out, kept := []PlannedChange{}, []PlannedChange{}
 	for _, set := range sets {
-		c := PlannedChange{Action: "update", Name: RelativeHost(set.Name, w.d.Name), Type: set.Type, Reason: reasons[purposes[set]]}
+		c := PlannedChange{Action: "update", Name: zonedata.RelativeHost(set.Name, w.d.Name), Type: set.Type, Reason: reasons[purposes[set]]}
 		if values := before[set]; len(values) > 0 {
 			c.Before = &values
 		} else {

@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 
 const (
 	cloudflarePermissions = "Zone → Zone → Read and Zone → DNS → Edit"
-	maxEdgeWait           = time.Hour // longest delay before a job is retried, if the provider asks for a delay
+	maxWait               = time.Hour // longest delay before a job is retried, if the provider asks for a delay
 )
 
-// edgeNames has the names of DNS providers in texts.
-var edgeNames = map[string]string{
+// providerNames has the names of DNS providers in texts.
+var providerNames = map[string]string{
 	store.DomainProviderCloudflare: "Cloudflare", store.DomainProviderRFC2136: "its name server", store.DomainProviderRoute53: "Route 53",
 	store.DomainProviderHetzner: "Hetzner", store.DomainProviderDeSEC: "deSEC",
 }
 
-// EdgeName returns the name of a DNS provider in texts, within a sentence.
-func EdgeName(provider string) string { return edgeNames[provider] }
+// Name returns the name of a DNS provider in texts, within a sentence.
+func Name(provider string) string { return providerNames[provider] }
 
 // errNoEdge returns the error for a request that needs a DNS provider which this installation does
 // not use.
@@ -34,22 +34,22 @@ func errNoEdge(provider string) *core.Error {
 	return core.Errorf("not_configured", "This installation does not support the DNS provider %s. Leave it out to use Mailstead's nameservers, or set manual_dns.", provider)
 }
 
-// An edgeFault marks an error as caused by the DNS provider, not by this program.
-type edgeFault struct {
+// An providerFault marks an error as caused by the DNS provider, not by this program.
+type providerFault struct {
 	error
-	access EdgeAccess
+	access Access
 }
 
-func (f edgeFault) Unwrap() error { return f.error }
+func (f providerFault) Unwrap() error { return f.error }
 
 // failure converts an error of the DNS provider to an error with a text for people. domain is the
 // name of the domain.
-func (a EdgeAccess) failure(domain string, err error) *core.Error {
+func (a Access) failure(domain string, err error) *core.Error {
 	var (
 		wait    *dnsprov.Wait
 		refused *dnsprov.Refused
 	)
-	name, upstream := EdgeName(a.Provider), func(format string, args ...any) *core.Error {
+	name, upstream := Name(a.Provider), func(format string, args ...any) *core.Error {
 		text := fmt.Sprintf(format, args...)
 		return core.Errorf("upstream_error", "%s", strings.ToUpper(text[:1])+text[1:]).Because(err)
 	}
@@ -95,17 +95,17 @@ func reason(err error) string {
 	return ClipName(text)
 }
 
-// edgeJobError converts an error of the DNS provider of a domain to the error of a job. The job
+// jobError converts an error of the DNS provider of a domain to the error of a job. The job
 // ends if a retry cannot help. It is retried at the time that the provider asked for, if it asked
 // for one. Otherwise it is retried after the Backoff of its kind.
-func (s *Service) edgeJobError(ctx context.Context, domain string, err error) error {
+func (s *Service) jobError(ctx context.Context, domain string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if _, ours := core.AsError(err); ours {
 		return jobs.Permanent(err)
 	}
-	var fault edgeFault
+	var fault providerFault
 	if !errors.As(err, &fault) {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *Service) edgeJobError(ctx context.Context, domain string, err error) er
 	var wait *dnsprov.Wait
 	switch {
 	case errors.As(err, &wait):
-		return jobs.RetryAt(s.Now().Add(min(max(wait.For, time.Second), maxEdgeWait)), e)
+		return jobs.RetryAt(s.Now().Add(min(max(wait.For, time.Second), maxWait)), e)
 	case e.Code == "upstream_error":
 		return e
 	}
@@ -190,7 +190,7 @@ func recordText(r dnsprov.Record) string {
 // conflicts.
 func conflictText(provider string, c *dnsprov.Conflict) string {
 	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
-		recordText(c.Have), EdgeName(provider))
+		recordText(c.Have), Name(provider))
 }
 
 // conflictDetail returns the status_detail of a complete domain that lacks records because of
@@ -200,5 +200,5 @@ func conflictDetail(d *store.Domain, conflicts []*dnsprov.Conflict) string {
 		return ""
 	}
 	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. Remove those there, then run setup again.",
-		d.Name, EdgeName(d.DNSProvider), conflictTexts(conflicts))
+		d.Name, Name(d.DNSProvider), conflictTexts(conflicts))
 }

@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -25,8 +26,8 @@ func ownRecordsOf(tx *store.Tx, domainID string) map[uint32]ownRecords {
 }
 
 // writeOwnRecords notes that the records at a place are those of now instead of those of before,
-// rowsPerWrite in each transaction. It ends with an error of check, which each transaction calls
-// first.
+// zonedata.RowsPerWrite in each transaction. It ends with an error of check, which each transaction
+// calls first.
 func writeOwnRecords(st *store.Store, domainID string, place uint32, before, now ownRecords, check func(*store.Tx) error) error {
 	var ids []string
 	for id, purpose := range now {
@@ -39,7 +40,7 @@ func writeOwnRecords(st *store.Store, domainID string, place uint32, before, now
 			ids = append(ids, id)
 		}
 	}
-	for part := range slices.Chunk(ids, rowsPerWrite) {
+	for part := range slices.Chunk(ids, zonedata.RowsPerWrite) {
 		err := st.Update(func(tx *store.Tx) error {
 			if err := check(tx); err != nil {
 				return err
@@ -65,8 +66,8 @@ func writeOwnRecords(st *store.Store, domainID string, place uint32, before, now
 	return nil
 }
 
-// eraseOwnRecords forgets all records of a domain at DNS providers.
-func eraseOwnRecords(ctx context.Context, st *store.Store, domainID string) error {
+// EraseOwnRecords forgets all records of a domain at DNS providers.
+func EraseOwnRecords(ctx context.Context, st *store.Store, domainID string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -24,7 +25,7 @@ type ReplacedRecord struct {
 func ReplacedOf(d *store.Domain) []ReplacedRecord {
 	out := []ReplacedRecord{}
 	for _, r := range d.Replaced {
-		out = append(out, ReplacedRecord{RelativeHost(r.Name, d.Name), r.Type, replacedRecord(r).Text(), int(r.TTL)})
+		out = append(out, ReplacedRecord{zonedata.RelativeHost(r.Name, d.Name), r.Type, replacedRecord(r).Text(), int(r.TTL)})
 	}
 	return out
 }
@@ -102,7 +103,7 @@ type ZoneRecordsPutBack struct {
 func (s *Service) PutBackZoneRecords(ctx context.Context, who core.Actor, in PutBackZoneRecordsIn) (*ZoneRecordsPutBack, error) {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = changeableDomain(tx, who, in.DomainID)
+		d, err = zonedata.ChangeableDomain(tx, who, in.DomainID)
 		return err
 	})
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Service) PutBackZoneRecords(ctx context.Context, who core.Actor, in Put
 		out.Records = ReplacedOf(w.d)
 		return w.putBack(who)
 	})
-	var fault edgeFault
+	var fault providerFault
 	switch {
 	case errors.As(err, &fault):
 		return nil, fault.access.failure(d.Name, err)

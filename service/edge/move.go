@@ -1,4 +1,4 @@
-package zones
+package edge
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (s *Service) WriteMove(ctx context.Context, d *store.Domain) error {
 	case errors.Is(err, errNotAtEdge):
 		return nil // the move was given up
 	case err != nil:
-		return s.edgeJobError(ctx, d.Name, err)
+		return s.jobError(ctx, d.Name, err)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func MoveTarget(d *store.Domain) string {
 	if d.Move == nil {
 		return ""
 	}
-	return EdgeName(d.Move.Provider)
+	return Name(d.Move.Provider)
 }
 
 // CredentialIssue returns why the DNS provider of a domain refuses its credential; "" if it does
@@ -71,7 +71,7 @@ func CredentialIssue(tx *store.Tx, d *store.Domain) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("The records of %s at %s cannot be changed: the DNS credential %q (%s) has an error. %s Change it with PATCH /v1/dns-credentials/%s.",
-		d.Name, EdgeName(d.DNSProvider), c.Name, c.ID, c.Error, c.ID), nil
+		d.Name, Name(d.DNSProvider), c.Name, c.ID, c.Error, c.ID), nil
 }
 
 // CheckMove returns an error if a domain cannot move to the DNS provider of a credential.

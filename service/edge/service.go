@@ -1,0 +1,33 @@
+// Package edge has the records of domains at DNS providers that others run: it reads what is there,
+// and changes what is ours to what a domain needs. Records of others stay as they are, unless the
+// owner wants those for mail replaced.
+//
+// Where things are:
+//   - access.go: how a provider is reached, and whether it can be.
+//   - credentials.go: the credentials of an account for providers.
+//   - sync.go: how the records of a domain become the wanted ones (zoneSync). own_records.go: which
+//     of them we have made. erase.go: how these are deleted.
+//   - plan.go: what would change. replaced.go: records of others that were replaced.
+//   - move.go: how a domain moves to another provider.
+//   - failures.go: what errors of providers mean.
+package edge
+
+import (
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// A Service has the operations on records at DNS providers.
+type Service struct {
+	*core.Core
+
+	locks limit.KeyedMutex[string] // by domain ID; held while a domain's records at its DNS provider are read or changed
+	plans planCache
+}
+
+// New returns a Service.
+func New(c *core.Core) *Service { return &Service{Core: c} }
+
+// Kinds returns the kinds of jobs that this room works on.
+func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.syncKind()} }
