@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
@@ -14,6 +15,8 @@ import (
 // all wanted records of the domain.
 func matches(w Record, wanted []Record, values []string) bool {
 	switch {
+	case w.Accepts == AcceptsPolicy:
+		return len(values) == 1 && isPolicy(values[0])
 	case w.Accepts != "":
 		return w.Accepts == AcceptsAny && len(values) > 0 || slices.ContainsFunc(values, isPublic)
 	case w.Purpose == PurposeSPF:
@@ -78,6 +81,13 @@ func hasWantedAddress(w Record, wanted []Record, values []string) bool {
 func isPublic(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate()
+}
+
+// isPolicy reports whether a text is a DMARC record that receivers use.
+func isPolicy(text string) bool {
+	_, wellFormed := parseTags(text)
+	_, err := dmarc.Parse(text)
+	return wellFormed && err == nil
 }
 
 // isSTS reports whether a text is an MTA-STS record (RFC 8461 section 3.1).

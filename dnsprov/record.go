@@ -30,7 +30,7 @@ type Record struct {
 	SetTTL   bool   // whether the provider has one TTL for all records of this name and type; ignored in comparisons
 	LeastTTL uint32 // the shortest TTL that the provider permits in the zone; 0 if it permits any; ignored in comparisons
 
-	// Accepts says which other addresses of Name verify the record: one of the Accepts constants.
+	// Accepts says which other values verify the record: one of the Accepts constants; "" for none.
 	// If Value is AnyOrNone, no address is needed.
 	Accepts string
 }
@@ -39,6 +39,7 @@ type Record struct {
 const (
 	AcceptsPublic = "public" // any public address
 	AcceptsAny    = "any"    // any address, as in a sandbox
+	AcceptsPolicy = "policy" // any valid DMARC policy
 )
 
 // Flattened is the Type of a foreign CNAME that the provider replaces by the addresses of its

@@ -82,7 +82,7 @@ type question struct{ name, typ, purpose string }
 func questionOf(r Record) question {
 	q := question{name: hostName(r.Name), typ: r.Type}
 	switch {
-	case r.Accepts != "":
+	case r.Accepts == AcceptsPublic, r.Accepts == AcceptsAny:
 		q.typ = anyAddress
 	case r.Purpose == PurposeDKIM:
 		q.purpose = PurposeDKIM

@@ -163,6 +163,9 @@ func (s Spec) mailRecords(provider string) []Record {
 		if s.DMARCReports {
 			policy.Value += "; rua=mailto:" + ReportsLocal + "@" + s.Domain
 		}
+		if provider == Manual {
+			policy.Accepts = AcceptsPolicy
+		}
 	}
 	policy.Critical = false
 	return append(out, policy)

@@ -439,7 +439,7 @@ func describedFields(c *contract) (out []describedField) {
 // prefixes are the types of ids by the field's name, or by schema and name for those named id
 // alone.
 var prefixes = map[string]string{
-	"account_id": "acc", "created_by": "usr", "dns_credential_id": "dnsc", "DNSCredential.id": "dnsc", "DNSCredentialDeleted.id": "dnsc", "domain_id": "dom", "event_id": "evt", "export_id": "exp", "invited_by": "usr", "job_id": "job", "record_id": "rec",
+	"account_id": "acc", "created_by": "usr", "dns_credential_id": "dnsc", "DNSCredential.id": "dnsc", "DNSCredentialDeleted.id": "dnsc", "domain_id": "dom", "event_id": "evt", "export_id": "exp", "invited_by": "usr", "job_id": "job", "scan_job_id": "job", "record_id": "rec",
 	"request_id": "req", "template_id": "tpl", "token_id": "tok", "webhook_id": "wh", "user_id": "eu|usr", "user_ids": "eu",
 	"Account.id": "acc", "AccountToken.id": "tok", "AccountUser.id": "usr", "CustomDNSRecord.id": "rec", "CustomDNSRecordDeleted.deleted": "rec", "DMARCReport.id": "rep",
 	"Deleted.id": "tok", "Delivery.id": "dlv", "Domain.id": "dom", "EmailUser.id": "eu", "EmailUserCreated.id": "eu", "EventEnvelope.id": "evt", "JobResource.id": "dom",

@@ -484,7 +484,7 @@ const (
 		kind(api|mcp|oauth|session) client_name|null mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
-		nameservers[] previous_nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
+		nameservers[] previous_nameservers[] scan_job_id|null ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	workers    = 4    // names that are explored at the same time
-	maxTargets = 2000 // names that are not known from a walk
-	maxSet     = 200  // records of one name and type that are not from a transfer
+	workersEach = 4    // names that are explored at the same time for each server with the newest zone
+	maxWorkers  = 16   // names that are explored at the same time
+	maxTargets  = 2000 // names that are not known from a walk
+	maxSet      = 200  // records of one name and type that are not from a transfer
 )
 
 // A target is a name that is asked for.
@@ -27,6 +28,7 @@ type target struct {
 	types []uint16 // that are asked for
 	more  []uint16 // that are asked for too if the name has records
 	exact bool     // the name has these types and no others, as its NSEC record says
+	sure  bool     // it is asked for even if the name above it does not exist
 }
 
 // An explorer asks for names, and for those that their records lead to.
@@ -48,6 +50,13 @@ type explorer struct {
 	likeWild map[string]bool // names that have what the wildcard has, and that no record leads to yet
 	cuts     map[string]bool // delegated names
 	missed   bool            // a question had no answer
+
+	// Nothing is below a name that does not exist (RFC 8020), so names below it are left out. But
+	// some servers deny a name that has no records itself, even if there are names below it.
+	absent  map[string]bool   // names that do not exist
+	present map[string]bool   // names that have records, and the names above them
+	left    map[string]target // targets that were left out, by name
+	denies  bool              // the servers deny such names, so nothing is left out
 }
 
 func (z *session) explorer(domain string, progress func(done, total int)) *explorer {
@@ -57,6 +66,7 @@ func (z *session) explorer(domain string, progress func(done, total int)) *explo
 	return &explorer{
 		session: z, domain: domain, found: newHarvest(domain), progress: progress,
 		known: map[string]bool{}, led: map[string]bool{}, likeWild: map[string]bool{}, cuts: map[string]bool{},
+		absent: map[string]bool{}, present: map[string]bool{}, left: map[string]target{},
 	}
 }
 
@@ -69,7 +79,7 @@ func (e *explorer) run(ctx context.Context, targets []target) error {
 		now := e.next
 		e.next = nil
 		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(workers)
+		g.SetLimit(min(workersEach*e.newest, maxWorkers))
 		for _, t := range now {
 			if ctx.Err() != nil || e.found.isFull() {
 				break
@@ -146,7 +156,7 @@ func (e *explorer) findWildcard(ctx context.Context) error {
 
 // explore asks for the types of a target. The errors are ErrNoServer and that of ctx.
 func (e *explorer) explore(ctx context.Context, t target) error {
-	if e.delegated(t.name) {
+	if e.delegated(t.name) || e.leaveOut(t) {
 		return nil
 	}
 	types := t.types
@@ -163,8 +173,12 @@ func (e *explorer) explore(ctx context.Context, t target) error {
 		return err
 	}
 	isLed, likeWild := e.place(t, sets)
+	if len(sets) > 0 && !likeWild {
+		e.notePresent(t.name)
+	}
 	switch {
 	case likeWild && !isLed:
+		e.noteAbsent(t.name)
 		return nil
 	case likeWild: // the wildcard's types are all that it has
 	case exists && (len(sets) > 0 || isLed || !e.blind && e.wildcard == nil):
@@ -210,6 +224,9 @@ func (e *explorer) sets(ctx context.Context, t target, types []uint16, sets map[
 				e.miss()
 			}
 			if !r.exists {
+				if len(sets) == 0 {
+					e.noteAbsent(t.name)
+				}
 				return false, false, nil
 			}
 		}
@@ -224,6 +241,55 @@ func (e *explorer) sets(ctx context.Context, t target, types []uint16, sets map[
 		}
 	}
 	return exists, false, nil
+}
+
+// leaveOut reports whether a target is not asked for, because a name above it does not exist.
+func (e *explorer) leaveOut(t target) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t.sure || t.exact || e.denies || e.led[t.name] {
+		return false
+	}
+	for above := parentOf(t.name); len(above) > len(e.domain); above = parentOf(above) {
+		if e.absent[above] {
+			e.left[t.name] = t
+			return true
+		}
+	}
+	return false
+}
+
+// noteAbsent notes that a name does not exist.
+func (e *explorer) noteAbsent(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.absent[name] = true
+	if e.present[name] {
+		e.takeLeft()
+	}
+}
+
+// notePresent notes that a name has records.
+func (e *explorer) notePresent(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for ; len(name) > len(e.domain); name = parentOf(name) {
+		e.present[name] = true
+		if e.absent[name] {
+			e.takeLeft()
+		}
+	}
+}
+
+// takeLeft asks for all targets that were left out, and for those that would be. The caller holds
+// e.mu.
+func (e *explorer) takeLeft() {
+	e.denies = true
+	for _, name := range slices.Sorted(maps.Keys(e.left)) {
+		e.next = append(e.next, e.left[name])
+	}
+	e.total += len(e.left)
+	clear(e.left)
 }
 
 // place reports whether records lead to a target, and whether it has what the wildcard has, so that
@@ -254,7 +320,7 @@ func values(rrs []dns.RR) map[dnsprov.Record]bool {
 func (e *explorer) add(sets map[uint16][]dns.RR) {
 	if mx := sets[dns.TypeMX]; mx != nil && mx[0].Header().Name != e.domain && !strings.HasPrefix(mx[0].Header().Name, "*") {
 		for name := range strings.FieldsSeq(belowMail) {
-			e.enqueue(target{name: name + "." + mx[0].Header().Name, types: textTypes})
+			e.enqueue(target{name: name + "." + mx[0].Header().Name, types: textTypes, sure: true})
 		}
 	}
 	for _, set := range sets {
@@ -279,6 +345,11 @@ func (e *explorer) lead(name string) {
 	e.led[name] = true
 	likeWild := e.likeWild[name]
 	delete(e.likeWild, name)
+	if t, isLeft := e.left[name]; isLeft {
+		delete(e.left, name)
+		e.next = append(e.next, t)
+		e.total++
+	}
 	e.mu.Unlock()
 	if likeWild {
 		for _, set := range e.wildcard {

@@ -20,8 +20,12 @@ var (
 	bindingTypes  = []uint16{dns.TypeHTTPS, dns.TypeSVCB, dns.TypeURI}
 )
 
-// usualNames are names that domains often have. A CNAME shows at each type. docs/scan.md lists
-// them.
+// commonest is how many names of a group are asked for even if the servers say that the name above
+// them does not exist: some servers say so of each name that has no records itself.
+const commonest = 20
+
+// usualNames are names that domains often have. Those that follow the same label begin with the
+// most common ones. A CNAME shows at each type. docs/scan.md lists them.
 var usualNames = []struct {
 	types, more []uint16
 	below       string // a label that follows each name
@@ -52,26 +56,28 @@ var usualNames = []struct {
 		enterpriseregistration enterpriseenrollment msoid cpanel whm plesk webdisk cpcontacts cpcalendars directadmin phpmyadmin pma ntp time ldap
 		radius kerberos dc dc1 ad print printer cam camera iot mc minecraft game games play ts teamspeak server01 localhost`},
 	// verification and policies
-	{textTypes, nil, "", `_dmarc _domainkey _adsp._domainkey _mta-sts _smtp._tls _spf spf spf1 spf2 _spf1 _spf2 default._bimi _acme-challenge
+	{textTypes, nil, "", `_dmarc _adsp._domainkey _mta-sts _smtp._tls _spf spf spf1 spf2 _spf1 _spf2 default._bimi _acme-challenge
 		_acme-challenge.www _acme-challenge.mail _dnsauth _domainconnect _vercel _github-pages-challenge _netblocks _cf-custom-hostname _validation-contactemail
 		_psl _dnslink _atproto _token._dnswl google-site-verification asuid asuid.www _visual-studio-marketplace _amazonses _report._dmarc`},
 	// DKIM keys: Google, Microsoft, Mailchimp and Mandrill, SendGrid, Amazon, Postmark, Mailgun,
 	// Mailjet, Brevo, Zoho, Fastmail, Proton, iCloud, Yandex, HubSpot, Salesforce, Klaviyo,
 	// Zendesk, Mimecast, Proofpoint and others, and what hosters and programs use
-	{textTypes, nil, "_domainkey", `google google2048 google2 20161025 20210112 20230601 selector1 selector2 selector3 selector k1 k2 k3 mandrill mailchimp
-		s1 s2 s3 m1 m2 smtpapi sendgrid em amazonses ses pm pm2 postmark mg mailo mailgun mta smtp pic krs mailjet mj mail1 mail2 brevo sib sendinblue
-		zoho zmail zoho1 fm1 fm2 fm3 fm4 mesmtp protonmail protonmail2 protonmail3 sig1 icloud yandex mailru hs1 hs2 hubspot sf sf1 sf2 salesforce
-		pardot 200608 exacttarget et kl kl2 klaviyo zendesk1 zendesk2 mimecast proofpoint ppk1 ppk2 everlytickey1 everlytickey2 mxvault cm ctct1
-		ctct2 constantcontact ac activecampaign dk dkim dkim1 dkim2 dkim3 mail default email key key1 key2 domk private public test server a b x y z
-		sparkpost scph0920 turbo-smtp elasticemail api resend loops freshdesk fd fd2 intercom front helpscout strong1 strong2 hse1 hse2 cf2024-1
-		titan1 titan2 migadu ovh1 ovh2 mailbox mbo0001 mbo0002 mbo0003 mbo0004 hetzner ionos s1-ionos s2-ionos s42582890 s1024 s2048 strato-dkim-0002
-		strato-dkim-0003 gandi gm1 gm2 gm3 mxroute rsa ed25519 stalwart mox 2023 2024 2025 2026 202401 202501 202601 brevo1 brevo2 mailerlite ml
-		litesrv aweber_key_a aweber_key_b aweber_key_c getresponse sailthru sm smtp2go s-smtp2go mailtrap1 mailtrap2 rwmt1 rwmt2`},
+	{textTypes, nil, "_domainkey", `google selector1 selector2 default dkim mail x s1 s2 k1 k2 k3 mandrill pm zoho fm1 protonmail sig1 smtp
+		mailjet google2048 google2 20161025 20210112 20230601 selector3 selector mailchimp s3 m1 m2 smtpapi sendgrid em amazonses ses pm2
+		postmark mg mailo mailgun mta pic krs mj mail1 mail2 brevo sib sendinblue zmail zoho1 fm2 fm3 fm4 mesmtp protonmail2 protonmail3 icloud
+		yandex mailru hs1 hs2 hubspot sf sf1 sf2 salesforce pardot 200608 exacttarget et kl kl2 klaviyo zendesk1 zendesk2 mimecast proofpoint
+		ppk1 ppk2 everlytickey1 everlytickey2 mxvault cm ctct1 ctct2 constantcontact ac activecampaign dk dkim1 dkim2 dkim3 email key key1 key2
+		domk private public test server a b y z sparkpost scph0920 turbo-smtp elasticemail api resend loops freshdesk fd fd2 intercom front
+		helpscout strong1 strong2 hse1 hse2 cf2024-1 titan1 titan2 migadu ovh1 ovh2 mailbox mbo0001 mbo0002 mbo0003 mbo0004 hetzner ionos
+		s1-ionos s2-ionos s42582890 s1024 s2048 strato-dkim-0002 strato-dkim-0003 gandi gm1 gm2 gm3 mxroute rsa ed25519 stalwart mox 2023 2024
+		2025 2026 202401 202501 202601 brevo1 brevo2 mailerlite ml litesrv aweber_key_a aweber_key_b aweber_key_c getresponse sailthru sm
+		smtp2go s-smtp2go mailtrap1 mailtrap2 rwmt1 rwmt2`},
 	// services by SRV records
-	{srvTypes, nil, "_tcp", `_sip _sips _sipfederationtls _sipinternaltls _xmpp-client _xmpps-client _xmpp-server _xmpps-server _jabber _xmppconnect _caldav
-		_caldavs _carddav _carddavs _imap _imaps _pop3 _pop3s _submission _submissions _smtp _autodiscover _minecraft _ldap _ldaps _kerberos _kpasswd
-		_gc _kerberos-master _matrix _matrix-fed _matrix-identity _h323cs _stun _turn _turns _http _https _ftp _ssh _mongodb _ts3 _tsdns _vlmcs _jmap
-		_sieve _nntp _xmpp _rdp _mysql _postgresql _radius _afpovertcp _etcd-server _etcd-client _factorio _mumble`},
+	{srvTypes, nil, "_tcp", `_autodiscover _sipfederationtls _sip _sips _imaps _imap _submission _submissions _pop3s _pop3 _caldavs _caldav
+		_carddavs _carddav _xmpp-client _xmpp-server _minecraft _matrix _matrix-fed _ldap _sipinternaltls _xmpps-client _xmpps-server _jabber
+		_xmppconnect _smtp _ldaps _kerberos _kpasswd _gc _kerberos-master _matrix-identity _h323cs _stun _turn _turns _http _https _ftp _ssh
+		_mongodb _ts3 _tsdns _vlmcs _jmap _sieve _nntp _xmpp _rdp _mysql _postgresql _radius _afpovertcp _etcd-server _etcd-client _factorio
+		_mumble`},
 	{srvTypes, nil, "_udp", `_sip _stun _turn _h323ls _kerberos _kpasswd _ntp _ts3 _minecraft _l2tp _mumble _xmpp _radius _afs3-vlserver`},
 	{srvTypes, nil, "_tls", `_sip`},
 	// keys of TLS servers
@@ -89,11 +95,15 @@ const belowMail = `_dmarc _domainkey default._domainkey dkim._domainkey google._
 func usual(domain string) []target {
 	out := []target{{name: domain, types: domainTypes}}
 	for _, group := range usualNames {
-		for name := range strings.FieldsSeq(group.names) {
+		names := strings.Fields(group.names)
+		if len(names) > commonest && group.below != "" {
+			out = append(out, target{name: group.below + "." + domain, types: group.types, sure: true})
+		}
+		for i, name := range names {
 			if group.below != "" {
 				name += "." + group.below
 			}
-			out = append(out, target{name: name + "." + domain, types: group.types, more: group.more})
+			out = append(out, target{name: name + "." + domain, types: group.types, more: group.more, sure: group.below == "" || i < commonest})
 		}
 	}
 	return out

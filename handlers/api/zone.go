@@ -61,7 +61,7 @@ func zoneOperations(s *service.Service) []Operation {
 			Call:  With(s.Scans.ScanZone),
 			Group: "DNS", Summary: "Read the zone that a domain has elsewhere",
 			Text: "The job asks the domain's present name servers, or those that are given: for the whole zone, or else for usual names and types. Its result is in `get_job`, and `import_zone` " +
-				"takes it. Connecting a domain begins a scan. A second request within 10 minutes returns the job of the first one. Of each domain the newest result is kept.",
+				"takes it. Connecting a domain begins a scan, which is the domain's `scan_job_id`. A second request within 10 minutes returns the job of the first one. Of each domain the newest result is kept.",
 			Errors: errorCodes(dnsErrorCodes + " domain_busy not_configured"),
 			Tool:   Tool{Outward: true},
 		},

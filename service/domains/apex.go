@@ -368,15 +368,19 @@ func mayRedirect(d *store.Domain) bool {
 	return mode == store.ApexHere || d.AtEdge() && mode == store.ApexElsewhere && (d.Apex == nil || !d.Apex.Chosen && len(d.Apex.Addresses) == 0)
 }
 
-// undecidedText says why a domain whose nameservers do not answer is not to change them; "" for
-// other domains.
+// undecidedText says what to do while the nameservers of a domain do not answer: not to change
+// them, or to leave the addresses there. It returns "" for other domains.
 func undecidedText(d *store.Domain) string {
+	const whose = ` and {"apex": {"mode": "elsewhere", "addresses": [...]}} or {"apex": {"mode": "here"}}.`
 	switch {
+	case d.DNSProvider == store.DomainProviderManual && d.ApexMode() == store.ApexUndecided:
+		return d.Name + " waits until its records are found. Its nameservers do not answer, so it is not known either whether it has a web site: enter the records of dns-records, and leave the addresses of " +
+			d.Name + " itself as they are. Mailstead asks again by itself. You can say where it leads with PATCH /v1/domains/" + d.ID + whose
 	case d.DNSProvider != dnsprov.Builtin:
 		return ""
 	case d.ApexMode() == store.ApexUndecided:
 		return "The present nameservers of " + d.Name + " do not answer, so it is not known whether it has a web site. Do not change them yet: Mailstead asks them again, or say it with PATCH /v1/domains/" +
-			d.ID + ` and {"apex": {"mode": "elsewhere", "addresses": [...]}} or {"apex": {"mode": "here"}}.`
+			d.ID + whose
 	case d.MXMode() == store.MXElsewhere && !d.MX.Found:
 		return "The present nameservers of " + d.Name + " do not answer, so it is not known which hosts take its mail. Do not change them yet: Mailstead asks them again."
 	}

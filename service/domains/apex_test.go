@@ -251,6 +251,93 @@ func TestSetupTakesNoSitesPlace(t *testing.T) {
 	})
 }
 
+// A setup with a redirect asks the nameservers of an undecided domain again.
+func TestSetupAsksAgainForAWebSite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, world, who, old := newOldWorld(t)
+		for _, c := range []struct {
+			name, site, status string
+			before             bool // it is connected before its setup
+		}{{"late.test", "", "queued", false}, {"known.test", "", "queued", true}, {"taken.test", "192.0.2.80", "error", false}} {
+			if c.site == "" {
+				old.set(t, c.name, "MX", "10 mx.old.test")
+			} else {
+				old.set(t, c.name, "A", c.site)
+			}
+			old.setSilent(true)
+			world.Tell("NS", c.name, "ns1.old.test.")
+			if c.before {
+				connect(t, b.Service, who, c.name)
+			}
+			j := setUp(t, b.Service, who, domains.SetupDomainIn{Domain: c.name, RedirectURL: "https://other.test/"})
+			time.Sleep(time.Second)
+			if job := getJob(t, b.Service, who, j.JobID); job.Status != "queued" {
+				t.Errorf("%s: while nobody answers, the job is %s %+v", c.name, job.Status, job.Error)
+			}
+			old.setSilent(false)
+			time.Sleep(time.Minute)
+			job, d := getJob(t, b.Service, who, j.JobID), getDomain(t, b.Service, who, j.Resource.ID)
+			if job.Status != c.status || (d.RedirectURL != nil) != (c.site == "") {
+				t.Errorf("%s: then it is %s %+v, the redirect %v", c.name, job.Status, job.Error, d.RedirectURL)
+			}
+			if c.site != "" && job.Error.Code != "apex_elsewhere" {
+				t.Errorf("%s: %+v", c.name, job.Error)
+			}
+		}
+	})
+}
+
+// A manual domain whose nameservers do not answer says what it waits for.
+func TestUndecidedManualDomainSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, who, old := newOldWorld(t)
+		old.set(t, "hand.test", "A", "192.0.2.80")
+		old.setSilent(true)
+		id := *connectAs(t, b, who, domains.ConnectDomainsIn{Domains: []string{"hand.test"}, ManualDNS: true}).DomainID
+		synctest.Wait()
+		d := getDomain(t, b.Service, who, id)
+		if d.Status != "pending_dns_records" || d.Apex.Mode != "undecided" || d.StatusDetail == nil || !strings.Contains(*d.StatusDetail, "enter the records of dns-records") || !strings.Contains(*d.StatusDetail, "do not answer") {
+			t.Errorf("%s, %+v, %v", d.Status, d.Apex, d.StatusDetail)
+		}
+		old.setSilent(false)
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if d := getDomain(t, b.Service, who, id); d.Apex.Mode != "elsewhere" || d.StatusDetail != nil {
+			t.Errorf("%+v, %v", d.Apex, d.StatusDetail)
+		}
+	})
+}
+
+// The DMARC policy of a manual domain's owner is as good as ours.
+func TestManualDomainKeepsItsPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, world, who := newWorld(t)
+		id := addManual(t, b, world, who, "hand.test")
+		policy := func() (out domains.VerifiedRecord) {
+			v, err := b.Domains.VerifyDNS(t.Context(), who, domains.DomainIn{DomainID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range v.Records {
+				if r.Purpose == dnsprov.PurposeDMARC {
+					out = r
+				}
+			}
+			return out
+		}
+		for text, verified := range map[string]bool{"v=DMARC1; p=none; rua=mailto:dmarc@hand.test": true, "v=DMARC1; p=reject": true, "v=DMARC1; p=maybe": false, "v=DMARC1; p=none; p=reject": false, "v=spf1 -all": false} {
+			world.Tell("TXT", "_dmarc.hand.test", text)
+			if r := policy(); r.Verified != verified || !strings.HasPrefix(r.Expected, "v=DMARC1; p=reject") {
+				t.Errorf("%s: %+v", text, r)
+			}
+		}
+		world.Tell("TXT", "_dmarc.hand.test", "v=DMARC1; p=none", "v=DMARC1; p=reject")
+		if r := policy(); r.Verified {
+			t.Errorf("two policies: %+v", r)
+		}
+	})
+}
+
 // A manual domain becomes complete without touching its address record, which any public address
 // verifies, and which does not make it fail later.
 func TestManualDomainKeepsItsAddress(t *testing.T) {

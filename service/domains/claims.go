@@ -502,8 +502,11 @@ func (s *Service) awardClaim(tx *store.Tx, d *store.Domain) error {
 func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
 	switch {
-	case d.DNSProvider == store.DomainProviderExternal || !d.CompletedAt.IsZero():
+	case d.DNSProvider == store.DomainProviderExternal:
 		d.Status = store.DomainComplete
+	case !d.CompletedAt.IsZero():
+		d.Status = store.DomainComplete
+		return s.planCheck(tx, d, s.recheckDelay()) // its checks have ended with the error
 	case d.DNSProvider == dnsprov.Builtin:
 		return s.await(tx, d, store.DomainPendingNS)
 	case d.DNSProvider == store.DomainProviderManual && len(d.DKIM) > 0:

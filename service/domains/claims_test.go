@@ -322,6 +322,12 @@ func TestTheOperatorDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		decide(z, theirs, mine, a) // a complete domain goes too, with what it served
+		time.Sleep(2 * time.Hour)
+		decide(a, mine, theirs, z) // and comes back, and is checked again
+		if n := len(jobsOf(t, b, "dns_check", mine)); n != 1 {
+			t.Errorf("%d checks of the domain that came back are planned", n)
+		}
+		decide(z, theirs, mine, a)
 		if code := accepts(b, "ann@both.test"); code != 550 {
 			t.Errorf("mail to the loser's mailbox: %d", code)
 		}

@@ -318,6 +318,8 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 		return nil, err
 	case d.Gone():
 		return nil, core.DomainBusy(d, "is being deleted")
+	case !recordsReady(d) && d.Status == store.DomainError:
+		return nil, core.Errorf("records_not_ready", "The records of %s could not be computed: %s Run setup again.", d.Name, d.ErrorMessage)
 	case !recordsReady(d):
 		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
 	}

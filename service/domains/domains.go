@@ -46,7 +46,8 @@ type Domain struct {
 	// The name servers of others that the domain had when it was scanned. Setting them again at the
 	// registrar undoes the change of the name servers.
 	PreviousNameservers []string             `json:"previous_nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
-	NextLookAt          core.Time            `json:"next_look_at"` // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
+	ScanJobID           *string              `json:"scan_job_id" words:"ours" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The job of its newest scan, for get_job and import_zone; null if there was none.
+	NextLookAt          core.Time            `json:"next_look_at"`                                                      // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
 	NSStatus            string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
 	DNSStatus           string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
 	DNSHealth           DNSHealth            `json:"dns_health"`
@@ -100,7 +101,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
-	out.PreviousNameservers = []string{}
+	out.PreviousNameservers, out.ScanJobID = []string{}, core.OrNull(d.ScanJobID)
 	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), edge.ReplacedOf(d)
 	found, err := s.scans.Issues(tx, d)
 	if err != nil {

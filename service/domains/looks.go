@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -199,7 +200,8 @@ func (s *Service) errWaitOver(d *store.Domain) *core.Error {
 	case store.DomainProviderManual:
 		return core.Errorf(recordsNotReady, "The records of %s were not found within %d days. Enter the records of dns-records at its DNS provider, then call verify-dns.", d.Name, days)
 	}
-	return core.Errorf(recordsNotReady, "The records of %s were not found within %d days. Run setup again, with setup_dns.", d.Name, days)
+	return core.Errorf(recordsNotReady, "The DNS did not show the records of %s within %d days. If they are not at %s, run setup again, with setup_dns. If they are, set the nameservers of %[3]s at the registrar of %[1]s, and run setup again.",
+		d.Name, days, edge.Name(d.DNSProvider))
 }
 
 // endWait ends the wait of a domain with an error, and writes the domain. A claim that is not

@@ -17,13 +17,13 @@ import (
 
 const day = 24 * time.Hour
 
-// looksOf returns the planned looks at a domain.
-func looksOf(t *testing.T, b *servicetest.Sandbox, id string) (looks []*store.Job) {
+// jobsOf returns the planned jobs of one kind that are about a domain.
+func jobsOf(t *testing.T, b *servicetest.Sandbox, kind, id string) (planned []*store.Job) {
 	t.Helper()
 	err := b.Core.Store.View(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == "domain_look" && j.Key == id && !j.Ended() {
-				looks = append(looks, j)
+			if j.Kind == kind && j.Key == id && !j.Ended() {
+				planned = append(planned, j)
 			}
 		}
 		return nil
@@ -31,7 +31,13 @@ func looksOf(t *testing.T, b *servicetest.Sandbox, id string) (looks []*store.Jo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return looks
+	return planned
+}
+
+// looksOf returns the planned looks at a domain.
+func looksOf(t *testing.T, b *servicetest.Sandbox, id string) []*store.Job {
+	t.Helper()
+	return jobsOf(t, b, "domain_look", id)
 }
 
 // waits fails the test unless a domain waits with a status, and exactly one look at it is planned,
@@ -277,7 +283,7 @@ func TestDomainsAtProvidersWaitForTheirRecords(t *testing.T) {
 			t.Error("nothing says why it waits")
 		}
 		time.Sleep(14*day + time.Minute)
-		if d := ended(t, w.Sandbox, w.who, id, "records_not_ready"); !strings.Contains(d.Error.Message, "setup_dns") {
+		if d := ended(t, w.Sandbox, w.who, id, "records_not_ready"); !strings.Contains(d.Error.Message, "run setup again, with setup_dns. If they are, set the nameservers of Cloudflare at the registrar of edge.test") {
 			t.Errorf("the error does not say what to do: %s", d.Error.Message)
 		}
 		setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "edge.test"})
@@ -286,6 +292,20 @@ func TestDomainsAtProvidersWaitForTheirRecords(t *testing.T) {
 			t.Errorf("after a setup it is %s %+v", d.Status, d.Error)
 		}
 	})
+}
+
+// Records that could not be computed are not computed still.
+func TestRecordsThatCannotBeComputed(t *testing.T) {
+	b, _, who := newWorld(t)
+	d := b.Domain(t, who.AccountID, "hand.test", "manual", "error")
+	servicetest.Update(t, b.Service, func(tx *store.Tx) error {
+		d.DKIM, d.ErrorCode, d.ErrorMessage = nil, "internal_error", "The domain could not be provisioned."
+		return store.Domains.Put(tx, d)
+	})
+	_, err := b.Domains.VerifyDNS(t.Context(), who, domains.DomainIn{DomainID: d.ID})
+	if e, ok := core.AsError(err); !ok || e.Code != "records_not_ready" || !strings.Contains(e.Message, "The domain could not be provisioned. Run setup again.") {
+		t.Errorf("%v", err)
+	}
 }
 
 // Domains that waited before there were looks, and domains whose look was lost, are looked at after

@@ -310,7 +310,7 @@ func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "the DNS of %s is served by %s; delete the domain first to have its records at the edge provider", p.name, d.DNSProvider)
 	case p.in.ManualDNS && d.DNSProvider != store.DomainProviderManual:
 		return nil, core.Invalid("manual_dns", "not_allowed", "the DNS of %s is served by %s; delete the domain first to keep its records by hand", p.name, d.DNSProvider)
-	case p.args.Redirect != "" && p.in.Apex == "" && !mayRedirect(d):
+	case p.args.Redirect != "" && p.in.Apex == "" && !mayRedirect(d) && d.ApexMode() != store.ApexUndecided: // the job asks about an undecided one
 		return nil, zones.ErrApexElsewhere(d)
 	}
 	return d, nil

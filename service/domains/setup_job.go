@@ -255,7 +255,8 @@ func (p *setupRun) storeEdgeAccess() error {
 }
 
 // decideApex finds out where the domain itself leads, unless the request says so. If it has a web
-// site, a redirect would take its place, so the setup ends before anything changes.
+// site, a redirect would take its place, so the setup ends before anything changes. If its
+// nameservers do not answer, later attempts ask them again.
 func (p *setupRun) decideApex() error {
 	if p.args.Apex != "" && p.args.Apex != p.d.ApexMode() {
 		d, err := p.s.changeApex(p.ctx, core.Actor{AccountID: p.d.AccountID}, p.d, ApexIn{Mode: p.args.Apex}, nil)
@@ -272,10 +273,13 @@ func (p *setupRun) decideApex() error {
 		return err
 	}
 	p.d = d
-	if p.args.Redirect != "" && !mayRedirect(d) {
-		return jobs.Permanent(zones.ErrApexElsewhere(d))
+	switch {
+	case p.args.Redirect == "" || mayRedirect(d):
+		return nil
+	case d.ApexMode() == store.ApexUndecided:
+		return zones.ErrApexElsewhere(d)
 	}
-	return nil
+	return jobs.Permanent(zones.ErrApexElsewhere(d))
 }
 
 // createMailboxes creates the mailboxes that do not exist yet, as far as the limits allow. They

@@ -174,10 +174,14 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	}
 	var file *zones.ScanFile
 	err = s.Store.View(func(tx *store.Tx) error {
-		file = s.zones.ScanFileOf(tx, d, found, facts)
+		now, err := store.Domains.Find(tx, d.ID) // its keys may have been made meanwhile
+		if now == nil || err != nil {
+			return err
+		}
+		file = s.zones.ScanFileOf(tx, now, found, facts)
 		return nil
 	})
-	if err != nil {
+	if err != nil || file == nil {
 		return nil, err
 	}
 	blob, err := s.zones.WriteScan(file)

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/scans"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/zones"
@@ -184,6 +185,14 @@ func (w *scanWorld) wantDetail(id, part string) {
 	}
 }
 
+// mailbox creates a mailbox.
+func (w *scanWorld) mailbox(email string) {
+	w.t.Helper()
+	if _, err := w.Mailboxes.CreateEmailUser(w.t.Context(), w.who, mailboxes.CreateEmailUserIn{Email: email}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // scan calls scan_zone.
 func (w *scanWorld) scan(id string, names ...string) string {
 	w.t.Helper()
@@ -297,10 +306,13 @@ func TestConnectingScans(t *testing.T) {
 			t.Errorf("events %v", told)
 		}
 		d := w.domain(id)
-		if fmt.Sprint(d.PreviousNameservers) != "[ns1.old.test ns2.old.test]" || w.issues(id) != "proxied not_imported" || d.DNSHealth.Status != "unknown" {
+		if fmt.Sprint(d.PreviousNameservers) != "[ns1.old.test ns2.old.test]" || w.issues(id) != "mx_changes senders_refused proxied not_imported" || d.ScanJobID == nil || *d.ScanJobID != job || d.DNSHealth.Status != "unknown" {
 			t.Errorf("domain %+v", d)
 		}
-		w.wantDetail(id, "accept")
+		w.wantDetail(id, "goes to mx.old.test now")
+		w.wantDetail(id, "See also the other issues in dns_health. Then set these name servers")
+		w.mailbox("ann@own.test")
+		w.wantDetail(id, "refuse mail that other servers send")
 		w.take(id, zones.ImportZoneIn{Exclude: []zones.ZoneExclude{{Name: "cdn"}}, DryRun: true})
 		w.take(id, zones.ImportZoneIn{Exclude: []zones.ZoneExclude{{Name: "cdn"}, {Name: "www"}}})
 		if got := w.issues(id); got != "" {

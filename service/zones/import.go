@@ -400,6 +400,8 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 		reason = "outside: The name is not in " + domain + "."
 	case typ == "SOA" || typ == "NS" && isApex:
 		reason = "nameservers: The zone has its own SOA record and name servers."
+	case typ == "MX" && isApex && st.domain.MXMode() == store.MXElsewhere:
+		reason = "mx: Mailstead keeps the MX records of before itself, until the mail comes here."
 	case typ == "MX" && isApex:
 		reason = "mx: The MX record of the domain leads to Mailstead."
 	case slices.Contains(dnssecTypes, typ) || typ == "DS" && isApex:

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/scan"
+	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
@@ -22,8 +24,12 @@ type ScanFindings struct {
 	Proxied     []RecordName // as NotImported: those with addresses of a proxy
 	// CAA is the authority that issues certificates to this server, if the CAA records of the owner
 	// do not permit it; else "".
-	CAA string
-	STS *ScannedSTS // an enforced MTA-STS policy that does not name this server; nil: there is none
+	CAA         string
+	STS         *ScannedSTS // an enforced MTA-STS policy that does not name this server; nil: there is none
+	MX          []string    // the hosts of others that take its mail, the most preferred first
+	OtherSPF    bool        // NotImported has an SPF record
+	MilderDMARC bool        // NotImported has a DMARC policy that is milder than p=reject
+	NoSenders   bool        // the scan has found neither an SPF record nor a DMARC policy
 }
 
 // A RecordName is the name and type of records.
@@ -31,12 +37,22 @@ type RecordName struct{ Name, Type string }
 
 func (n RecordName) String() string { return n.Type + " " + n.Name }
 
-// ScanFindings compares the zone of a builtin domain with its scan; f is nil if there is none. It
-// takes as long as an import without look-ups.
+// ScanFindings compares the zone of a domain with its scan; f is nil if there is none. Of a domain
+// whose DNS is elsewhere, only the fields CAA, STS, MX and NoSenders are set. It takes as long as
+// an import without look-ups.
 func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneScan, f *ScanFile) (*ScanFindings, error) {
 	st := s.stateOf(tx, d)
 	out := &ScanFindings{}
-	if authority := s.certificateAuthority(); authority != "" && excludesAuthority(st.live, d.Name, authority) {
+	var caa []string
+	for _, r := range st.live {
+		if r.Name == d.Name && r.Type == "CAA" {
+			caa = append(caa, r.Value)
+		}
+	}
+	if d.DNSProvider != dnsprov.Builtin && f != nil {
+		caa = append(caa, f.Result.values("@", "CAA")...)
+	}
+	if authority := s.certificateAuthority(); authority != "" && excludesAuthority(caa, authority) {
 		out.CAA = authority
 	}
 	if f == nil {
@@ -44,6 +60,17 @@ func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneSca
 	}
 	if sts := f.Result.MTASTS; sts != nil && sts.Mode == "enforce" && !f.STSAllowsUs {
 		out.STS = sts
+	}
+	for _, mx := range f.Result.MX {
+		if mx.Host != "" && mx.Host != "." && mx.Host != s.Config.Hostname { // RFC 7505: no mail is accepted
+			out.MX = append(out.MX, mx.Host)
+		}
+	}
+	isSPF := func(text string) bool { return spf.IsRecord(dnsprov.UnquoteText(text)) }
+	out.NoSenders = f.Result.Method != string(scan.MethodNone) && !slices.ContainsFunc(f.Result.values("@", "TXT"), isSPF) &&
+		len(f.Result.values("_dmarc", "TXT"))+len(f.Result.values("_dmarc", "CNAME")) == 0
+	if d.DNSProvider != dnsprov.Builtin {
+		return out, nil
 	}
 	p := &zoneImport{s: s, domain: d, proxied: f.Result.proxied(), excluded: map[[2]string]bool{}, out: &ZoneImported{}}
 	for _, set := range row.Excluded {
@@ -92,8 +119,14 @@ func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
 		ours := strings.Fields(s.spfText(d))
 		for _, r := range p.set(d.Name, "TXT") {
 			isOther := func(term string) bool { return !slices.Contains(ours, term) }
-			if text := dnsprov.UnquoteText(r.Value); spf.IsRecord(text) && slices.ContainsFunc(strings.Fields(text), isOther) {
-				out.add(RecordName{"@", "TXT"}, 1)
+			text := dnsprov.UnquoteText(r.Value)
+			if !spf.IsRecord(text) || !slices.ContainsFunc(strings.Fields(text), isOther) {
+				continue
+			}
+			out.OtherSPF = true
+			out.Values++
+			if name := (RecordName{"@", "TXT"}); !slices.Contains(out.NotImported, name) {
+				out.NotImported = append(out.NotImported, name)
 			}
 		}
 	}
@@ -102,6 +135,8 @@ func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
 		p.choosePolicy(p.set(policyName, "TXT"))
 		if p.dmarc != "" && p.dmarcNo == "" {
 			out.add(RecordName{"_dmarc", "TXT"}, 1)
+			policy, err := dmarc.Parse(p.dmarc)
+			out.MilderDMARC = err == nil && policy.Policy != dmarc.PolicyReject
 		}
 	}
 }
@@ -132,13 +167,10 @@ func (s *Service) certificateAuthority() string {
 
 // excludesAuthority reports whether the CAA records of a domain keep an authority from issuing a
 // certificate for it (RFC 8659 section 4.2).
-func excludesAuthority(records []*store.CustomRecord, domain, authority string) bool {
+func excludesAuthority(values []string, authority string) bool {
 	restricts := false
-	for _, r := range records {
-		if r.Name != domain || r.Type != "CAA" {
-			continue
-		}
-		fields := strings.SplitN(r.Value, " ", 3)
+	for _, value := range values {
+		fields := strings.SplitN(value, " ", 3)
 		if len(fields) != 3 || !strings.EqualFold(fields[1], "issue") {
 			continue
 		}

@@ -63,7 +63,7 @@ type OwnSet struct {
 	Name   string   `json:"name" words:"ours" example:"@"` // Relative to the domain; `@` is the domain itself.
 	Type   string   `json:"type" words:"ours" example:"MX"`
 	Theirs []string `json:"theirs" words:"theirs" example:"[\"10 mx.example.net\"]"` // The values now; empty if there are none.
-	Ours   []string `json:"ours" words:"ours" example:"[\"10 mail.example.com\"]"`   // The values of Mailstead.
+	Ours   []string `json:"ours" words:"ours" example:"[\"10 mail.example.com\"]"`   // The values of Mailstead; empty for a DKIM key that is not made yet.
 	// keep: what is there stays, or is the same. replace: Mailstead's values take its place.
 	// merge: both become one record.
 	Action string `json:"action" enum:"keep|replace|merge"`
@@ -189,7 +189,7 @@ func (s *Service) ownSets(tx *store.Tx, d *store.Domain, found []dnsprov.Record)
 		if !begun {
 			i = len(out)
 			at[set] = i
-			own := OwnSet{Name: zonedata.RelativeHost(r.Name, d.Name), Type: r.Type, Theirs: []string{}, Action: scanReplace}
+			own := OwnSet{Name: zonedata.RelativeHost(r.Name, d.Name), Type: r.Type, Theirs: []string{}, Ours: []string{}, Action: scanReplace}
 			there := append(slices.Clone(theirs[set]), theirs[dnsprov.Set{Name: r.Name, Type: "CNAME"}]...)
 			isSPF := func(r dnsprov.Record) bool { return r.Type == "TXT" && spf.IsRecord(dnsprov.UnquoteText(r.Value)) }
 			if r.Purpose == dnsprov.PurposeSPF {
@@ -210,10 +210,12 @@ func (s *Service) ownSets(tx *store.Tx, d *store.Domain, found []dnsprov.Record)
 			}
 			out = append(out, own)
 		}
-		out[i].Ours = append(out[i].Ours, valueText(r.Type, r.Text()))
+		if r.Purpose != dnsprov.PurposeDKIM || r.Value != "" {
+			out[i].Ours = append(out[i].Ours, valueText(r.Type, r.Text()))
+		}
 	}
 	for i := range out {
-		if slices.Equal(slices.Sorted(slices.Values(out[i].Theirs)), slices.Sorted(slices.Values(out[i].Ours))) {
+		if len(out[i].Ours) > 0 && slices.Equal(slices.Sorted(slices.Values(out[i].Theirs)), slices.Sorted(slices.Values(out[i].Ours))) {
 			out[i].Action = scanKeep
 		}
 	}
@@ -268,6 +270,16 @@ func (r *ScanResult) sets(domain string) ([]zonefile.Set, error) {
 		out = append(out, z)
 	}
 	return out, nil
+}
+
+// values returns the values of one record set.
+func (r *ScanResult) values(name, typ string) []string {
+	for _, set := range r.Records {
+		if set.Name == name && set.Type == typ {
+			return set.Values
+		}
+	}
+	return nil
 }
 
 // proxied returns the addresses of a scan that are those of a proxy.

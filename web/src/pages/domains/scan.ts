@@ -37,6 +37,8 @@ interface Obstacle { title: string; text: string; /** The nameservers must not b
 const titles: Record<string, { title: string; text?: string; first?: true }> = {
   remove_ds_first: { title: 'Remove the DS records first', first: true },
   mta_sts_enforced: { title: 'Turn the MTA-STS policy off first', first: true },
+  mx_changes: { title: 'Mail comes here with the switch' },
+  senders_refused: { title: 'Mail of other senders would be refused' },
   proxied: { title: 'Some addresses belong to a proxy', text: 'They stop working once DNS is here. Add the addresses of the servers behind the proxy, or import these anyway.' },
   caa_excludes: { title: 'CAA records exclude the certificates of this server' },
   not_imported: { title: 'Some present records are not here yet', text: 'Import them, or leave them out, before you switch the nameservers.' },
