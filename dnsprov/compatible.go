@@ -12,6 +12,8 @@ import (
 // records, for Plan. It leaves out:
 //   - a record whose purpose a foreign record already serves, such as an SPF record that permits
 //     our host;
+//   - the DMARC policy, if there is a foreign one, whatever it says: receivers ignore a domain with
+//     two policies (RFC 7489 section 6.6.3);
 //   - the group of an optional record, if a foreign record conflicts with one of the group.
 //
 // The error joins a *Conflict for each foreign record that conflicts with a required record.
@@ -41,6 +43,8 @@ func Compatible(have, want []Record) ([]Record, error) {
 		}
 		switch {
 		case len(conflicting) == 0:
+		case w.Purpose == PurposeDMARC:
+			served[i] = true
 		case len(conflicting) == 1 && serves(foreign[conflicting[0]], w, want):
 			served[i] = true
 		case !isRequired(w, want):
@@ -88,11 +92,11 @@ func serves(h, w Record, want []Record) bool {
 }
 
 // isRequired reports whether the domain does not work as requested without the record w. These are
-// the records that mail depends on, the DMARC policy, custom records, ACME challenges, and the
-// addresses of the domain itself.
+// the records that mail depends on, custom records, ACME challenges, and the addresses of the
+// domain itself.
 func isRequired(w Record, want []Record) bool {
 	switch w.Purpose {
-	case PurposeDMARC, PurposeCustom, PurposeACME:
+	case PurposeCustom, PurposeACME:
 		return true
 	case PurposeA:
 		return slices.ContainsFunc(want, func(o Record) bool {

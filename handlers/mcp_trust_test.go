@@ -256,7 +256,7 @@ func TestWhatAsksFirst(t *testing.T) {
 	}
 	slices.Sort(asks)
 	want := []string{"bulk_delete_messages", "connect_domains", "create_credential", "create_email_user", "create_group", "create_recovery_link", "create_rule", "create_smtp_credential", "create_webhook", "delete_domain", "delete_email_users_bulk", "delete_inbox_message", "delete_message", "delete_zone_records", "import_zone", "release_held_messages",
-		"send_email_batch", "set_forward", "setup_domain",
+		"send_email_batch", "set_dmarc", "set_forward", "setup_domain",
 		"update_domain", "update_email_user", "update_group", "update_me", "update_rule", "update_webhook"}
 	if !slices.Equal(asks, want) {
 		t.Errorf("these ask first: %v, want %v", asks, want)
@@ -282,6 +282,8 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/domains/" + b.domain, "forward_address", "<nil>", "me@evil.test"},
 		{"update_domain", "deliver mail to boxes.test that matches no mailbox to ann@boxes.test", map[string]any{"domain_id": b.domain, "catch_all": "ann@boxes.test"},
 			"/v1/domains/" + b.domain, "catch_all", "<nil>", "ann@boxes.test"},
+		{"set_dmarc", "publish the DMARC policy v=DMARC1; p=none for boxes.test, in place of a record of others", map[string]any{"domain_id": b.domain, "value": "v=DMARC1; p=none", "replace": true},
+			"/v1/domains/" + b.domain, "dmarc_override.value", "", "v=DMARC1; p=none"},
 		{"update_domain", "leave the addresses of boxes.test itself to a web site elsewhere", map[string]any{"domain_id": b.domain, "apex": map[string]any{"mode": "elsewhere"}},
 			"/v1/domains/" + b.domain, "apex.mode", "here", "elsewhere"},
 		{"update_email_user", "send a copy of all mail to ann@boxes.test to me@evil.test", map[string]any{"user_id": ann, "forward_to": "me@evil.test"},

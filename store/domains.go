@@ -96,6 +96,10 @@ type Domain struct {
 	EdgePlaces      uint32           `json:",omitempty"` // the highest place that was given
 	Replace         bool             `json:",omitempty"` // mail records of others at its DNS provider are to be replaced, once
 	Replaced        []ReplacedRecord `json:",omitempty"` // the records of others that were replaced, in the order in which they were found
+	ReplaceDMARC    bool             `json:",omitempty"` // the DMARC record of others at its DNS provider is to be replaced, once
+	ForeignDMARC    string           `json:",omitempty"` // the DMARC record of others at its DNS provider, when it was last read; "": there is none
+	ForeignMX       []MXRecord       `json:",omitempty"` // MX records of others that are in the place of ours at its DNS provider, when it was last read
+	EdgeRemains     string           `json:",omitempty"` // what could not be deleted at its DNS provider, for people; "": its deletion has not given up
 	Apex            *DomainApex      `json:",omitempty"` // where visitors of its bare name go; nil: it is older than the choice, see ApexMode
 	MX              *DomainMX        `json:",omitempty"` // where its mail goes; nil: here
 

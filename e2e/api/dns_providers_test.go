@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +27,7 @@ type fakeProvider struct {
 		Heal()
 	}
 	addZone func(zone string)
-	put     func(zone, name, typ string, values ...string) // replaces a set; name is below the zone
+	put     func(zone, name, typ string, values ...string) // replaces a set; name is below the zone, "" is the zone itself
 	lines   func(zone string) []string                     // the zone's records as "TYPE name value", but for the SOA
 }
 
@@ -36,7 +37,7 @@ func fakeProviders() []fakeProvider {
 		{
 			name: "hetzner", secrets: map[string]any{"token": "hetzner-token"}, wrong: map[string]any{"token": "wrong-secret"}, api: h,
 			addZone: func(zone string) { h.AddZone(zone, "primary") },
-			put:     func(zone, name, typ string, values ...string) { h.Put(zone, name, typ, 300, values...) },
+			put:     func(zone, name, typ string, values ...string) { h.Put(zone, cmp.Or(name, "@"), typ, 300, values...) },
 			lines: func(zone string) (out []string) {
 				for _, s := range h.Sets(zone) {
 					for _, v := range s.Records {
@@ -62,7 +63,9 @@ func fakeProviders() []fakeProvider {
 		{
 			name: "route53", secrets: map[string]any{"access_key_id": "AKIDEXAMPLE", "secret_access_key": "route53-secret"}, wrong: map[string]any{"secret_access_key": "wrong-secret"}, api: r,
 			addZone: func(zone string) { r.AddZone(zone, false) },
-			put:     func(zone, name, typ string, values ...string) { r.Put(zone, name+"."+zone, typ, 300, values...) },
+			put: func(zone, name, typ string, values ...string) {
+				r.Put(zone, strings.TrimPrefix(name+"."+zone, "."), typ, 300, values...)
+			},
 			lines: func(zone string) (out []string) {
 				for _, s := range r.Sets(zone) {
 					for _, v := range s.Values {
@@ -97,6 +100,7 @@ func TestDNSProviders(t *testing.T) {
 	i := rig.Start(t, config, "--resolver", rig.NewFakeResolver(t).Addr)
 	for _, f := range fakes {
 		t.Run(f.name, func(t *testing.T) { testDNSProvider(t, i, f) })
+		t.Run(f.name+" in use", func(t *testing.T) { testProviderInUse(t, i, f) })
 	}
 	for _, path := range []string{"/v1/dns-credentials", "/v1/domains", "/v1/jobs", "/v1/events"} {
 		text := i.GetText(path)
@@ -172,5 +176,67 @@ func testDNSProvider(t *testing.T, i *rig.Instance, f fakeProvider) {
 	if !slices.Equal(left, before) {
 		t.Errorf("the zone has\n%s\nnot\n%s", strings.Join(left, "\n"), strings.Join(before, "\n"))
 	}
+	i.Want(200, "DELETE", "/v1/dns-credentials/"+made.ID, nil, nil)
+}
+
+// testProviderInUse is a domain whose mail is elsewhere when it is connected: its records stay
+// until the mail is brought, and can be put back.
+func testProviderInUse(t *testing.T, i *rig.Instance, f fakeProvider) {
+	zone := "used-" + f.name + ".test"
+	f.addZone(zone)
+	f.put(zone, "", "MX", "10 mx1.elsewhere.test.", "20 mx2.elsewhere.test.")
+	f.put(zone, "", "TXT", `"v=spf1 mx include:_spf.elsewhere.test -all"`, `"somebody's"`)
+	f.put(zone, "_dmarc", "TXT", `"v=DMARC1; p=none; rua=mailto:dmarc@elsewhere.test"`)
+	before := f.lines(zone)
+	want := func(what string, lines ...string) {
+		t.Helper()
+		has := slices.DeleteFunc(f.lines(zone), func(l string) bool { return strings.Contains(l, "._domainkey.") })
+		slices.Sort(has)
+		if slices.Sort(lines); !slices.Equal(has, lines) {
+			t.Errorf("%s: the zone has\n%s\nnot\n%s", what, strings.Join(has, "\n"), strings.Join(lines, "\n"))
+		}
+	}
+	var made struct{ ID string }
+	body := map[string]any{"provider": f.name, "name": "in use"}
+	for name, value := range f.secrets {
+		body[name] = value
+	}
+	i.Want(201, "POST", "/v1/dns-credentials", body, &made)
+	var connected struct {
+		Domains []struct {
+			ID    string `json:"domain_id"`
+			Error *string
+		}
+	}
+	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{zone}, "dns_credential_id": made.ID, "mx": "elsewhere", "replace": true}, &connected)
+	if connected.Domains[0].Error != nil {
+		t.Fatalf("connected: %s", *connected.Domains[0].Error)
+	}
+	path := "/v1/domains/" + connected.Domains[0].ID
+	i.Until("the records are made", func() bool {
+		var d struct{ Status string }
+		i.Want(200, "GET", path, nil, &d)
+		return d.Status == "pending_dns_records"
+	})
+	isSPF := func(l string) bool { return strings.Contains(l, "v=spf1") }
+	isMX := func(l string) bool { return strings.HasPrefix(l, "MX ") }
+	merged := "TXT " + zone + ` "v=spf1 mx ip4:127.0.0.1 a:mx1.elsewhere.test a:mx2.elsewhere.test include:_spf.elsewhere.test -all"`
+	elsewhere := append(slices.DeleteFunc(slices.Clone(before), isSPF), merged)
+	want("connected", slices.Clone(elsewhere)...)
+	i.Want(200, "PATCH", path, map[string]any{"mx": map[string]any{"mode": "here"}, "replace": true}, nil)
+	complete(i, connected.Domains[0].ID)
+	here := slices.DeleteFunc(slices.Clone(elsewhere), isMX)
+	now := f.lines(zone)
+	at := slices.IndexFunc(now, isMX)
+	if at < 0 {
+		t.Fatalf("there is no MX record:\n%s", strings.Join(now, "\n"))
+	}
+	want("here", append(here, now[at])...)
+	i.Want(200, "POST", path+"/zone/put-back", nil, nil)
+	want("put back", slices.Clone(before)...)
+	if job := erase(i, connected.Domains[0].ID); job.Status != "completed" {
+		t.Errorf("%+v", job)
+	}
+	want("deleted", before...)
 	i.Want(200, "DELETE", "/v1/dns-credentials/"+made.ID, nil, nil)
 }

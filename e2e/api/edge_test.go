@@ -287,17 +287,21 @@ func edgeRecords(i *rig.Instance, f *fakeEdge, id string) {
 	post("quoted", "TXT", `say "hi" \o/ ü`, "active")
 	post("long", "TXT", strings.Repeat("x", 700), "active")
 	i.Want(200, "PATCH", path+"/"+www, map[string]any{"name": "web2"}, nil)
+	var failed struct {
+		Error struct{ Code, Message string }
+	}
+	for method, body := range map[string]any{"PUT": map[string]any{"value": "v=DMARC1; p=none"}, "DELETE": nil} {
+		i.Want(409, method, "/v1/domains/"+id+"/dmarc", body, &failed)
+		if failed.Error.Code != "zone_conflict" || !strings.Contains(failed.Error.Message, "v=DMARC1; p=reject") {
+			t.Errorf("%s of a policy in the place of somebody else's: %+v", method, failed)
+		}
+	}
 	var d struct {
-		Detail *string `json:"status_detail"`
+		Detail *string                 `json:"status_detail"`
+		Policy *struct{ Value string } `json:"dmarc_override"`
 	}
-	i.Want(200, "PUT", "/v1/domains/"+id+"/dmarc", map[string]any{"value": "v=DMARC1; p=none"}, nil)
-	i.Want(200, "GET", "/v1/domains/"+id, nil, &d)
-	if d.Detail == nil || !strings.HasPrefix(*d.Detail, "zone_conflict: ") || !strings.Contains(*d.Detail, "_dmarc.edge.test") {
-		t.Errorf("a policy in the place of somebody else's: %v", d.Detail)
-	}
-	i.Want(200, "DELETE", "/v1/domains/"+id+"/dmarc", nil, nil)
-	if i.Want(200, "GET", "/v1/domains/"+id, nil, &d); d.Detail != nil {
-		t.Errorf("status detail: %s", *d.Detail)
+	if i.Want(200, "GET", "/v1/domains/"+id, nil, &d); d.Detail != nil || d.Policy == nil || d.Policy.Value != "v=DMARC1; p=reject" {
+		t.Errorf("status detail %v, policy %+v", d.Detail, d.Policy)
 	}
 	if !f.has("edge.test", "CNAME web2.edge.test web.elsewhere.test") || f.has("edge.test", "CNAME web.edge.test") || !f.has("edge.test", "TXT long") {
 		t.Errorf("ours are %q", f.lines("edge.test", true))

@@ -44,6 +44,7 @@ var carriedRows = map[string]struct {
 		"CreatedTold": "history", "EdgeToken": "a secret: a domain at Cloudflare is connected with its token by hand", "EdgeRecords": "what was made there",
 		"EdgePlace": "what was made there", "EdgePlaces": "what was made there",
 		"DNSCredentialID": "a secret: it is made by hand", "Move": "work of the moment", "Replace": "work of the moment", "Replaced": "what was made there",
+		"ReplaceDMARC": "work of the moment", "ForeignDMARC": "looked up anew", "ForeignMX": "looked up anew", "EdgeRemains": "work of the moment",
 		"DNSSEC": "an own secret: the new installation signs with its own keys", "Challenges": "work of the moment", "Checks": "looked up anew",
 		"CheckedAt": "looked up anew", "NextCheckAt": "looked up anew", "BadChecks": "looked up anew", "FailingSince": "looked up anew",
 		"FailureTold": "history", "CurrentNS": "looked up anew", "CompletedAt": "set up anew", "ZoneChangedAt": "when it was changed here",

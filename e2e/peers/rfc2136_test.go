@@ -45,12 +45,13 @@ $TTL 300
 www A 192.0.2.1
 `
 
-// startUpdated runs BIND with the zone kept.test until the test ends, and returns its address.
-func startUpdated(t *testing.T) (addr string) {
+// startUpdated runs BIND with the zone kept.test until the test ends, and returns its address. The
+// zone has updatedZone and more records.
+func startUpdated(t *testing.T, more string) (addr string) {
 	t.Helper()
 	program, dir, port := rig.Peer(t, "named"), t.TempDir(), rig.FreePortOn(t, "127.0.0.1")
 	addr = net.JoinHostPort("127.0.0.1", port)
-	for name, text := range map[string]string{"conf": fmt.Sprintf(updatedConf, dir, "127.0.0.1", port, updateSecret), "kept.zone": updatedZone} {
+	for name, text := range map[string]string{"conf": fmt.Sprintf(updatedConf, dir, "127.0.0.1", port, updateSecret), "kept.zone": updatedZone + more} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -111,8 +112,10 @@ func zoneRecords(t *testing.T, addr string) (out []string) {
 				continue
 			}
 			text := rr.Header().Name + " " + dns.TypeToString[rr.Header().Rrtype] + " " + strings.TrimPrefix(rr.String(), rr.Header().String())
-			head, _, _ := strings.Cut(text, "; p=")
-			out = append(out, head)
+			if strings.Contains(text, "._domainkey.") {
+				text, _, _ = strings.Cut(text, "; p=")
+			}
+			out = append(out, text)
 		}
 	}
 	slices.Sort(out)
@@ -123,7 +126,7 @@ func zoneRecords(t *testing.T, addr string) (out []string) {
 // domain, and those of others stay as they are.
 func TestRecordsAtBIND(t *testing.T) {
 	t.Parallel()
-	addr := startUpdated(t)
+	addr := startUpdated(t, "")
 	before := zoneRecords(t, addr)
 	i := rig.Start(t, "")
 	credential := func(secret string) map[string]any {
@@ -191,4 +194,110 @@ func TestRecordsAtBIND(t *testing.T) {
 		t.Errorf("the zone has\n%s\nnot\n%s", strings.Join(now, "\n"), strings.Join(before, "\n"))
 	}
 	i.Want(200, "DELETE", "/v1/dns-credentials/"+made.ID, nil, nil)
+}
+
+// mailZone is the mail of kept.test at somebody else.
+const mailZone = `@ MX 10 mx1.elsewhere.test.
+@ MX 20 mx2.elsewhere.test.
+@ TXT "v=spf1 mx include:_spf.elsewhere.test -all"
+_dmarc TXT "v=DMARC1; p=none; rua=mailto:dmarc@elsewhere.test"
+`
+
+// A domain in use is connected at a BIND as docs/domains.md says: the mail stays elsewhere until it
+// is brought, the policy stays, and the way back puts everything back.
+func TestMailComesToADomainAtBIND(t *testing.T) {
+	t.Parallel()
+	addr := startUpdated(t, mailZone)
+	before := zoneRecords(t, addr)
+	i := rig.Start(t, "")
+	var made struct{ ID string }
+	i.Want(201, "POST", "/v1/dns-credentials", map[string]any{
+		"provider": "rfc2136", "name": "BIND", "zones": []string{"kept.test"}, "server": addr, "key_name": "update.key.test", "algorithm": "hmac-sha256", "secret": updateSecret,
+	}, &made)
+	var plan struct {
+		Changes          []struct{ Action, Name, Type string }
+		ForeignConflicts []any `json:"foreign_conflicts"`
+	}
+	i.Want(200, "POST", "/v1/dns-plan", map[string]any{"domain": "kept.test", "dns_credential_id": made.ID, "mx": "elsewhere"}, &plan)
+	if len(plan.ForeignConflicts) != 0 || len(plan.Changes) == 0 {
+		t.Errorf("the plan is %+v", plan)
+	}
+	var connected struct {
+		Domains []struct {
+			ID    string `json:"domain_id"`
+			Error *string
+		}
+	}
+	i.Want(200, "POST", "/v1/domains/connect", map[string]any{"domains": []string{"kept.test"}, "dns_credential_id": made.ID, "mx": "elsewhere"}, &connected)
+	if connected.Domains[0].Error != nil {
+		t.Fatalf("connected: %s", *connected.Domains[0].Error)
+	}
+	path := "/v1/domains/" + connected.Domains[0].ID
+	type domain struct {
+		Status        string
+		StatusDetail  *string `json:"status_detail"`
+		Error         any
+		DMARCOverride *struct{ Value string } `json:"dmarc_override"`
+		DNSHealth     struct {
+			Issues []struct{ Code, Purpose, Message string }
+		} `json:"dns_health"`
+		MX       struct{ Hosts []string }
+		Replaced []struct{ Type, Value string }
+	}
+	see := func() (d domain) {
+		i.Want(200, "GET", path, nil, &d)
+		if d.Status == "error" {
+			t.Fatalf("%+v", d)
+		}
+		return d
+	}
+	zone := func(what string, want ...string) {
+		t.Helper()
+		now := slices.DeleteFunc(zoneRecords(t, addr), func(r string) bool { return strings.Contains(r, "._domainkey.") || strings.Contains(r, " SRV ") })
+		if slices.Sort(want); !slices.Equal(now, want) {
+			t.Errorf("%s: the zone has\n%s\nnot\n%s", what, strings.Join(now, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	i.Until("the records are made", func() bool { return see().Status == "pending_dns_records" })
+	zone("connected", slices.Clone(before)...)
+	d := see()
+	if d.DMARCOverride == nil || d.DMARCOverride.Value != "v=DMARC1; p=none; rua=mailto:dmarc@elsewhere.test" || !slices.Equal(d.MX.Hosts, []string{"mx1.elsewhere.test", "mx2.elsewhere.test"}) {
+		t.Errorf("connected: %+v", d)
+	}
+	i.Want(200, "PATCH", path, map[string]any{"mx": map[string]any{"mode": "here", "expected_addresses": []string{"ann@kept.test"}}, "replace": true}, nil)
+	i.Until("the mail comes here", func() bool { return see().Status == "complete" })
+	isMail := func(r string) bool { return strings.Contains(r, " MX ") || strings.Contains(r, "v=spf1") }
+	here := slices.DeleteFunc(slices.Clone(before), isMail)
+	now := zoneRecords(t, addr)
+	at := slices.IndexFunc(now, func(r string) bool { return strings.Contains(r, " MX ") })
+	if at < 0 || !strings.HasPrefix(now[at], "kept.test. MX 10 ") {
+		t.Fatalf("no MX of ours:\n%s", strings.Join(now, "\n"))
+	}
+	spf := now[slices.IndexFunc(now, func(r string) bool { return strings.Contains(r, "v=spf1") })]
+	if !strings.HasPrefix(spf, `kept.test. TXT "v=spf1 mx `) || !strings.HasSuffix(spf, `a:mx1.elsewhere.test a:mx2.elsewhere.test include:_spf.elsewhere.test -all"`) {
+		t.Errorf("the SPF record is %s", spf)
+	}
+	zone("here", slices.Concat(here, []string{now[at], spf})...)
+	if d := see(); len(d.Replaced) != 3 {
+		t.Errorf("replaced: %+v", d.Replaced)
+	}
+	i.Want(409, "PUT", path+"/dmarc", map[string]any{"value": "v=DMARC1; p=reject"}, nil)
+	i.Want(200, "PUT", path+"/dmarc", map[string]any{"value": "v=DMARC1; p=reject", "replace": true}, nil)
+	isPolicy := func(r string) bool { return strings.HasPrefix(r, "_dmarc.") }
+	zone("with another policy", append(slices.DeleteFunc(slices.Clone(here), isPolicy), now[at], spf, `_dmarc.kept.test. TXT "v=DMARC1; p=reject"`)...)
+	i.Want(200, "POST", path+"/zone/put-back", nil, nil)
+	zone("put back", slices.Clone(before)...)
+	d = see()
+	if len(d.Replaced) != 0 || len(d.DNSHealth.Issues) == 0 || d.DNSHealth.Issues[0].Code != "zone_conflict" || !strings.Contains(d.DNSHealth.Issues[0].Message, "mx1.elsewhere.test") {
+		t.Errorf("put back: %+v", d)
+	}
+	i.Want(200, "PATCH", path, map[string]any{"mx": map[string]any{"mode": "here"}, "replace": true}, nil)
+	i.Until("the mail comes here again", func() bool { return len(see().Replaced) == 3 && len(see().MX.Hosts) == 1 })
+	zone("here again", slices.Concat(here, []string{now[at], spf})...)
+	i.Want(200, "POST", path+"/zone/put-back", nil, nil)
+	i.Want(202, "DELETE", path, nil, nil)
+	i.Until("the domain is gone", func() bool { return i.Do("GET", path, nil, nil) == 404 })
+	if now := zoneRecords(t, addr); !slices.Equal(now, before) {
+		t.Errorf("the zone has\n%s\nnot\n%s", strings.Join(now, "\n"), strings.Join(before, "\n"))
+	}
 }

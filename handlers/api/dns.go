@@ -6,6 +6,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/zones"
 )
 
 // dnsOperations returns the operations on a domain's own records, DMARC, reports, redirect and
@@ -48,14 +49,16 @@ func dnsOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.SetDMARC),
 			Group: "DNS", Summary: "Set a custom DMARC policy",
-			Errors: errorCodes(dnsErrorCodes + " domain_busy invalid_dmarc"),
+			Text:   "A DMARC record of others at a DNS provider by API stays, unless `replace` is set.",
+			Errors: errorCodes(dnsErrorCodes + " domain_busy invalid_dmarc zone_conflict"),
+			Tool:   Tool{Confirm: AskFirst(i.setDMARCIntent), Asks: "The replacement of a record of others"},
 		},
 		{
 			Name: "reset_dmarc", Route: DELETE("/v1/domains/{domain_id}/dmarc"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.ResetDMARC),
 			Group: "DNS", Summary: "Reset the DMARC policy to p=reject",
-			Errors: errorCodes(dnsErrorCodes + " domain_busy"),
+			Errors: errorCodes(dnsErrorCodes + " domain_busy zone_conflict"),
 		},
 		{
 			Name: "set_spf", Route: PUT("/v1/domains/{domain_id}/spf"), Status: 200,
@@ -126,6 +129,17 @@ func (i intents) setForwardIntent(ctx context.Context, who core.Actor, in domain
 		return nil, err
 	}
 	return newIntent("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
+}
+
+func (i intents) setDMARCIntent(ctx context.Context, who core.Actor, in zones.SetDMARCIn) (*Intent, error) {
+	if !in.Replace {
+		return nil, nil
+	}
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return newIntent("publish the DMARC policy %s for %s, in place of a record of others", in.Value, d.Domain)
 }
 
 // Error codes that several operations share.

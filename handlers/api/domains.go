@@ -92,9 +92,9 @@ func domainOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Domains.UpdateDomain),
 			Group: "Domains", Summary: "Change a domain",
-			Errors: errorCodes("domain_busy upstream_error not_configured apex_elsewhere"),
+			Errors: errorCodes("domain_busy domain_not_ready upstream_error not_configured apex_elsewhere"),
 			Text: "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`. `apex` says where visitors of the domain itself go, " +
-				"and `mx` where its mail goes; the answer to a change that brings the mail here has `warnings`.",
+				"and `mx` where its mail goes; the answer to a change that brings the mail here has `warnings`. At a DNS provider by API MX records of others stay in its way, unless `replace` is true.",
 			Show: "tags notes",
 			Tool: Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, and a change of apex or mx,"},
 		},

@@ -58,7 +58,7 @@ func (e *TooManyLookups) Error() string {
 // look-up fails, or they take more than 20 seconds. A term with a macro that depends on the message
 // counts as one look-up. It looks up at most 60 names.
 func Merge(ctx context.Context, r Resolver, domain string, ours, old, mxHosts []string) (Merged, error) {
-	m := merger{domain: domain, mxHosts: mxHosts, seen: map[string]bool{}}
+	m := merger{seen: map[string]bool{}}
 	ourTerms, ourEnd := Parse("v=spf1 " + strings.Join(ours, " ")).Split()
 	m.add(ourTerms...)
 	var present []Record
@@ -71,7 +71,7 @@ func Merge(ctx context.Context, r Resolver, domain string, ours, old, mxHosts []
 	for _, record := range present {
 		terms, end := record.Split()
 		for _, t := range terms {
-			m.add(m.withoutMX(t)...)
+			m.add(withoutMX(t, domain, mxHosts)...)
 		}
 		if end.Name == "redirect" && len(present) > 1 {
 			m.add(Term{Qualifier: '+', Name: "include", Value: end.Value})
@@ -96,10 +96,8 @@ func Merge(ctx context.Context, r Resolver, domain string, ours, old, mxHosts []
 
 // merger collects the terms of a merged record.
 type merger struct {
-	domain  string
-	mxHosts []string
-	terms   []Term
-	seen    map[string]bool // the keys of terms
+	terms []Term
+	seen  map[string]bool // the keys of terms
 }
 
 // add appends terms, unless an earlier term matches the same hosts.
@@ -113,15 +111,36 @@ func (m *merger) add(terms ...Term) {
 	}
 }
 
+// WithoutMX returns an SPF record of a domain that stays true when the MX records of the domain
+// change: an mx of the domain itself is replaced by an a for each of mxHosts, the hosts of the
+// present MX records. The text stays as it is if it has no such term, or if there are no hosts.
+func WithoutMX(text, domain string, mxHosts []string) string {
+	record := Parse(text)
+	isOwn := func(t Term) bool { return isOwnMX(t, domain) }
+	if len(mxHosts) == 0 || !slices.ContainsFunc(record.Terms, isOwn) {
+		return text
+	}
+	var terms []Term
+	for _, t := range record.Terms {
+		terms = append(terms, withoutMX(t, domain, mxHosts)...)
+	}
+	return Record{Terms: terms}.String()
+}
+
+// isOwnMX reports whether a term stands for the MX records of the domain whose record it is in.
+func isOwnMX(t Term, domain string) bool {
+	of := strings.TrimSuffix(strings.ToLower(t.Value), ".")
+	return !t.IsModifier() && t.Name == "mx" && (of == "" || of == domain || of == "%{d}" || of == "%{o}")
+}
+
 // withoutMX returns the terms that take the place of t: for an mx of the domain itself, an a for
 // each MX host, and otherwise t.
-func (m *merger) withoutMX(t Term) []Term {
-	of := strings.TrimSuffix(strings.ToLower(t.Value), ".")
-	if t.IsModifier() || t.Name != "mx" || of != "" && of != m.domain && of != "%{d}" && of != "%{o}" {
+func withoutMX(t Term, domain string, mxHosts []string) []Term {
+	if !isOwnMX(t, domain) {
 		return []Term{t}
 	}
 	var out []Term
-	for _, host := range m.mxHosts {
+	for _, host := range mxHosts {
 		host = strings.ToLower(strings.TrimSuffix(host, "."))
 		if isDomainSpec(host) { // a null MX has none (RFC 7505)
 			out = append(out, Term{Qualifier: t.Qualifier, Name: "a", Value: host, Lengths: t.Lengths})

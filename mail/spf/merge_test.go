@@ -334,6 +334,28 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestWithoutMX: only an mx of the domain itself is replaced, and a record without one stays as it
+// is.
+func TestWithoutMX(t *testing.T) {
+	hosts := []string{"MX1.else.test.", "mx2.else.test", "."}
+	for _, tc := range []struct {
+		text  string
+		hosts []string
+		want  string
+	}{
+		{"v=spf1 mx -all", hosts, "v=spf1 a:mx1.else.test a:mx2.else.test -all"},
+		{"v=spf1 ?mx:a.test/24//64 ~mx:%{d} -all", hosts, "v=spf1 ?a:mx1.else.test/24//64 ?a:mx2.else.test/24//64 ~a:mx1.else.test ~a:mx2.else.test -all"},
+		{"V=SPF1  +a mx:other.test  redirect=x.test", hosts, "V=SPF1  +a mx:other.test  redirect=x.test"},
+		{"v=spf1 mx -all", nil, "v=spf1 mx -all"},
+		{"v=spf1 mx -all", []string{"."}, "v=spf1 -all"},
+		{"v=spf1 mx mx=x -all", []string{"mx1.else.test"}, "v=spf1 a:mx1.else.test mx=x -all"},
+	} {
+		if got := spf.WithoutMX(tc.text, "a.test", tc.hosts); got != tc.want {
+			t.Errorf("%q with %q:\n got %q\nwant %q", tc.text, tc.hosts, got, tc.want)
+		}
+	}
+}
+
 // TestMergedRecordsPermitBothSides evaluates each record before and after the merge, by our own
 // evaluation and by another implementation: our addresses pass, and every other address has the
 // result that it had. Of several records, those addresses pass that passed by one of them.

@@ -360,9 +360,9 @@ func (s *Service) changeApex(ctx context.Context, who core.Actor, d *store.Domai
 	}, within)
 }
 
-// mayRedirect reports whether a domain may get a redirect: whether its bare name leads to this
-// host, or may without another choice, as at a DNS provider by API. There the records of others
-// stay, so a redirect takes the place of no web site.
+// mayRedirect reports whether a setup may give a domain a redirect: whether its bare name leads to
+// this host, or may without another choice, as at a DNS provider by API. There the records of
+// others stay, so a redirect takes the place of no web site.
 func mayRedirect(d *store.Domain) bool {
 	mode := d.ApexMode()
 	return mode == store.ApexHere || d.AtEdge() && mode == store.ApexElsewhere && (d.Apex == nil || !d.Apex.Chosen && len(d.Apex.Addresses) == 0)

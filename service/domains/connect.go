@@ -34,7 +34,7 @@ type ConnectDomainsIn struct {
 	// their web sites stay where they are. Without it, Mailstead finds out from their nameservers.
 	Apex string `json:"apex" enum:"here|elsewhere|"`
 	// elsewhere: the hosts of before go on to take the mail, until update_domain changes this to
-	// here. here by default.
+	// here. Their MX records at a DNS provider stay, also with replace. here by default.
 	MX string `json:"mx" enum:"here|elsewhere|"`
 }
 
@@ -139,7 +139,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		provider = credential.Provider
 		access = edge.Access{Provider: provider, CredentialID: credential.ID}
 	}
-	probed, err := s.probeEdge(ctx, who, access, names, in.Replace)
+	probed, err := s.probeEdge(ctx, who, access, names, store.Domain{Replace: in.Replace, MX: s.newMX(&store.Domain{DNSProvider: provider}, in.MX, presentSite{})})
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +199,8 @@ func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 }
 
 // probeEdge asks a DNS provider about new names, if the request has a token or credential for one.
-// For each name, the result says why it cannot be added; "" if it can.
-func (s *Service) probeEdge(ctx context.Context, who core.Actor, access edge.Access, names []candidate, replace bool) (map[string]string, error) {
+// For each name, the result says why it cannot be added; "" if it can. like is as in edge.Probe.
+func (s *Service) probeEdge(ctx context.Context, who core.Actor, access edge.Access, names []candidate, like store.Domain) (map[string]string, error) {
 	if !store.IsEdge(access.Provider) {
 		return nil, nil
 	}
@@ -208,7 +208,7 @@ func (s *Service) probeEdge(ctx context.Context, who core.Actor, access edge.Acc
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.edge.Probe(ctx, access, fresh, replace)
+	return s.edge.Probe(ctx, access, fresh, like)
 }
 
 // sitesOf asks the present nameservers of new names about their web sites and mail, as far as the

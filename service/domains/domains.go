@@ -254,6 +254,10 @@ type UpdateDomainIn struct {
 
 	Apex *ApexIn `json:"apex"` // Where visitors of the domain itself go.
 	MX   *MXIn   `json:"mx"`   // Which hosts take the mail.
+	// At a DNS provider by API, with mx here or dns_credential_id: replace MX records of others at
+	// the domain itself, and merge their SPF record with ours. What was there stays in the domain's
+	// replaced.
+	Replace bool `json:"replace"`
 }
 
 // check validates what can be validated without the store. It normalizes tags, sending places and
@@ -281,6 +285,9 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 		if err := in.MX.check(); err != nil {
 			return err
 		}
+	}
+	if in.Replace && in.DNSCredentialID == nil && (in.MX == nil || in.MX.Mode != store.MXHere) {
+		return core.Invalid("replace", "not_allowed", "needs mx with the mode here, or dns_credential_id")
 	}
 	if in.CatchAll.Value != "" {
 		in.CatchAll.Value, err = core.NormalizeEmail("catch_all", in.CatchAll.Value)
@@ -333,10 +340,14 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		if err := in.apply(tx, d); err != nil {
 			return err
 		}
+		if in.Replace && !d.AtEdge() && in.DNSCredentialID == nil {
+			return core.Invalid("replace", "not_allowed", "the DNS of %s is served by %s, where no records of others are replaced", d.Name, d.DNSProvider)
+		}
 		if in.DNSCredentialID != nil {
 			if err := s.beginMove(tx, who, d, *in.DNSCredentialID); err != nil {
 				return err
 			}
+			d.Replace = in.Replace
 		}
 		if in.SendingPaused.Set && d.SendingPaused != nil {
 			if err := s.reputation.ResumeDomain(tx, d); err != nil {
@@ -347,7 +358,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 			return nil
 		}
 		broughtMail = in.MX.Mode == store.MXHere && d.MXMode() == store.MXElsewhere
-		return s.changeMX(tx, who, d, in.MX.Mode, site)
+		return s.changeMX(tx, who, d, in.MX.Mode, in.Replace, site)
 	}
 	var out Domain
 	var changed *store.Domain

@@ -160,8 +160,8 @@ func TestEdgeRecordsOfADomainInProgress(t *testing.T) {
 	}
 }
 
-// The addresses of an edge domain are ours only while it is redirected. A web site that is there
-// stays, and does not keep other records from changing.
+// The addresses of an edge domain are its owner's until its bare name is said to lead here, which a
+// redirect needs. A web site that is there stays, and does not keep other records from changing.
 func TestRedirectAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -179,6 +179,19 @@ func TestRedirectAtTheEdge(t *testing.T) {
 			}
 			return j
 		}
+		apex := func(mode string) {
+			t.Helper()
+			if _, err := setApex(t, w.Service, w.who, id, domains.ApexIn{Mode: mode}); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+		}
+		_, err := w.Domains.SetRedirect(t.Context(), w.who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://example.net/"})
+		if code(err) != "apex_elsewhere" || !strings.Contains(err.Error(), id) {
+			t.Errorf("a redirect of what leads elsewhere: %v", err)
+		}
+		w.wantOurs(nil)
+		apex("here")
 		redirect("completed")
 		if got := w.edge.Ours("edge.test"); !strings.Contains(strings.Join(got, "|"), "A edge.test 127.0.0.1") {
 			t.Errorf("redirected, ours are %s", brief(got))
@@ -186,9 +199,10 @@ func TestRedirectAtTheEdge(t *testing.T) {
 		if _, err := w.Domains.DeleteRedirect(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
-		w.settle()
+		apex("elsewhere")
 		w.wantOurs(nil)
 		w.edge.Add("edge.test", "A", "edge.test", "192.0.2.1")
+		apex("here")
 		if j := redirect("error"); j.Error.Code != "zone_conflict" || !strings.Contains(j.Error.Message, `A edge.test "192.0.2.1"`) {
 			t.Errorf("error %+v", j.Error)
 		}

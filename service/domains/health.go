@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
@@ -327,7 +328,13 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 		return out
 	}
 	out.Status = healthy
+	if len(d.ForeignMX) > 0 {
+		out.Issues, out.Status = append(out.Issues, DNSIssue{"zone_conflict", dnsprov.PurposeMX, "@", foreignMXText(d)}), "degraded"
+	}
 	for _, f := range failuresOf(d) {
+		if f.Purpose == dnsprov.PurposeMX && len(d.ForeignMX) > 0 {
+			continue // the same, as the DNS shows it
+		}
 		out.Issues = append(out.Issues, DNSIssue{f.Code, f.Purpose, f.Host, f.Message})
 		if f.Code != dnsprov.LookupFailed {
 			out.Status = "degraded"
@@ -344,6 +351,16 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 		out.Status = "failing"
 	}
 	return out
+}
+
+// foreignMXText says that MX records of others are in the place of ours at the DNS provider of a
+// domain.
+func foreignMXText(d *store.Domain) string {
+	var hosts []string
+	for _, mx := range d.ForeignMX {
+		hosts = append(hosts, mx.Host)
+	}
+	return fmt.Sprintf("Mail for %s goes to other servers: %s. Their MX records at %s are not Mailstead's. To bring the mail here, call %s.", d.Name, joinNames(hosts), edge.Name(d.DNSProvider), edge.ReplaceCall(d))
 }
 
 const (

@@ -186,6 +186,6 @@ func (s *Service) moveFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if e, ok := core.AsError(cause); ok {
 		why = e.Code + ": " + e.Message
 	}
-	d.Move, d.StatusDetail = nil, why
+	d.Move, d.Replace, d.StatusDetail = nil, false, why
 	return s.putDomain(tx, d)
 }

@@ -25,7 +25,8 @@ const (
 type DomainMX struct {
 	Mode string `json:"mode" enum:"here|elsewhere"` // elsewhere: other hosts take it until you change this to here; the domain is not complete before.
 	// The hosts that take the mail, the most preferred first. With elsewhere these are the ones
-	// that the domain's nameservers had when they were last asked.
+	// that the domain's nameservers had when they were last asked. With here they are those of
+	// others if their MX records are in the place of ours at the DNS provider.
 	Hosts []string `json:"hosts" words:"theirs" example:"[\"mail.example.com\"]"`
 }
 
@@ -35,12 +36,15 @@ func (s *Service) mxOf(d *store.Domain) *DomainMX {
 		return nil
 	}
 	out := &DomainMX{Mode: d.MXMode(), Hosts: []string{}}
-	if out.Mode == store.MXHere {
-		out.Hosts = append(out.Hosts, s.Config.Hostname)
-		return out
+	taken := d.ForeignMX
+	if out.Mode == store.MXElsewhere && len(d.MX.Records) > 0 {
+		taken = d.MX.Records
 	}
-	for _, mx := range d.MX.Records {
+	for _, mx := range taken {
 		out.Hosts = append(out.Hosts, mx.Host)
+	}
+	if out.Mode == store.MXHere && len(taken) == 0 {
+		out.Hosts = append(out.Hosts, s.Config.Hostname)
 	}
 	return out
 }
@@ -79,30 +83,74 @@ func (in *MXIn) check() (err error) {
 	return nil
 }
 
-// changeMX changes which hosts take the mail of a domain. f is what its nameservers say. The caller
-// writes the domain and its zone.
-func (s *Service) changeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode string, f presentSite) error {
+// changeMX changes which hosts take the mail of a domain. f is what its nameservers say. replace is
+// that of the request. The caller writes the domain and its zone.
+func (s *Service) changeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode string, replace bool, f presentSite) error {
 	switch {
 	case d.DNSProvider == store.DomainProviderExternal:
 		return core.Invalid("mx", "not_allowed", "cannot be set: the mail of %s is hosted elsewhere", d.Name)
-	case mode == d.MXMode():
+	case mode == store.MXElsewhere && mode == d.MXMode():
 		return nil
 	case mode == store.MXElsewhere && !d.CompletedAt.IsZero():
 		return core.Invalid("mx.mode", "not_allowed", "cannot become elsewhere: %s is complete, and its mail comes here", d.Name)
+	case d.AtEdge():
+		return s.changeEdgeMX(tx, who, d, mode, replace, f)
 	case mode == store.MXElsewhere:
 		d.MX = &store.DomainMX{Mode: mode, Found: f.answered && !f.ours || !s.findsSites(), Records: f.mx}
 		return nil
-	}
-	d.MX = &store.DomainMX{Mode: store.MXHere}
-	if d.Status != store.DomainPendingDNS {
+	case mode == d.MXMode():
 		return nil
 	}
-	if d.DNSProvider == store.DomainProviderManual {
+	d.MX = &store.DomainMX{Mode: store.MXHere}
+	if d.Move != nil && replace {
+		d.Replace = true // at the provider to which it moves
+	}
+	switch {
+	case d.Status != store.DomainPendingDNS:
+		return nil
+	case d.DNSProvider == store.DomainProviderManual:
 		d.NSAwaited = tx.Now() // the first looks follow one another closely again
 		return s.planLook(tx, d, lookAfter(d.NSAwaited, tx.Now(), s.Rand()))
+	case d.Move != nil:
+		return nil // its end sets the domain up
 	}
 	if err := checkIdle(tx, d); err != nil {
 		return err
+	}
+	d.Status, d.StatusDetail = store.DomainPending, ""
+	return s.addProvision(tx, d, who.UserID)
+}
+
+// changeEdgeMX is changeMX for a domain at a DNS provider by API. With replace, MX records of others
+// are replaced if the mail comes here. What it changes is written by another provisioning of the
+// domain, or by the caller's sync of a complete one.
+func (s *Service) changeEdgeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode string, replace bool, f presentSite) error {
+	failed := d.Status == store.DomainError && !d.ClaimEnded()
+	switch {
+	case mode != d.MXMode() && mode == store.MXHere && d.Claim == store.ClaimOpen && !s.Config.Sandbox:
+		return core.Errorf("domain_not_ready", "%s Its mail stays where it is until then; try again at next_look_at of the domain.", notProvenText(d))
+	case mode == store.MXElsewhere:
+		d.MX, d.Replace = &store.DomainMX{Mode: mode, Found: f.answered && !f.ours || !s.findsSites(), Records: f.mx}, false
+	case mode != d.MXMode(), failed:
+		d.MX, d.Replace = &store.DomainMX{Mode: store.MXHere}, replace
+	case replace:
+		d.Replace = true
+		return nil
+	default:
+		return nil
+	}
+	j, err := store.Jobs.Find(tx, d.JobID)
+	switch {
+	case err != nil:
+		return err
+	case d.Move != nil:
+		return nil // the move writes the records
+	case j != nil && j.State == store.JobRunning:
+		return core.DomainBusy(d, "is being worked on")
+	case j != nil && !j.Ended():
+		return nil // the job finds it
+	case !failed && (d.Status != store.DomainPendingDNS || mode == store.MXElsewhere):
+		return nil
 	}
 	d.Status, d.StatusDetail = store.DomainPending, ""
 	return s.addProvision(tx, d, who.UserID)
@@ -124,9 +172,14 @@ func mailAwaitedText(d *store.Domain) string {
 
 // A DomainWarning is something to look at after a change of a domain.
 type DomainWarning struct {
-	Code string `json:"code" words:"ours" example:"no_mailbox"` // no_mailbox, mail_not_imported or mta_sts_elsewhere.
+	Code string `json:"code" words:"ours" example:"no_mailbox"` // not_proven, no_mailbox, mail_not_imported or mta_sts_elsewhere.
 	// For people; the text may change.
 	Message string `json:"message" words:"theirs" example:"ann@example.com took mail elsewhere, and has no mailbox here. Its mail will be refused."`
+}
+
+// notProvenText says that this host would refuse mail of a domain whose claim is open.
+func notProvenText(d *store.Domain) string {
+	return "The DNS does not show the DKIM records of " + d.Name + " yet, so it is not proven that it belongs to this account, and this host refuses its mail."
 }
 
 // mxWarnings lists what to look at when the mail of a domain begins to come here.
@@ -153,6 +206,9 @@ func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []st
 		return nil, err
 	}
 	out := []DomainWarning{}
+	if d.Claim == store.ClaimOpen && d.DNSProvider != dnsprov.Builtin {
+		out = append(out, DomainWarning{"not_proven", notProvenText(d)})
+	}
 	if n := len(lacking); n > 0 {
 		text := someOf(lacking) + " took mail elsewhere, and there is no mailbox here with that address. "
 		if n > 1 {

@@ -253,3 +253,118 @@ func crashEverywhere(t *testing.T, provider string) {
 	}
 	t.Logf("%d crashes", len(crashes))
 }
+
+// A deletion that has given up at a provider says what remains there, wherever a crash was. Either
+// our records are gone or the job names them, also if the provider accepts the credential again.
+func TestACrashForgetsNotWhatRemains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of crashes
+		var crashes []string
+		keeps := false
+		dir, edge := filepath.Join(t.TempDir(), "data"), servicetest.NewEdge("edge.test")
+		committed := func(time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !keeps {
+				return
+			}
+			to := filepath.Join(t.TempDir(), "data")
+			if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+				t.Error(err)
+			}
+			crashes = append(crashes, to)
+		}
+		w, end := newEdgeWorldIn(t, dir, store.Options{Committed: committed}, edge)
+		id, why := w.connectWith(w.mustCredential(), false)
+		if why != "" {
+			t.Fatal(why)
+		}
+		w.settle()
+		w.create(id, "own", "TXT", "x")
+		w.settle()
+		zones := edge.Keep()
+		mu.Lock()
+		keeps = true
+		mu.Unlock()
+		edge.Set(func() { clear(edge.Tokens) })
+		job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		mu.Lock()
+		keeps = false
+		mu.Unlock()
+		end()
+		told := 0
+		for n, from := range crashes {
+			zones()
+			edge.Set(func() { edge.Tokens[servicetest.EdgeToken] = "edit" })
+			to := filepath.Join(t.TempDir(), "data")
+			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+				t.Fatal(err)
+			}
+			w, end := newEdgeWorldIn(t, to, store.Options{}, edge)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if _, err := w.Domains.DomainByID(id); err == nil { // it was before the deletion
+				end()
+				continue
+			}
+			j := getJob(t, w.Service, w.who, job.JobID)
+			step, left := j.Steps[1], len(edge.Ours("edge.test"))
+			switch {
+			case j.Status != "completed" || step.Name != "edge_records":
+				t.Errorf("after crash %d of %d the job is %+v", n+1, len(crashes), j)
+			case left == 0 && step.Status == "completed":
+			case step.Status == "error" && strings.Contains(*step.Error, "MX edge.test") && strings.Contains(*step.Error, "1 of your own"):
+				told++
+			default:
+				t.Errorf("after crash %d of %d, %d records remain, and the step is %+v", n+1, len(crashes), left, step)
+			}
+			end()
+		}
+		if told == 0 || told == len(crashes) {
+			t.Errorf("%d of %d crashes were after it gave up", told, len(crashes))
+		}
+	})
+}
+
+// A dead credential for the provider to which a domain moves does not keep our records at the
+// present one.
+func TestDeletionErasesBothPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		w.edge.Tokens["second"] = "edit"
+		id, why := w.connectWith(w.mustCredential(), false)
+		if why != "" {
+			t.Fatal(why)
+		}
+		w.settle()
+		second := w.credentialAt(store.DomainProviderCloudflare, "second")
+		w.edge.Set(func() {
+			w.edge.Meddle = func(call string) error {
+				if call == "records" { // the move does not end
+					return servicetest.ErrNoAnswer
+				}
+				return nil
+			}
+		})
+		w.move(id, second)
+		synctest.Wait()
+		w.edge.Set(func() { w.edge.Meddle = nil; delete(w.edge.Tokens, "second") })
+		job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		j := getJob(t, w.Service, w.who, job.JobID)
+		if step := j.Steps[1]; j.Status != "completed" || step.Status != "error" || !strings.Contains(*step.Error, "Cloudflare") || strings.Contains(*step.Error, "Hetzner") {
+			t.Errorf("job %+v", j)
+		}
+		if left := w.edge.Ours("edge.test"); len(left) != 0 {
+			t.Errorf("left: %s", left)
+		}
+	})
+}

@@ -131,7 +131,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		if err != nil {
 			return false, err
 		}
-		if !mayRedirect(d) {
+		if d.ApexMode() != store.ApexHere {
 			return false, zones.ErrApexElsewhere(d)
 		}
 		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)

@@ -37,6 +37,9 @@ type Access struct {
 	Provider     string
 	Token        string // of Cloudflare; "": there is a credential
 	CredentialID string // "": there is a token
+
+	replaceCall string // how mail records of others are replaced there, for texts; "": by connecting the domain
+	replaces    bool   // they are replaced, so that a conflict with them is one that cannot be mended so
 }
 
 // fault marks an error as caused by the provider.
@@ -113,9 +116,11 @@ func checkToken(ctx context.Context, p dnsprov.Provider) error {
 
 // Probe asks a DNS provider whether names can be connected there: probesAtOnce names at the
 // same time, within probeTimeout. For each name the result says why it cannot be connected; "" if
-// it can. With replace, records of others that Mailstead may replace do not count.
-func (s *Service) Probe(ctx context.Context, access Access, names []string, replace bool) (map[string]string, error) {
+// it can. like is a domain as they will be: it says which records of others are not in the way, by
+// Replace and MX.
+func (s *Service) Probe(ctx context.Context, access Access, names []string, like store.Domain) (map[string]string, error) {
 	why := map[string]string{}
+	access.replaces = like.Replace
 	provider, err := s.open(access)
 	if e, refused := core.AsError(err); refused {
 		for _, name := range names {
@@ -140,7 +145,7 @@ func (s *Service) Probe(ctx context.Context, access Access, names []string, repl
 			defer func() { <-slots }()
 			err := dead
 			if err == nil {
-				err = s.probeZone(within, provider, access.Provider, name, replace)
+				err = s.probeZone(within, provider, access.Provider, name, like)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -159,14 +164,14 @@ func (s *Service) Probe(ctx context.Context, access Access, names []string, repl
 
 // probeZone returns an error if the provider has no zone for a name, or if the managed records
 // conflict with records in it.
-func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, kind, name string, replace bool) error {
-	d := &store.Domain{Name: name, DNSProvider: kind, Replace: replace}
-	want := dnsprov.Wanted(zonedata.Spec(s.Core, d), kind)
-	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new", Ask: setsToRead(want, nil)})
+func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, kind, name string, d store.Domain) error {
+	d.Name, d.DNSProvider = name, kind
+	want := dnsprov.Wanted(zonedata.Spec(s.Core, &d), kind)
+	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new", Ask: setsToRead(name, want, nil)})
 	if err != nil {
 		return err
 	}
-	mine, want, _ := takeOver(d, have, want)
+	mine, want, _ := takeOver(&d, have, want)
 	_, err = dnsprov.Compatible(mine, want)
 	return err
 }
@@ -181,7 +186,7 @@ func (s *Service) Try(ctx context.Context, d *store.Domain, access Access, needZ
 	err = checkToken(ctx, provider)
 	if err == nil {
 		want := dnsprov.Wanted(zonedata.Spec(s.Core, d), access.Provider)
-		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID, Ask: setsToRead(want, nil)})
+		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID, Ask: setsToRead(d.Name, want, nil)})
 	}
 	if noted := s.noteUse(access, err); noted != nil {
 		return noted

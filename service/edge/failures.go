@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,8 @@ func (a Access) failure(domain string, err error) *core.Error {
 	switch conflicts := conflictsIn(err); {
 	case len(conflicts) > 0:
 		return core.Errorf("zone_conflict",
-			"The zone of %s at %s has other records where Mailstead's belong: %s. None of them was changed. Remove them there, or change them to the expected values, then try again.",
-			domain, name, conflictTexts(conflicts)).Because(err)
+			"The zone of %s at %s has other records where Mailstead's belong: %s. None of them was changed. %s",
+			domain, name, conflictTexts(conflicts), a.conflictAdvice(domain, conflicts)).Because(err)
 	case errors.Is(err, dnsprov.ErrCredential) && a.CredentialID != "":
 		return core.Errorf("credential_invalid",
 			"The DNS credential %s is not accepted for %s, or may not change its records: %s. Change it with PATCH /v1/dns-credentials/%s.", a.CredentialID, domain, reason(err), a.CredentialID).Because(err)
@@ -140,11 +141,47 @@ func errorsIn[T error](err error) []T {
 	return errorsIn[T](errors.Unwrap(err))
 }
 
+// conflictAdvice says what to do about conflicts with records at the provider.
+func (a Access) conflictAdvice(domain string, conflicts []*dnsprov.Conflict) string {
+	isMail := func(c *dnsprov.Conflict) bool {
+		return c.Have.Name == domain && (c.Have.Type == "MX" || c.Want.Purpose == dnsprov.PurposeSPF && isSPF(c.Have))
+	}
+	if !slices.ContainsFunc(conflicts, isMail) {
+		return "Remove them there, or change them to the expected values, then try again."
+	}
+	advice := "To have Mailstead replace MX and SPF records, connect the domain with replace; they can be put back. To leave its mail where it is until its mailboxes are here, connect it with mx elsewhere."
+	switch {
+	case a.replaces:
+		advice = "They cannot be replaced: they are too many, or one SPF record of all would be too long, or need more look-ups than receivers make (RFC 7208 section 4.6.4). Remove what is no longer needed there, then try again."
+	case a.replaceCall != "":
+		advice = "To have Mailstead replace MX and SPF records, call " + a.replaceCall + "; they can be put back."
+	}
+	if slices.ContainsFunc(conflicts, func(c *dnsprov.Conflict) bool { return !isMail(c) }) {
+		advice += " Remove other records there, or change them to the expected values."
+	}
+	return advice
+}
+
+// ReplaceCall returns the call with which the mail records of others at the DNS provider of a
+// domain are replaced.
+func ReplaceCall(d *store.Domain) string {
+	return "PATCH /v1/domains/" + d.ID + ` with {"mx": {"mode": "here"}, "replace": true}`
+}
+
+// moveCall is like ReplaceCall for the provider to which a domain moves.
+func moveCall(d *store.Domain) string {
+	return "PATCH /v1/domains/" + d.ID + ` with {"dns_credential_id": "` + d.Move.CredentialID + `", "replace": true}`
+}
+
 func conflictTexts(conflicts []*dnsprov.Conflict) string {
+	const most = 10
 	var out []string
-	for _, c := range conflicts {
+	for _, c := range conflicts[:min(len(conflicts), most)] {
 		text := recordText(c.Have) + " where " + recordText(c.Want) + " is wanted"
 		out = append(out, text)
+	}
+	if n := len(conflicts) - most; n > 0 {
+		out = append(out, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(out, "; ")
 }
@@ -195,10 +232,10 @@ func conflictText(provider string, c *dnsprov.Conflict) string {
 
 // conflictDetail returns the status_detail of a complete domain that lacks records because of
 // conflicts.
-func conflictDetail(d *store.Domain, conflicts []*dnsprov.Conflict) string {
+func conflictDetail(d *store.Domain, access Access, conflicts []*dnsprov.Conflict) string {
 	if len(conflicts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. Remove those there, then run setup again.",
-		d.Name, Name(d.DNSProvider), conflictTexts(conflicts))
+	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. %s",
+		d.Name, Name(d.DNSProvider), conflictTexts(conflicts), access.conflictAdvice(d.Name, conflicts))
 }

@@ -21,7 +21,7 @@ func BeginMove(d *store.Domain, c *store.DNSCredential) {
 // domain.
 func EndMove(d *store.Domain) {
 	d.DNSProvider, d.DNSCredentialID, d.EdgeToken, d.EdgePlace = d.Move.Provider, d.Move.CredentialID, nil, d.Move.Place
-	d.Move, d.NSStatus = nil, store.DomainNSNotRequired
+	d.Move, d.NSStatus, d.ForeignMX = nil, store.DomainNSNotRequired, nil
 }
 
 // WriteMove writes all records of a domain at the provider to which it moves, and returns nil when
@@ -31,12 +31,11 @@ func (s *Service) WriteMove(ctx context.Context, d *store.Domain) error {
 		if err := w.sync(true); err != nil {
 			return err
 		}
-		want := w.wanted()
-		have, err := w.read(want)
+		have, err := w.read(w.wanted())
 		if err != nil {
 			return err
 		}
-		mine, want, _ := takeOver(w.d, have, want)
+		mine, want, _ := takeOver(w.d, have, w.wanted())
 		fits, err := w.compatibleRecords(mine, want)
 		if err == nil && len(dnsprov.Plan(mine, fits)) > 0 {
 			err = w.access.fault(errors.New("it does not show the records that were written"))

@@ -95,6 +95,9 @@ type PreviewDNSPlanIn struct {
 	Domain          string `json:"domain" required:"true"`
 	DNSCredentialID string `json:"dns_credential_id" required:"true"`
 	Replace         bool   `json:"replace"` // Plan with the replacement of mail records of others, as connect_domains and setup_domain do with it.
+	// elsewhere: plan with mail that stays where it is, as connect_domains does with it. Without
+	// it, as the domain is if it is connected, or else with mail that comes here.
+	MX string `json:"mx" enum:"here|elsewhere|"`
 }
 
 // PreviewDNSPlan says what connecting a domain with a DNS credential would change.
@@ -132,8 +135,11 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 		d.Replaced = nil
 	}
 	d.DNSProvider, d.Replace = c.Provider, in.Replace
+	if in.MX != "" {
+		d.MX = &store.DomainMX{Mode: in.MX}
+	}
 	access := Access{Provider: c.Provider, CredentialID: c.ID}
-	key := fmt.Sprint(c.ID, c.UpdatedAt.UnixNano(), name, d.ID, d.ZoneChangedAt.UnixNano(), in.Replace)
+	key := fmt.Sprint(c.ID, c.UpdatedAt.UnixNano(), name, d.ID, d.ZoneChangedAt.UnixNano(), in.Replace, in.MX)
 	return s.plans.get(key, s.Now(), func() (*DNSPlan, error) {
 		provider, err := s.open(access)
 		if err != nil {
@@ -211,23 +217,26 @@ func (w *zoneSync) plan() (*DNSPlan, error) {
 	if len(w.d.DKIM) == 0 {
 		w.d.DKIM = []store.DKIMKey{{Selector: zonedata.RSASelector, Record: fmt.Sprintf(newDKIMText, "rsa")}, {Selector: zonedata.Ed25519Selector, Record: fmt.Sprintf(newDKIMText, "ed25519")}}
 	}
-	want := w.wanted()
-	have, err := w.read(want)
+	have, err := w.read(w.wanted())
 	if err != nil {
 		return nil, err
 	}
-	mine, want, _ := takeOver(w.d, have, want)
+	text, valid := w.foreignPolicy(have)
+	followPolicy(w.d, text, valid, w.s.Now())
+	mine, want, _ := takeOver(w.d, have, w.wanted())
+	var told []*dnsprov.Conflict
 	out := &DNSPlan{Changes: []PlannedChange{}, ForeignConflicts: []ForeignConflict{}}
 	fits := want
 	for {
 		some, err := dnsprov.Compatible(mine, fits)
 		conflicts := conflictsIn(err)
 		if len(conflicts) == 0 {
-			fits = some
+			fits = besideOthers(some, mine, told)
 			break
 		}
 		for _, c := range conflicts {
 			fits = withoutRecord(fits, c.Want)
+			told = append(told, c)
 			out.ForeignConflicts = append(out.ForeignConflicts, ForeignConflict{zonedata.RelativeHost(c.Have.Name, w.d.Name), c.Have.Type, c.Have.Text(), c.Want.Text()})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/spf"
@@ -43,44 +44,141 @@ func addReplaced(d *store.Domain, records []dnsprov.Record) {
 	}
 }
 
+// Limits of the records of others that are replaced for a domain. If there are more, none of them
+// is replaced.
+const (
+	maxReplaced      = 100
+	maxReplacedBytes = 64 << 10
+)
+
+// mayReplace reports whether records can be added to those that were replaced for a domain.
+func mayReplace(d *store.Domain, records []dnsprov.Record) bool {
+	all := store.Domain{Replaced: slices.Clone(d.Replaced)}
+	addReplaced(&all, records)
+	size := 0
+	for _, r := range all.Replaced {
+		size += len(r.Value)
+	}
+	return len(all.Replaced) <= maxReplaced && size <= maxReplacedBytes
+}
+
 // takeOver returns the records that a provider has and those that are wanted, as they are planned
-// with for a domain. If mail records of others are to be replaced, those of them at the domain
-// itself count as ours: MX records that are not wanted, and SPF records. replaced has them as they
-// are. The wanted SPF record also permits what replaced SPF records permit.
+// with for a domain. If records of others are to be replaced, these count as ours: MX records at
+// the domain itself that are not wanted, SPF records there that have to change, and DMARC records
+// if the owner has chosen another policy. replaced has them as they are. The wanted SPF record also
+// permits what replaced SPF records permit.
+//
+// While other servers take the mail, their MX records are never replaced, an SPF record of others
+// is left alone unless it is to be replaced, and a domain without a policy gets none: the default
+// policy would be in force at once, also for mail that other servers send.
 func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, replaced []dnsprov.Record) {
 	mine, wanted = slices.Clone(have), slices.Clone(want)
-	if d.Replace {
-		for i, h := range mine {
-			if h.Purpose != "" || h.ID == "" || h.Name != d.Name || slices.ContainsFunc(want, h.Same) {
-				continue
-			}
-			switch {
-			case h.Type == "MX":
-				mine[i].Purpose = dnsprov.PurposeMX
-			case isSPF(h):
-				mine[i].Purpose = dnsprov.PurposeSPF
-			default:
-				continue
-			}
-			replaced = append(replaced, h)
+	elsewhere := d.MXMode() == store.MXElsewhere
+	var mx, spfs, policies []int // indexes of records of others
+	for i, h := range mine {
+		switch {
+		case h.Purpose != "" || slices.ContainsFunc(want, h.Same):
+		case h.Type == "MX" && h.Name == d.Name:
+			mx = append(mx, i)
+		case isSPF(h) && h.Name == d.Name:
+			spfs = append(spfs, i)
+		case isPolicy(d, h):
+			policies = append(policies, i)
 		}
 	}
-	all := store.Domain{Replaced: slices.Clone(d.Replaced)}
-	addReplaced(&all, replaced)
-	var texts []string
-	for _, r := range all.Replaced {
+	claim := func(indexes []int, purpose string) bool {
+		var theirs []dnsprov.Record
+		for _, i := range indexes {
+			if mine[i].ID == "" {
+				return false
+			}
+			theirs = append(theirs, mine[i])
+		}
+		if !mayReplace(d, append(theirs, replaced...)) {
+			return false
+		}
+		for _, i := range indexes {
+			mine[i].Purpose = purpose
+		}
+		replaced = append(replaced, theirs...)
+		return true
+	}
+	hosts := mxHosts(d, mine, mx)
+	if d.Replace && !elsewhere {
+		claim(mx, dnsprov.PurposeMX)
+	}
+	if (d.Replace || d.ReplaceDMARC) && d.DMARC != "" && d.DMARC != d.ForeignDMARC {
+		claim(policies, dnsprov.PurposeDMARC)
+	}
+	var before []string // the SPF records that were replaced
+	for _, r := range d.Replaced {
 		if isSPF(replacedRecord(r)) {
-			texts = append(texts, dnsprov.UnquoteText(r.Value))
+			before = append(before, dnsprov.UnquoteText(r.Value))
 		}
 	}
-	for i, w := range wanted {
-		if w.Purpose == dnsprov.PurposeSPF && w.Name == d.Name && len(texts) > 0 {
-			if merged := dnsprov.MergeSPF(texts, w); merged != "" {
+	theirs := slices.Clone(before)
+	for _, i := range spfs {
+		theirs = append(theirs, dnsprov.UnquoteText(mine[i].Value))
+	}
+	for i := len(wanted) - 1; i >= 0; i-- {
+		switch w := wanted[i]; {
+		case w.Purpose == dnsprov.PurposeDMARC && elsewhere && d.DMARC == "":
+			wanted = slices.Delete(wanted, i, i+1)
+		case w.Purpose == dnsprov.PurposeSPF && w.Name == d.Name:
+			if d.Replace && len(spfs) > 0 {
+				merged, fits := mergeSPF(d.Name, theirs, hosts, w)
+				stays := len(theirs) == 1 && merged == theirs[0]
+				if fits && !stays && claim(spfs, dnsprov.PurposeSPF) {
+					wanted[i].Value = merged
+					break
+				}
+				for _, n := range spfs { // what it permits by mx is not this host, so it may be in the way
+					mine[n].Value = spf.WithoutMX(dnsprov.UnquoteText(mine[n].Value), d.Name, hosts)
+				}
+			}
+			if len(spfs) > 0 && elsewhere {
+				wanted = slices.Delete(wanted, i, i+1)
+				break
+			}
+			if merged, _ := mergeSPF(d.Name, before, hosts, w); merged != "" {
 				wanted[i].Value = merged
 			}
 		}
 	}
 	return mine, wanted, replaced
+}
+
+// mxHosts returns the hosts of the MX records of others at a domain: those that it had before they
+// were replaced, and those of the present ones.
+func mxHosts(d *store.Domain, have []dnsprov.Record, present []int) (hosts []string) {
+	for _, r := range d.Replaced {
+		if r.Type == "MX" && !slices.Contains(hosts, r.Value) {
+			hosts = append(hosts, r.Value)
+		}
+	}
+	for _, i := range present {
+		if !slices.Contains(hosts, have[i].Value) {
+			hosts = append(hosts, have[i].Value)
+		}
+	}
+	return hosts
+}
+
+// mergeSPF returns the wanted SPF record of a domain with what the records of others permit; "" if
+// there are none, or if it would be too long. Their mx means the hosts of before, not this one.
+// fits reports whether receivers accept the record as they accepted the ones of before.
+func mergeSPF(domain string, theirs, mxHosts []string, want dnsprov.Record) (merged string, fits bool) {
+	if len(theirs) == 0 {
+		return "", false
+	}
+	var texts []string
+	lookups := spf.MaxLookups
+	for _, text := range theirs {
+		lookups = max(lookups, spf.Lookups(text))
+		texts = append(texts, spf.WithoutMX(text, domain, mxHosts))
+	}
+	merged = dnsprov.MergeSPF(texts, want)
+	return merged, merged != "" && spf.Lookups(merged) <= lookups
 }
 
 func isSPF(r dnsprov.Record) bool {
@@ -115,7 +213,10 @@ func (s *Service) PutBackZoneRecords(ctx context.Context, who core.Actor, in Put
 	out := &ZoneRecordsPutBack{Domain: d.Name}
 	err = s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		out.Records = ReplacedOf(w.d)
-		return w.putBack(who)
+		if err := w.restore(w.d.Replaced); err != nil {
+			return err
+		}
+		return w.forgetReplaced(who)
 	})
 	var fault providerFault
 	switch {
@@ -129,54 +230,41 @@ func (s *Service) PutBackZoneRecords(ctx context.Context, who core.Actor, in Put
 	return out, nil
 }
 
-// putBack writes the replaced records in place of ours, and forgets them.
-func (w *zoneSync) putBack(who core.Actor) error {
-	for range maxChangedTimes {
+// restore writes replaced records of others in place of ours. It returns nil when the provider
+// shows them. The domain has them among those that were replaced until the caller removes them, so
+// that it can be called again after an error or a crash.
+func (w *zoneSync) restore(replaced []store.ReplacedRecord) error {
+	for range maxChangedTimes + 1 {
 		have, err := w.read(nil)
 		if err != nil {
 			return err
 		}
-		deletes, creates := w.putBackChanges(have)
-		if changes := slices.Concat(deletes, creates); len(changes) > 0 {
-			_, err = w.provider.Apply(w.ctx, w.at(nil), changes)
+		deletes, creates := w.restoreChanges(replaced, have)
+		changes := slices.Concat(deletes, creates)
+		if len(changes) == 0 {
+			return nil
 		}
+		_, err = w.provider.Apply(w.ctx, w.at(nil), changes)
 		if err != nil {
 			err = w.access.fault(err)
 		}
-		if noted := w.storeOwnRecords(have, deletes, nil, err); noted != nil {
+		if noted := w.writeOwn(w.ownRecords(have, deletes, nil, err)); noted != nil {
 			return noted
 		}
-		if errors.Is(err, dnsprov.ErrChanged) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, dnsprov.ErrChanged) {
 			return err
 		}
-		return w.s.Store.Update(func(tx *store.Tx) error {
-			d, err := store.Domains.Get(tx, w.d.ID)
-			if err != nil {
-				return err
-			}
-			d.Replaced, d.Replace, d.UpdatedAt = nil, false, tx.Now()
-			if d.Status == store.DomainComplete {
-				d.StatusDetail = "zone_conflict: the mail records that were there before were put back, so mail goes where they say. Run setup again with replace to take it over."
-			}
-			return errors.Join(store.Domains.Put(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
-		})
 	}
 	return w.access.fault(dnsprov.ErrChanged)
 }
 
-// putBackChanges returns the changes that put replaced records of others in the place of ours: of
-// our MX records, and of our SPF record if one was replaced. A provider that marks our records does
-// not mark records without a Purpose; others want one of every record.
-func (w *zoneSync) putBackChanges(have []dnsprov.Record) (deletes, creates []dnsprov.Change) {
+// restoreChanges returns the changes that put replaced records of others in the place of ours. Our
+// MTA-STS policy goes with our MX record, since it would forbid the hosts of others. A provider
+// that marks our records does not mark records without a Purpose; others want one of every record.
+func (w *zoneSync) restoreChanges(replaced []store.ReplacedRecord, have []dnsprov.Record) (deletes, creates []dnsprov.Change) {
 	given := map[string]bool{} // the purposes of ours that give way
-	for _, r := range w.d.Replaced {
-		back, purpose := replacedRecord(r), dnsprov.PurposeMX
-		if r.Type == "TXT" {
-			purpose = dnsprov.PurposeSPF
-		}
+	for _, r := range replaced {
+		back, purpose := replacedRecord(r), replacedPurpose(w.d, r)
 		given[purpose] = true
 		if slices.ContainsFunc(have, back.Same) {
 			continue
@@ -186,11 +274,77 @@ func (w *zoneSync) putBackChanges(have []dnsprov.Record) (deletes, creates []dns
 		}
 		creates = append(creates, dnsprov.Change{Op: dnsprov.Create, Want: &back})
 	}
+	given[dnsprov.PurposeMTASTS] = given[dnsprov.PurposeMX]
 	for i, h := range have {
-		kept := slices.ContainsFunc(w.d.Replaced, func(r store.ReplacedRecord) bool { return replacedRecord(r).Same(h) })
-		if given[h.Purpose] && h.Name == w.d.Name && !kept {
+		stays := slices.ContainsFunc(replaced, func(r store.ReplacedRecord) bool { return replacedRecord(r).Same(h) })
+		if given[h.Purpose] && !stays {
 			deletes = append(deletes, dnsprov.Change{Op: dnsprov.Delete, Have: &have[i]})
 		}
 	}
 	return deletes, creates
+}
+
+// replacedPurpose returns the purpose of our record that has replaced one of others.
+func replacedPurpose(d *store.Domain, r store.ReplacedRecord) string {
+	switch {
+	case r.Type == "MX":
+		return dnsprov.PurposeMX
+	case isPolicy(d, replacedRecord(r)):
+		return dnsprov.PurposeDMARC
+	}
+	return dnsprov.PurposeSPF
+}
+
+// forgetReplaced notes that the replaced records are at the provider again, and what that means for
+// the domain.
+func (w *zoneSync) forgetReplaced(who core.Actor) error {
+	return w.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, w.d.ID)
+		if err != nil {
+			return err
+		}
+		var mx []dnsprov.Record
+		for _, r := range d.Replaced {
+			switch replacedPurpose(d, r) {
+			case dnsprov.PurposeMX:
+				mx = append(mx, replacedRecord(r))
+			case dnsprov.PurposeDMARC:
+				d.DMARC, d.DMARCAt, d.ForeignDMARC = "", time.Time{}, clipPolicy(dnsprov.UnquoteText(r.Value)) // the next sync reads it
+			}
+		}
+		d.Replaced, d.Replace, d.ReplaceDMARC, d.UpdatedAt = nil, false, false, tx.Now()
+		if len(mx) > 0 {
+			d.ForeignMX = storedMX(mx)
+		}
+		if len(mx) > 0 && d.Status == store.DomainComplete {
+			d.StatusDetail = "zone_conflict: the mail records that were there before were put back, so mail goes where they say. " +
+				"To bring it here again, call " + ReplaceCall(d) + "."
+		}
+		return errors.Join(store.Domains.Put(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
+	})
+}
+
+// leaveMail puts MX records of others back that were replaced before the owner said that the mail
+// stays elsewhere.
+func (w *zoneSync) leaveMail() error {
+	isMX := func(r store.ReplacedRecord) bool { return r.Type == "MX" }
+	if w.moving || w.d.MXMode() != store.MXElsewhere || !slices.ContainsFunc(w.d.Replaced, isMX) {
+		return nil
+	}
+	mx := slices.DeleteFunc(slices.Clone(w.d.Replaced), func(r store.ReplacedRecord) bool { return !isMX(r) })
+	if err := w.restore(mx); err != nil {
+		return err
+	}
+	return w.s.Store.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, w.d.ID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
+			return errNotAtEdge
+		}
+		if err != nil {
+			return err
+		}
+		d.Replaced = slices.DeleteFunc(d.Replaced, isMX)
+		w.d.Replaced = d.Replaced
+		return store.Domains.Put(tx, d)
+	})
 }

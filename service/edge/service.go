@@ -7,7 +7,8 @@
 //   - credentials.go: the credentials of an account for providers.
 //   - sync.go: how the records of a domain become the wanted ones (zoneSync). own_records.go: which
 //     of them we have made. erase.go: how these are deleted.
-//   - plan.go: what would change. replaced.go: records of others that were replaced.
+//   - plan.go: what would change. replaced.go: records of others that were replaced. others.go:
+//     those for mail that stay.
 //   - move.go: how a domain moves to another provider.
 //   - failures.go: what errors of providers mean.
 package edge

@@ -15,10 +15,10 @@ import (
 )
 
 // setsToRead returns the sets that a provider is asked for if it cannot list its zone: those of the
-// wanted records, those that could conflict with them, and those of records of ours. ours has the
-// purposes of our records by their ID.
-func setsToRead(want []dnsprov.Record, ours ownRecords) []dnsprov.Set {
-	var out []dnsprov.Set
+// wanted records, those that could conflict with them, those for mail of the domain itself, and
+// those of records of ours. ours has the purposes of our records by their ID.
+func setsToRead(domain string, want []dnsprov.Record, ours ownRecords) []dnsprov.Set {
+	out := []dnsprov.Set{{Name: domain, Type: "MX"}, {Name: domain, Type: "TXT"}, {Name: "_dmarc." + domain, Type: "TXT"}}
 	for _, r := range want {
 		switch r.Type {
 		case "A", "AAAA":
@@ -186,6 +186,7 @@ type zoneSync struct {
 	access        Access
 	provider      dnsprov.Provider
 	moving        bool                // it is about the provider to which the domain moves, see store.DomainMove
+	otherMX       []dnsprov.Record    // MX records of others at the domain itself
 	conflicts     []*dnsprov.Conflict // conflicts of managed records with other records
 	refused       map[string]string   // why the provider refuses a custom record, by the record's ID
 }
@@ -229,10 +230,12 @@ func (s *Service) lockZone(ctx context.Context, domainID string, moving bool, do
 	case moving && w.d.Move == nil, !moving && (!w.d.AtEdge() || len(w.d.EdgeToken) == 0 && w.d.DNSCredentialID == ""):
 		return errNotAtEdge
 	case moving:
-		w.access = Access{Provider: w.d.Move.Provider, CredentialID: w.d.Move.CredentialID}
+		w.access = Access{Provider: w.d.Move.Provider, CredentialID: w.d.Move.CredentialID, replaceCall: moveCall(w.d)}
 	default:
 		w.access, err = s.accessOf(w.d)
+		w.access.replaceCall = ReplaceCall(w.d)
 	}
+	w.access.replaces = w.d.Replace
 	if err == nil {
 		err = w.loadOwn(known)
 	}
@@ -334,14 +337,20 @@ func (w *zoneSync) sync(strict bool) error {
 	if w.d.Gone() {
 		return errNotAtEdge
 	}
+	if err := w.leaveMail(); err != nil {
+		return err
+	}
 	changed := 0
 	for {
-		want := w.wanted()
-		have, err := w.read(want)
+		have, err := w.read(w.wanted())
 		if err != nil {
 			return err
 		}
-		mine, want, replaced := takeOver(w.d, have, want)
+		if err := w.adoptPolicy(have); err != nil {
+			return err
+		}
+		mine, want, replaced := takeOver(w.d, have, w.wanted())
+		w.otherMX = otherMX(w.d, mine, want)
 		fits, err := w.compatibleRecords(mine, want)
 		if err != nil {
 			return err
@@ -352,7 +361,7 @@ func (w *zoneSync) sync(strict bool) error {
 		changes := dnsprov.Plan(mine, fits)
 		made, err := w.apply(changes, replaced)
 		again := w.refuseCustomRecords(err)
-		if noted := w.storeOwnRecords(have, changes, made, err); noted != nil {
+		if noted := w.storeResult(have, changes, made, replaced, err); noted != nil {
 			return noted
 		}
 		if errors.Is(err, dnsprov.ErrChanged) && changed < maxChangedTimes {
@@ -398,7 +407,7 @@ func (w *zoneSync) apply(changes []dnsprov.Change, replaced []dnsprov.Record) ([
 
 // at returns the records of the domain at the provider; want has those that are wanted.
 func (w *zoneSync) at(want []dnsprov.Record) dnsprov.ZoneRef {
-	return dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID, Ask: setsToRead(want, w.own)}
+	return dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID, Ask: setsToRead(w.d.Name, want, w.own)}
 }
 
 // read returns the records at the provider. A record counts as ours if it has our comment or its ID
@@ -451,7 +460,7 @@ func (w *zoneSync) compatibleRecords(have, want []dnsprov.Record) ([]dnsprov.Rec
 		fits, err := dnsprov.Compatible(have, want)
 		conflicts := conflictsIn(err)
 		if len(conflicts) == 0 {
-			return fits, err
+			return besideOthers(fits, have, w.conflicts), err
 		}
 		before := len(want)
 		for _, c := range conflicts {
@@ -563,9 +572,10 @@ func (w *zoneSync) ownRecords(have []dnsprov.Record, changes []dnsprov.Change, m
 	return ours
 }
 
-// storeOwnRecords stores which of our records now exist at the provider, after changes were applied
-// with the result failed.
-func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, failed error) error {
+// storeResult stores which of our records now exist at the provider, and what that means for the
+// domain, after changes were applied with the result failed. replaced are the records of others
+// among those that were changed.
+func (w *zoneSync) storeResult(have []dnsprov.Record, changes []dnsprov.Change, made, replaced []dnsprov.Record, failed error) error {
 	done := failed == nil
 	err := w.writeOwn(w.ownRecords(have, changes, made, failed))
 	if errors.Is(err, errNotAtEdge) {
@@ -586,17 +596,26 @@ func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Chan
 		code, _, _ := strings.Cut(detail, ": ")
 		ofTheEdge := slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "credential_invalid", "upstream_error", "internal_error"}, code)
 		if done && d.Status == store.DomainComplete && !w.moving && (len(w.conflicts) > 0 || ofTheEdge) {
-			detail = conflictDetail(d, w.conflicts)
+			detail = conflictDetail(d, w.access, w.conflicts)
 		}
 		why := d.EdgeError
 		if done && !w.moving {
 			why = ""
 		}
-		replace := d.Replace && !done // it is meant for the first time alone
-		if d.StatusDetail == detail && d.EdgeError == why && d.Replace == replace {
+		// They are meant for the first time alone. One that was set meanwhile is for the next.
+		replace, replaceDMARC := d.Replace && !(done && w.d.Replace), d.ReplaceDMARC && !(done && w.d.ReplaceDMARC)
+		others, policy := d.ForeignMX, d.ForeignDMARC
+		if done && !w.moving {
+			others = storedMX(w.otherMX)
+			if slices.ContainsFunc(replaced, func(r dnsprov.Record) bool { return isPolicy(d, r) }) {
+				policy = ""
+			}
+		}
+		if d.StatusDetail == detail && d.EdgeError == why && d.Replace == replace && d.ReplaceDMARC == replaceDMARC &&
+			d.ForeignDMARC == policy && slices.Equal(d.ForeignMX, others) {
 			return nil
 		}
-		d.StatusDetail, d.EdgeError, d.Replace = detail, why, replace
+		d.StatusDetail, d.EdgeError, d.Replace, d.ReplaceDMARC, d.ForeignDMARC, d.ForeignMX = detail, why, replace, replaceDMARC, policy, others
 		return store.Domains.Put(tx, d)
 	})
 	if err != nil || !done || w.moving {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -46,6 +47,8 @@ func ErrApexElsewhere(d *store.Domain) *core.Error {
 		text += " (" + d.Apex.Alias + ")"
 	case d.Apex != nil && len(d.Apex.Addresses) > 0:
 		text += " (" + strings.Join(d.Apex.Addresses, ", ") + ")"
+	case d.AtEdge():
+		text = fmt.Sprintf("%s itself leads where its address records at %s say", d.Name, edge.Name(d.DNSProvider))
 	}
 	return core.Errorf("apex_elsewhere", "%s. A redirect would take its place: to permit that, call %s first.", text, change)
 }

@@ -3,10 +3,10 @@ package zones
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
@@ -15,6 +15,9 @@ import (
 type SetDMARCIn struct {
 	DomainID string `path:"domain_id"`
 	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine"`
+	// At a DNS provider by API: replace a DMARC record there that is not Mailstead's. It stays in
+	// the domain's replaced.
+	Replace bool `json:"replace"`
 }
 
 // DMARCSet is the answer of set_dmarc.
@@ -48,7 +51,9 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 		if bad != nil {
 			return core.Errorf("invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
 		}
-		d.DMARC, d.DMARCAt = value, tx.Now()
+		if err := edge.ChoosePolicy(d, value, in.Replace, tx.Now()); err != nil {
+			return err
+		}
 		out = &DMARCSet{*DMARCOverrideOf(d)}
 		job, err = s.putZoneWithJob(tx, d)
 		if err != nil {
@@ -83,7 +88,9 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCI
 		if err != nil {
 			return err
 		}
-		d.DMARC, d.DMARCAt = "", time.Time{}
+		if err := edge.ChoosePolicy(d, "", false, tx.Now()); err != nil {
+			return err
+		}
 		job, err = s.putZoneWithJob(tx, d)
 		if err != nil {
 			return err

@@ -97,6 +97,9 @@ func (s *Service) GetZone(ctx context.Context, who core.Actor, in GetZoneIn) (*Z
 			records[i].Value = ValueToEnter(d, r)
 		}
 	}
+	if d.AtEdge() && d.ForeignDMARC != "" { // it is not ours
+		records = slices.DeleteFunc(records, func(r dnsprov.Record) bool { return r.Purpose == dnsprov.PurposeDMARC && r.Value == d.ForeignDMARC })
+	}
 	if in.Live && d.AtEdge() {
 		foreign, err := s.edge.ForeignRecords(ctx, d, records)
 		if err != nil {
