@@ -290,6 +290,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 	if l.DNSUDP != nil {
 		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Core.Config.Secondaries, Exempt: exempt}
+		dnsServer.Own = s.settings.IsOwn(s.inst.svc.Core.Config.PublicIPs)
 		dnsServer.Answered = func(rcode string) { s.inst.svc.Core.Metrics.DNSQueries.Add(rcode) }
 		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.DNSUDP, l.DNSTCP) })
 	}

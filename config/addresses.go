@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // PublicIPs returns the public addresses of this host: those in the settings, or else those of its
@@ -31,4 +32,24 @@ func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 		return nil, Mistake(errors.New("no network interface of this host has a public address: give --public-ip"))
 	}
 	return out, nil
+}
+
+// IsOwn returns a function that reports whether an IP address is this host: a loopback address, one
+// of its network interfaces, or one of public. The address must be without the IPv4 mapping. In the
+// sandbox it returns nil: there everybody asks from this host.
+func (s *Settings) IsOwn(public []netip.Addr) func(netip.Addr) bool {
+	if s.Sandbox() {
+		return nil
+	}
+	var own []netip.Addr
+	for _, ip := range public {
+		own = append(own, ip.Unmap())
+	}
+	addrs, _ := net.InterfaceAddrs() // none, if they cannot be read
+	for _, a := range addrs {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			own = append(own, prefix.Addr().Unmap())
+		}
+	}
+	return func(ip netip.Addr) bool { return ip.IsLoopback() || slices.Contains(own, ip.WithZone("")) }
 }

@@ -29,7 +29,7 @@ const chosenWords = `get_me list_email_users get_email_user list_domain_email_us
 // openToBound are the operations that a bound token may call. All others, and those to come, are
 // closed to it.
 const openToBound = `get_account get_usage list_tokens list_audit get_me list_team_users list_domains search_domain search_domains_bulk suggest_domains check_provider get_dns_plan get_domain
-	get_dns_status get_dns_records list_custom_dns_records get_zone list_zone_changes list_dmarc_reports list_tls_reports list_webhooks get_webhook list_webhook_deliveries list_events list_jobs get_job
+	get_dns_status get_dns_records list_custom_dns_records get_zone get_zone_questions list_zone_changes list_dmarc_reports list_tls_reports list_webhooks get_webhook list_webhook_deliveries list_events list_jobs get_job
 	list_email_users generate_names get_email_user list_domain_email_users list_credentials list_smtp_credentials list_rules test_rules get_vacation list_groups get_group
 	list_templates get_template list_message_templates get_message_template preview_message_template list_export_formats get_health
 	list_email_user_inbox wait_for_message refresh_email_user_inbox get_message get_message_raw get_message_attachment mark_message unsubscribe_message answer_invitation suggest_addresses

@@ -385,6 +385,33 @@ func TestDNSIsForManagersOfTheAccount(t *testing.T) {
 	b.with(reader).get(path + "/custom-dns-records").is(200)
 	b.with(member).get(path + "/custom-dns-records").is(200)
 	other.get(path+"/custom-dns-records").fails(404, "not_found")
+	b.with(reader).get(path + "/zone/questions").is(200)
+	b.with(member).get(path + "/zone/questions").is(200)
+	other.get(path+"/zone/questions").fails(404, "not_found")
+}
+
+// The questions for a zone are counted, also while the zone changes.
+func TestQuestionsForAZone(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	addr := b.serveZones()
+	id := b.complete("own.test")
+	path := "/v1/domains/" + id + "/zone/questions"
+	before := b.get(path).is(200).has("domain", "own.test", "total", "0", "last_asked_at", "<nil>", "hours.23.count", "0")
+	if before.text("since") == "" {
+		t.Errorf("since when it counts: %s", before.raw)
+	}
+	for _, name := range []string{"own.test.", "nothing.own.test.", "OWN.test."} {
+		if _, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeMX), addr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.put("/v1/domains/"+id+"/zone/x/A", `{"values":["192.0.2.1"]}`).is(200)
+	after := b.get(path).is(200).has("total", "3", "since", before.text("since"))
+	if at := after.text("last_asked_at"); at == "" || at == "<nil>" {
+		t.Errorf("the last question: %s", after.raw)
+	}
+	manual := b.post("/v1/domains/connect", `{"domains":["hand.test"],"manual_dns":true}`).is(200).text("domains.0.domain_id")
+	b.get("/v1/domains/"+manual+"/zone/questions").fails(503, "dns_provider_unsupported")
 }
 
 type serviceZones struct{ *service.Service }

@@ -43,6 +43,7 @@ DELETE /v1/domains/{domain_id}/spf reset_spf
 GET /v1/domains/{domain_id}/zone get_zone
 PUT /v1/domains/{domain_id}/zone/{name}/{type} set_zone_records
 DELETE /v1/domains/{domain_id}/zone/{name}/{type} delete_zone_records
+GET /v1/domains/{domain_id}/zone/questions get_zone_questions
 GET /v1/domains/{domain_id}/zone/history list_zone_changes
 POST /v1/domains/{domain_id}/zone/history/{id}/undo undo_zone_change
 POST /v1/domains/{domain_id}/zone/scan scan_zone
@@ -177,7 +178,7 @@ POST /v1/suppressions/import import_suppressions
 // The contract's matrices: who may do what, with which permission.
 var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
-		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_dns_plan get_zone list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
+		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_dns_plan get_zone get_zone_questions list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
 		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me wait_for_message wait_for_any_message`},
@@ -353,6 +354,7 @@ var answers = []struct {
 	{"GET", "/v1/domains/{manual}/zone", "", 200, "domain dns_provider(manual) records[{" + zoneSetShape + "}] count"},
 	{"POST", "/v1/domains/{builtin}/zone/import", `{"zone_file":"y 300 IN A 192.0.2.7\n@ 300 IN MX 10 mx.test.\n@ IN TXT \"v=spf1 ip4:192.0.2.9 -all\"\n"}`, 200,
 		"imported(1) records[{" + zoneSetShape + "}] skipped[{name,type,value,reason}] merged[{name,type,value}] dry_run"},
+	{"GET", "/v1/domains/{builtin}/zone/questions", "", 200, "domain since|null total last_asked_at|null hours[{hour,count}]"},
 	{"GET", "/v1/domains/{builtin}/zone/history", "", 200, long(zoneChangeShape)},
 	{"POST", "/v1/domains/{builtin}/zone/history/{change}/undo", "", 200, zoneChangeShape},
 	{"DELETE", "/v1/domains/{builtin}/zone/x/MX", "", 200, "message name type"},
@@ -484,7 +486,7 @@ const (
 		kind(api|mcp|oauth|session) client_name|null mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
-		nameservers[] previous_nameservers[] scan_job_id|null ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
+		nameservers[] previous_nameservers[] scan_job_id|null delegation{nameservers[],ds[],ttl|null,looked_at}|null ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
 		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null

@@ -107,6 +107,15 @@ type Domain struct {
 	ScanAt     time.Time   `json:",omitzero"`  // when that job was queued
 	PreviousNS *PreviousNS `json:",omitempty"` // the name servers of others that it had when it was last scanned; nil: none are known
 	ForeignDS  *ForeignDS  `json:",omitempty"` // nil: the parent zone has had no DS record but ours
+	Delegation *Delegation `json:",omitempty"` // what the parent zone has had for it at the last look; nil: there was none
+}
+
+// A Delegation is what the parent zone of a domain has for it.
+type Delegation struct {
+	Nameservers []string      // lower-case, no trailing dot, sorted; empty: it is not delegated
+	DS          []string      `json:",omitempty"` // in zone file format, sorted
+	TTL         time.Duration `json:",omitempty"` // of the NS records; 0: the servers of the parent zone did not answer, and a resolver told the others
+	LookedAt    time.Time
 }
 
 // PreviousNS is the name servers of others that a domain has, or had before it was delegated to us.

@@ -89,14 +89,18 @@ func (b *builder) zone(origin string, o Options) *Zone {
 	negative := dns.Copy(z.soa.rrs[0])
 	negative.Header().Ttl = negativeTTL
 	z.negative = []dns.RR{negative}
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	if o.Owner != "" {
+		z.questions = &questions{owner: o.Owner, since: now()}
+	}
 	if o.Key == nil {
 		return z
 	}
 	z.chain.addNSECs(b.apex)
-	z.signing = &signer{apex: b.apex, key: o.Key, tag: o.Key.public.Tag(), now: o.Now}
-	if o.Now == nil {
-		z.signing.now = time.Now
-	}
+	z.signing = &signer{apex: b.apex, key: o.Key, tag: o.Key.public.Tag(), now: now}
 	return z
 }
 

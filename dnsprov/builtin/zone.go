@@ -5,6 +5,7 @@
 // Where things are:
 //   - zone.go: a zone. build.go: making it from records. cut.go: delegations. rr.go: conversion of
 //     records. zones.go: the served zones.
+//   - questions.go: how many questions each zone answers.
 //   - answer.go: answers to queries. denial.go, minimal.go: proofs that names do not exist.
 //   - sign.go: DNSSEC signatures. key.go: the key of a zone.
 //   - transfer.go, tsig.go: zone transfers. notify.go, notify_sender.go: NOTIFY to servers that
@@ -38,6 +39,9 @@ type Options struct {
 	Delegations []Delegation
 	Key         *Key             // nil if the zone is not signed
 	Now         func() time.Time // nil means time.Now
+	// Owner is whose zone it is, in any form. Its questions are counted from the first zone on that
+	// has this origin and owner; "": they are not counted.
+	Owner string
 }
 
 // A Delegation is a subdomain of a zone that this server serves as a zone of its own. The zone
@@ -61,6 +65,7 @@ type Zone struct {
 	negative       []dns.RR // the SOA with the TTL of a negative answer
 	signing        *signer  // nil if the zone is not signed
 	denials        denialCache
+	questions      *questions // nil: they are not counted
 }
 
 // node has the record sets of a name. A name that only has names below it, such as _domainkey, has

@@ -17,7 +17,7 @@ type Zones struct {
 }
 
 // Put adds a zone, or replaces the zone with the same origin. Unchanged record sets keep the
-// signatures of the replaced zone.
+// signatures of the replaced zone. Its questions are counted on if it has the same owner.
 func (z *Zones) Put(zone *Zone) {
 	z.mu.RLock()
 	before := z.byOrigin[zone.Origin]
@@ -27,6 +27,9 @@ func (z *Zones) Put(zone *Zone) {
 	defer z.mu.Unlock()
 	if z.byOrigin == nil {
 		z.byOrigin = make(map[string]*Zone)
+	}
+	if before := z.byOrigin[zone.Origin]; before != nil && before.questions != nil && zone.questions != nil && before.questions.owner == zone.questions.owner {
+		zone.questions = before.questions
 	}
 	z.byOrigin[zone.Origin] = zone
 }

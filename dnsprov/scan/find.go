@@ -45,20 +45,47 @@ func (c *Client) Find(ctx context.Context, domain string, names []string) (*Serv
 	if err != nil {
 		return nil, err
 	}
-	out := &Servers{DS: d.ds, NSTTL: d.nsTTL, DSTTL: d.dsTTL, Addrs: c.addresses(ctx, d.hosts, d.glue)}
-	for _, host := range d.hosts[:min(len(d.hosts), maxHosts)] {
-		out.Names = append(out.Names, strings.TrimSuffix(host, "."))
-	}
-	slices.Sort(out.Names)
-	out.Names = slices.Compact(out.Names)
+	out := &Servers{Names: hostNames(d.hosts), DS: d.ds, NSTTL: d.nsTTL, DSTTL: d.dsTTL, Addrs: c.addresses(ctx, d.hosts, d.glue)}
 	return out, ctx.Err()
+}
+
+// Parent asks the servers of the parent zone for the delegation of a domain. If none of them
+// answers, the resolver tells the name servers, and the TTL is 0. The error is ErrLookup, or that
+// of ctx.
+func (c *Client) Parent(ctx context.Context, domain string) (*Parent, error) {
+	d, err := c.delegation(lookup.Fresh(ctx), dns.CanonicalName(domain))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &Parent{TTL: d.nsTTL}
+	if !d.inside {
+		out.Names = hostNames(d.hosts)
+	}
+	if d.dsTold {
+		out.DS = &d.ds
+	}
+	return out, nil
+}
+
+// hostNames returns the first maxHosts canonical names in the form of dnsprov.Record.Name, sorted.
+func hostNames(hosts []string) (out []string) {
+	for _, host := range hosts[:min(len(hosts), maxHosts)] {
+		out = append(out, strings.TrimSuffix(host, "."))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // A delegation is what the parent zone has for a domain.
 type delegation struct {
 	hosts        []string // canonical; empty if nobody serves the domain
+	inside       bool     // the domain is inside of another zone, whose servers hosts are
 	glue         []dns.RR // addresses
 	ds           []dnsprov.DS
+	dsTold       bool // whether the DS records were told, or that there are none
 	nsTTL, dsTTL time.Duration
 }
 
@@ -94,9 +121,9 @@ func (c *Client) delegation(ctx context.Context, domain string) (delegation, err
 		case len(r.set) > 0 && r.set[0].Header().Rrtype == dns.TypeNS: // the servers have both zones
 			return z.withDS(ctx, domain, &cut{name: domain, ns: r.set}), nil
 		case r.exists:
-			return delegation{hosts: zone.hosts(), glue: zone.glue}, nil
+			return delegation{hosts: zone.hosts(), inside: true, glue: zone.glue, dsTold: true}, nil
 		default:
-			return delegation{}, nil
+			return delegation{dsTold: true}, nil
 		}
 		break
 	}
@@ -106,7 +133,7 @@ func (c *Client) delegation(ctx context.Context, domain string) (delegation, err
 	d := delegation{hosts: (&cut{ns: told}).hosts()}
 	if c.LookupDS != nil && len(told) > 0 {
 		if ds, err := c.LookupDS(ctx, strings.TrimSuffix(domain, ".")); err == nil {
-			d.ds = ds
+			d.ds, d.dsTold = ds, true
 		}
 	}
 	return d, nil
@@ -119,6 +146,7 @@ func (z *session) withDS(ctx context.Context, domain string, c *cut) delegation 
 	if err != nil {
 		return d
 	}
+	d.dsTold = true
 	for _, rr := range r.set[:min(len(r.set), maxAnswer)] {
 		if ds, ok := rr.(*dns.DS); ok {
 			d.ds = append(d.ds, dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)})

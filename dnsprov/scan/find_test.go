@@ -94,6 +94,69 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestParent: what the parent zone has, and what is known of it where its servers are silent.
+func TestParent(t *testing.T) {
+	told := func(w *world) { w.ns["example.com."] = []string{"old.dns.test."} }
+	silent := func(w *world) {
+		told(w)
+		w.servers["198.51.100.1"].dead = true
+	}
+	for _, tc := range []struct {
+		name, domain string
+		change       func(w *world)
+		lookupDS     error
+		names        string
+		ttl          time.Duration
+		ds           int // -1: not known
+	}{
+		{"it tells", "example.com", told, nil, "ns1.dns.test ns2.example.com", 48 * time.Hour, 1},
+		{"a delegation between", "shop.co.com", nil, nil, "ns1.dns.test", time.Hour, 0},
+		{"inside of the zone", "inside.com", nil, nil, "", 0, 0},
+		{"nobody serves it", "nothing.com", nil, nil, "", 0, 0},
+		{"its servers are silent", "example.com", silent, nil, "old.dns.test", 0, 1},
+		{"its servers are silent, and the resolver tells no DS", "example.com", silent, errors.New("timeout"), "old.dns.test", 0, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				withRegistry(w)
+				if tc.change != nil {
+					tc.change(w)
+				}
+				c := w.client()
+				c.LookupDS = func(context.Context, string) ([]dnsprov.DS, error) { return []dnsprov.DS{{KeyTag: 12345}}, tc.lookupDS }
+				p, err := c.Parent(t.Context(), tc.domain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ds := -1
+				if p.DS != nil {
+					ds = len(*p.DS)
+				}
+				if strings.Join(p.Names, " ") != tc.names || p.TTL != tc.ttl || ds != tc.ds {
+					t.Errorf("%v %s, %d DS records", p.Names, p.TTL, ds)
+				}
+			})
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		withRegistry(w)
+		w.failing["example.com."], w.servers["198.51.100.1"].dead = true, true
+		if p, err := w.client().Parent(t.Context(), "example.com"); err != scan.ErrLookup {
+			t.Errorf("nobody answers: %v, %v", p, err)
+		}
+	})
+	inWorld(t, func(t *testing.T, w *world) {
+		withRegistry(w)
+		f := w.servers["198.51.100.1"]
+		for i := range 100 {
+			f.rrs = append(f.rrs, record("many.com. 60 IN NS n%d.dns.test.", i), record("many.com. 60 IN DS %d 13 2 ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789", i))
+		}
+		if p, err := w.client().Parent(t.Context(), "many.com"); err != nil || len(p.Names) != 16 || len(*p.DS) != 100 {
+			t.Errorf("%+v, %v", p, err)
+		}
+	})
+}
+
 // TestFindFails: it is not known who serves the domain.
 func TestFindFails(t *testing.T) {
 	for name, change := range map[string]func(w *world){

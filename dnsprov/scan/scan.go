@@ -49,6 +49,13 @@ type Servers struct {
 	DSTTL time.Duration    // of the DS records; 0 if there are none, or if it is not known
 }
 
+// A Parent is what the parent zone has for a domain.
+type Parent struct {
+	Names []string      // name servers in the form of dnsprov.Record.Name, sorted; empty if the domain is not delegated
+	TTL   time.Duration // of the NS records; 0 if it is not known
+	DS    *[]dnsprov.DS // nil if they are not known
+}
+
 // An Answer is what a name server answers to one question.
 type Answer struct {
 	Records []dnsprov.Record // the set, after the CNAME records that lead to it; empty if there is none

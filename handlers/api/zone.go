@@ -40,6 +40,15 @@ func zoneOperations(s *service.Service) []Operation {
 			Tool:   Tool{Confirm: AskFirst(i.deleteZoneRecordsIntent), Asks: "It"},
 		},
 		{
+			Name: "get_zone_questions", Route: GET("/v1/domains/{domain_id}/zone/questions"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Zones.GetZoneQuestions),
+			Group: "DNS", Summary: "Get how often a domain's zone is asked here",
+			Text: "How many DNS questions Mailstead's name server has answered for the zone of a `builtin` domain since it was started, with the last 24 hours one by one. They tell whether the change of the " +
+				"name servers has reached the world. Questions of Mailstead itself, and those that name servers elsewhere answer which copy the zone, are not counted.",
+			Errors: errorCodes(dnsErrorCodes),
+		},
+		{
 			Name: "list_zone_changes", Route: GET("/v1/domains/{domain_id}/zone/history"), Status: 200,
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Zones.ListZoneChanges),

@@ -50,6 +50,7 @@ type query struct {
 // A request is a query that was parsed.
 type request struct {
 	query
+	at     time.Time // when it was parsed
 	msg    *dns.Msg
 	opt    *dns.OPT          // nil: the client does not know EDNS
 	cookie *dns.EDNS0_COOKIE // for the answer; nil: none
@@ -173,10 +174,11 @@ func answerOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 // reply checks the cookie, the rate and the signature of a query, and then answers the question.
 // The reply has no OPT record yet. It is nil if the query gets no answer or a transfer.
 func (r *run) reply(req *request) (*dns.Msg, *transfer) {
+	req.at = r.Now()
 	spoken := req.opt == nil || req.opt.Version() == 0
 	proof := noCookie
 	if spoken {
-		proof, req.cookie = r.cookies.checkCookie(req.opt, req.from, r.Now())
+		proof, req.cookie = r.cookies.checkCookie(req.opt, req.from, req.at)
 	}
 	if req.overLimit {
 		if refused, ok := r.checkOverLimit(req, proof); !ok {
@@ -212,7 +214,7 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 func (r *run) checkOverLimit(req *request, proof cookieProof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == provenAddress:
-		return nil, r.trusted.allow(req.from, r.Now())
+		return nil, r.trusted.allow(req.from, req.at)
 	case !r.limits.sendsEmptyAnswer():
 		return nil, false
 	case proof == unprovenAddress:
@@ -244,9 +246,26 @@ func (r *run) answerQuestion(req *request) (*dns.Msg, *transfer) {
 	if reply == nil {
 		return refusal(req.msg, dns.RcodeServerFailure), nil
 	}
+	if z, ok := zone.(countable); ok && !r.isOurs(req) {
+		z.CountQuestion(req.at)
+	}
 	reply.RecursionAvailable, reply.Compress = false, true
 	reply.CheckingDisabled = false // this server does not validate (RFC 4035 section 3.1.6)
 	return reply, nil
+}
+
+// countable is implemented by zones that count their questions.
+type countable interface {
+	CountQuestion(at time.Time)
+}
+
+// isOurs reports whether a question is not of the world: whether this host asks, or one of its
+// secondaries looks whether the zone has changed.
+func (r *run) isOurs(req *request) bool {
+	if req.msg.Question[0].Qtype == dns.TypeSOA && r.secondaries.senderOf(req) != nil {
+		return true
+	}
+	return r.Own != nil && r.Own(req.from.Unmap())
 }
 
 // zoneFor returns the zone that answers a question: the one that encloses the name most closely. A

@@ -24,7 +24,8 @@ import (
 // An Answerer is one zone. It must be safe for concurrent use. A nil answer becomes SERVFAIL. If it
 // also has the method Transfer() iter.Seq[dns.RR], secondaries can copy the zone; Transfer yields
 // all records of the zone, with the SOA record first and last. If it has the method Hidden() bool
-// and that returns true, the zone answers only secondaries.
+// and that returns true, the zone answers only secondaries. If it has the method
+// CountQuestion(time.Time), that is called for each answered question of others.
 type Answerer interface {
 	Answer(q *dns.Msg) *dns.Msg
 }
@@ -67,6 +68,9 @@ type Server struct {
 	Now      func() time.Time
 	Answered func(rcode string) // called with the status of each answer, such as NOERROR; may be nil
 	Exempt   []netip.Prefix     // addresses to which Rate and ConnsPerNetwork do not apply
+	// Own reports whether a client is this host itself, whose questions are not counted. Addresses
+	// are without the IPv4 mapping. nil: no client is.
+	Own func(netip.Addr) bool
 
 	Secondaries []builtin.Secondary // clients that may copy zones
 	// Transfers is how many transfers may run at once. Further ones wait for up to Idle.

@@ -121,6 +121,7 @@ type Config struct {
 // A Scanner reads zones from name servers of others; *scan.Client implements it.
 type Scanner interface {
 	Find(ctx context.Context, domain string, names []string) (*scan.Servers, error)
+	Parent(ctx context.Context, domain string) (*scan.Parent, error)
 	Ask(ctx context.Context, s *scan.Servers, name, typ string) (scan.Answer, error)
 	Zone(ctx context.Context, s *scan.Servers, domain string, progress func(done, total int)) (*scan.Result, error)
 }

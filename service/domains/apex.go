@@ -51,7 +51,7 @@ func (s *Service) lookAtSite(ctx context.Context, name string) presentSite {
 	ctx, cancel := context.WithTimeout(ctx, siteTimeout)
 	defer cancel()
 	var f presentSite
-	err := s.zones.WithLookupSlot(ctx, func() error {
+	err := s.zones.WithLookupSlot(ctx, name, func() error {
 		servers, err := s.Config.Scanner.Find(ctx, name, nil)
 		if err != nil {
 			return err

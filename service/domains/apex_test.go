@@ -28,12 +28,22 @@ type oldServers struct {
 	records map[string][]dnsprov.Record // by "TYPE name"
 	silent  bool                        // they do not answer
 	asked   int
+	parent  func(domain string) (*scan.Parent, error) // nil: the parent zone has names
 }
 
 func (o *oldServers) Find(_ context.Context, domain string, _ []string) (*scan.Servers, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return &scan.Servers{Names: o.names[domain]}, nil
+}
+
+func (o *oldServers) Parent(_ context.Context, domain string) (*scan.Parent, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.parent != nil {
+		return o.parent(domain)
+	}
+	return &scan.Parent{Names: o.names[domain]}, nil
 }
 
 func (o *oldServers) Ask(_ context.Context, _ *scan.Servers, name, typ string) (scan.Answer, error) {

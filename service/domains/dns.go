@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
@@ -376,6 +377,7 @@ func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Dom
 const (
 	nsChecksAtOnce  = 10               // lookups that one request makes at the same time
 	nsChecksTimeout = 45 * time.Second // time limit for the lookups of all names in a request
+	lookedAtStep    = time.Minute      // a request that finds nothing new writes its time only if the last look is older
 )
 
 // CheckNameserversIn is the body of check_nameservers.
@@ -403,6 +405,7 @@ type NameserverCheck struct {
 
 	domain    *store.Domain
 	ds        *[]dnsprov.DS // the DS records in the parent zone; nil: not looked up, or no answer
+	parent    *scan.Parent  // what the parent zone has; set unless the lookup failed
 	next      string        // what to do next; "": set our nameservers
 	contested bool          // another account claims the name too
 	proof     string        // the proof of its claim; "": none was found
@@ -498,7 +501,10 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 // lookUpDelegation looks up the nameservers of one domain and fills in the result.
 func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
-	err := s.zones.WithLookupSlot(ctx, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, c.Domain, func() (err error) {
+		var asked sync.WaitGroup
+		asked.Go(func() { c.parent = s.scans.AskParent(ctx, c.Domain) })
+		defer asked.Wait()
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, c.Domain, s.Config.Nameservers)
 		if err == nil && found.Verified {
 			c.proof = provenByDelegation
@@ -533,6 +539,9 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 			". It can take some hours until the change is visible everywhere."
 	}
 	c.CurrentNS = found.Current
+	if c.parent == nil {
+		c.parent = &scan.Parent{Names: found.Current, DS: c.ds}
+	}
 }
 
 // saveDelegations saves the results of the nameserver lookups in one transaction. It queues the
@@ -595,9 +604,12 @@ func (s *Service) noteNameservers(tx *store.Tx, d *store.Domain, found []string)
 
 // saveDelegation saves the result of one domain's nameserver lookup. It queues the provisioning of
 // the domain if it is delegated to our nameservers. userID is the user who asked for the lookup; ""
-// if nobody did.
+// if nobody did: then the caller writes the domain if nothing but the time of the look has changed.
 func (s *Service) saveDelegation(tx *store.Tx, d *store.Domain, c *NameserverCheck, userID string) error {
-	changed, delegated := !slices.Equal(d.CurrentNS, c.CurrentNS) || c.ds != nil, c.Verified
+	changed, delegated, before := !slices.Equal(d.CurrentNS, c.CurrentNS) || c.ds != nil, c.Verified, d.Delegation
+	if s.scans.NoteParent(tx, d, c.parent) {
+		changed = true
+	}
 	if err := s.noteNameservers(tx, d, c.CurrentNS); err != nil {
 		return err
 	}
@@ -619,7 +631,10 @@ func (s *Service) saveDelegation(tx *store.Tx, d *store.Domain, c *NameserverChe
 		}
 	}
 	if !c.Verified && !changed {
-		return nil
+		if userID == "" || tx.Now().Sub(before.LookedAt) < lookedAtStep {
+			return nil
+		}
+		return store.Domains.Put(tx, d) // only the time of the look has changed
 	}
 	if !c.Verified {
 		return s.putDomain(tx, d)

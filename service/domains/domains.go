@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/scans"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -47,6 +48,7 @@ type Domain struct {
 	// registrar undoes the change of the name servers.
 	PreviousNameservers []string             `json:"previous_nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	ScanJobID           *string              `json:"scan_job_id" words:"ours" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The job of its newest scan, for get_job and import_zone; null if there was none.
+	Delegation          *scans.Delegation    `json:"delegation"`                                                        // What the parent zone answered at the last look. Null if there was none, and for an `external` domain.
 	NextLookAt          core.Time            `json:"next_look_at"`                                                      // When Mailstead looks next whether the nameservers or records are set; null unless it waits for them.
 	NSStatus            string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
 	DNSStatus           string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
@@ -102,6 +104,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
 	}
 	out.PreviousNameservers, out.ScanJobID = []string{}, core.OrNull(d.ScanJobID)
+	out.Delegation = scans.DelegationOf(d)
 	out.DNSCredentialID, out.Replaced = core.OrNull(d.DNSCredentialID), edge.ReplacedOf(d)
 	found, err := s.scans.Issues(tx, d)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
@@ -49,6 +50,7 @@ type dnsCheck struct {
 	needsDelegation bool                // the domain should be delegated to our nameservers
 	ns              *dnsprov.Delegation // nil: not looked up, or no answer
 	ds              *[]dnsprov.DS       // nil: not looked up, or no answer
+	parent          *scan.Parent        // what the parent zone has; nil: nobody has told
 	proof           string              // the proof of an open claim; "": none was found
 }
 
@@ -62,7 +64,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	if err != nil {
 		s.LogOf(ctx).Error("could not compute the records of a domain", "domain", d.Name, "error", err)
 	} else {
-		err = s.zones.WithLookupSlot(ctx, func() error {
+		err = s.zones.WithLookupSlot(ctx, d.Name, func() error {
 			s.lookUp(ctx, d, l, records)
 			return nil
 		})
@@ -92,6 +94,7 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 				l.ns = &found
 			}
 		})
+		wg.Go(func() { l.parent = s.scans.AskParent(ctx, d.Name) })
 	}
 	if d.DNSSEC != nil && s.Config.LookupDS != nil {
 		wg.Go(func() {
@@ -105,6 +108,9 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 		l.checks = append(l.checks, storedCheck(c))
 	}
 	wg.Wait()
+	if l.parent == nil && l.ns != nil {
+		l.parent = &scan.Parent{Names: l.ns.Current, DS: l.ds}
+	}
 	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.AtEdge()) {
 		l.proof = s.proofByKey(ctx, d, checks)
 	}
@@ -177,6 +183,9 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		}
 		s.Metrics.DNSChecks.Add(result)
 	})
+	if l.parent != nil {
+		s.scans.NoteParent(tx, d, l.parent)
+	}
 	s.scans.NoteDS(tx, d, l.ds, 0)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
 		if won, err := s.recordProof(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {

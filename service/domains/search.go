@@ -220,7 +220,7 @@ func (s *Service) offerResult(o registrar.Offer) SearchResult {
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
-	err := s.zones.WithLookupSlot(ctx, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, name, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
 		return err
 	})

@@ -163,6 +163,7 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, scanError(ctx, d, err)
 	}
+	parent := s.AskParent(ctx, d.Name)
 	found, err := s.read(ctx, d, servers)
 	if err != nil {
 		return nil, scanError(ctx, d, err)
@@ -188,12 +189,13 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, err
 	}
-	return func(tx *store.Tx, j *store.Job) error { return s.finish(tx, j, args, blob, file, servers) }, nil
+	return func(tx *store.Tx, j *store.Job) error { return s.finish(tx, j, args, blob, file, servers, parent) }, nil
 }
 
 // serversOf returns the name servers that a scan asks: those of the request, those to which the
 // domain is delegated, or those of before if it is delegated to us.
 func (s *Service) serversOf(ctx context.Context, d *store.Domain, names []string) (*scan.Servers, error) {
+	defer s.zones.PauseQuestions(d.Name)()
 	scanner := s.Config.Scanner
 	found, err := scanner.Find(ctx, d.Name, names)
 	if err != nil || len(names) > 0 || !slices.ContainsFunc(found.Names, s.isOurs) {
@@ -279,6 +281,7 @@ func (s *Service) findPolicy(ctx context.Context, d *store.Domain, records []dns
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
+	defer s.zones.PauseQuestions(d.Name)()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
 	if err != nil {
 		s.LogOf(ctx).Debug("could not look up the MTA-STS record of a scanned domain", "domain", d.Name, "error", err)
@@ -296,8 +299,8 @@ func (s *Service) findPolicy(ctx context.Context, d *store.Domain, records []dns
 	facts.STSAllowsUs = policy.Matches(s.Config.Hostname)
 }
 
-// finish stores a scan in the transaction that ends its job.
-func (s *Service) finish(tx *store.Tx, j *store.Job, args scanArgs, blob store.BlobRef, file *zones.ScanFile, servers *scan.Servers) error {
+// finish stores a scan in the transaction that ends its job. parent is nil if it is not known.
+func (s *Service) finish(tx *store.Tx, j *store.Job, args scanArgs, blob store.BlobRef, file *zones.ScanFile, servers *scan.Servers, parent *scan.Parent) error {
 	d, err := store.Domains.Find(tx, args.DomainID)
 	if err != nil || d == nil || d.Gone() || d.ScanJobID != j.ID {
 		tx.After(func() { s.Store.Release(blob) })
@@ -315,6 +318,9 @@ func (s *Service) finish(tx *store.Tx, j *store.Job, args scanArgs, blob store.B
 		}
 	}
 	s.NoteDS(tx, d, &servers.DS, servers.DSTTL)
+	if parent != nil {
+		s.NoteParent(tx, d, parent)
+	}
 	d.UpdatedAt = tx.Now()
 	if err := store.Domains.Put(tx, d); err != nil {
 		return err

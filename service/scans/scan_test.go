@@ -54,6 +54,13 @@ func (s *scanner) Find(_ context.Context, _ string, names []string) (*scan.Serve
 	return &found, s.err
 }
 
+func (s *scanner) Parent(context.Context, string) (*scan.Parent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ds := slices.Clone(s.servers.DS)
+	return &scan.Parent{Names: s.servers.Names, TTL: s.servers.NSTTL, DS: &ds}, s.err
+}
+
 func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) (scan.Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

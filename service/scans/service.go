@@ -5,7 +5,7 @@
 //   - scan.go: the request for a scan, and the job. What is stored of it is in package zones, which
 //     imports it.
 //   - findings.go: what would break if a domain were delegated here now, and what to do next.
-//   - parent.go: the DS records of other keys in the parent zone.
+//   - parent.go: what the parent zone has for a domain: name servers, and DS records of other keys.
 package scans
 
 import (

@@ -14,6 +14,11 @@ func (NoServers) Find(_ context.Context, _ string, names []string) (*scan.Server
 	return &scan.Servers{Names: names}, nil
 }
 
+// Parent implements core.Scanner.
+func (NoServers) Parent(context.Context, string) (*scan.Parent, error) {
+	return &scan.Parent{}, nil
+}
+
 // Ask implements core.Scanner.
 func (NoServers) Ask(context.Context, *scan.Servers, string, string) (scan.Answer, error) {
 	return scan.Answer{}, scan.ErrNoServer

@@ -128,7 +128,7 @@ func (s *Service) AliasAddresses(ctx context.Context, host string) (addresses []
 	}
 	ctx, cancel := context.WithTimeout(ctx, aliasTimeout)
 	defer cancel()
-	err := s.WithLookupSlot(ctx, func() error {
+	err := s.WithLookupSlot(ctx, "", func() error {
 		found, err := s.Resolver.LookupNetIP(ctx, "ip", host+".")
 		for _, ip := range found {
 			if s.mayBeSite(ip) {

@@ -270,7 +270,7 @@ func (p *zoneImport) look(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), importLookupsTime)
 	defer cancel()
-	return p.s.WithLookupSlot(ctx, func() error {
+	return p.s.WithLookupSlot(ctx, p.domain.Name, func() error {
 		if alias != "" && len(policies) == 0 {
 			texts, err := p.s.Resolver.LookupTXT(ctx, alias+".")
 			if err != nil {

@@ -191,7 +191,7 @@ func (s *Service) zoneFile(ctx context.Context, d *store.Domain, src *zoneSource
 		ctx, cancel := context.WithTimeout(ctx, LookupTimeout)
 		defer cancel()
 		var servers []dnsprov.Record
-		err := s.WithLookupSlot(ctx, func() error {
+		err := s.WithLookupSlot(ctx, d.Name, func() error {
 			found, err := s.Resolver.LookupNS(lookup.Fresh(ctx), d.Name+".")
 			for _, ns := range found {
 				host := strings.ToLower(strings.TrimSuffix(ns.Host, "."))

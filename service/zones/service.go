@@ -9,6 +9,7 @@
 //   - dnssec.go: which zones are signed, keys, the DS records at the parent. How a signature is
 //     made is in dnsprov/builtin/sign.go.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
+//   - questions.go: how many questions for a zone this server has answered.
 //   - records.go: record sets as the owner reads and sets them, and as a master file.
 //   - custom_records.go: single records that the owner adds. dmarc.go: the DMARC policy. spf.go:
 //     what the owner adds to the SPF record.
@@ -55,13 +56,24 @@ func New(c *core.Core, e *edge.Service) *Service {
 }
 
 // WithLookupSlot calls fn when one of the maxLookups slots is free. It returns the error of ctx if
-// ctx ends before that.
-func (s *Service) WithLookupSlot(ctx context.Context, fn func() error) error {
+// ctx ends before that. name is the domain that fn looks up: while fn runs, no questions for its
+// zone are counted, since resolvers elsewhere may ask for us; "" if it is not served here.
+func (s *Service) WithLookupSlot(ctx context.Context, name string, fn func() error) error {
 	select {
 	case s.lookupSlots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-s.lookupSlots }()
+	defer s.PauseQuestions(name)()
 	return fn()
+}
+
+// PauseQuestions stops the counting of questions for the zone of a name, and for the zones above
+// it, until resume is called. It is for look-ups of our own. "" stops nothing.
+func (s *Service) PauseQuestions(name string) (resume func()) {
+	if name != "" && s.memory.stale.Load() {
+		s.makeZonesFor(name) // else the first question would build the zone, and be counted
+	}
+	return s.memory.served.PauseCounting(name)
 }

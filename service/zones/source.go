@@ -24,6 +24,7 @@ type zoneSource struct {
 	key    *builtin.Key         // nil: the zone is not signed
 	below  []builtin.Delegation // zones below this one that are served here
 	now    func() time.Time     // the clock for signatures
+	owner  string               // the ID of the domain whose questions are counted; "": they are not
 }
 
 // CheckZone returns an error if the zone of a domain, as the data in the transaction describes it,
@@ -51,7 +52,11 @@ func (s *Service) zoneSourceOf(tx *store.Tx, d *store.Domain, custom []*store.Cu
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
 		serial += base.Changes
 	}
-	return &zoneSource{Spec: s.zoneSpec(tx, d, custom), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
+	src := &zoneSource{Spec: s.zoneSpec(tx, d, custom), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
+	if d.DNSProvider == dnsprov.Builtin {
+		src.owner = d.ID
+	}
+	return src
 }
 
 // zoneSpec returns the specification of all records of a domain, including the custom records.
@@ -110,7 +115,7 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 
 // options returns the options of the zone.
 func (src *zoneSource) options() builtin.Options {
-	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below, Now: src.now}
+	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below, Now: src.now, Owner: src.owner}
 }
 
 // Zone builds the zone but does not serve it.

@@ -129,7 +129,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.getByText('Adding it changes nothing yet.').waitFor()
       await p.getByLabel('Keep mail at its present servers for now').check()
       await sound(p, 'a domain in use')
-      const before = { dns_provider: 'builtin', status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: ['ns1.before.example', 'ns2.before.example'] }
+      const before = { dns_provider: 'builtin', status: 'pending_ns', ns_status: 'pending', delegation: null, next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: ['ns1.before.example', 'ns2.before.example'] }
       let change = { ...before, dns_health: { status: 'unknown', checked_at: null, failing_since: null, issues: [{ code: 'remove_ds_first', purpose: 'DS', host: '@', message: 'The DS records are for a key of other name servers. Remove them there first, and wait 1 day.' }, { code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }
       const job = { id: 'job_scan', job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, result: scanned }
       await p.route(/\/v1\/domains\/dom_\w+$/, async (route) => {
@@ -166,6 +166,38 @@ describe('domains in use', { concurrency: 2 }, () => {
       await next.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
       await p.getByRole('heading', { name: 'Go back' }).waitFor()
       await p.getByText('ns2.before.example').last().waitFor()
+      assert.equal(await p.getByRole('heading', { name: 'Nameserver change' }).count(), 0, 'the parent zone was not asked yet')
+      const card = p.locator('section.card').filter({ has: p.getByRole('heading', { name: 'Nameserver change' }) })
+      const parent = (nameservers, more) => ({ delegation: { nameservers, ds: ['12345 13 2 abcdef'], ttl: 172_800, looked_at: new Date(Date.now() - 60_000).toISOString(), ...more } })
+      const ours = (await api('GET', '/v1/account')).nameservers
+      let counts = { domain, since: new Date(Date.now() - 9e7).toISOString(), total: 0, last_asked_at: null, hours: Array.from({ length: 24 }, (_, i) => ({ hour: new Date(Math.floor(Date.now() / 36e5) * 36e5 - (23 - i) * 36e5).toISOString(), count: 0 })) }
+      await p.route('**/zone/questions', (route) => route.fulfill({ json: counts }))
+      change = { ...before, ...parent(['ns1.before.example', 'ns2.before.example']) }
+      await p.reload()
+      await card.getByText('Not switched yet').waitFor()
+      await card.getByText(/for up to 2 days/).waitFor()
+      await card.getByText('No DNS queries have arrived here yet.', { exact: false }).waitFor()
+      await sound(p, 'nameservers that are not changed yet')
+      counts = { ...counts, total: 400, last_asked_at: new Date(Date.now() - 3000).toISOString(), hours: counts.hours.map((h, i) => ({ ...h, count: i < 12 ? 0 : (i - 11) * 4 })) }
+      change = { ...before, ...parent(['ns1.before.example', ours[0]], { ttl: null, ds: [] }) }
+      await p.reload()
+      await card.getByText('Partly switched').waitFor()
+      await card.getByText(/a resolver did/).waitFor()
+      await card.getByText('312 DNS queries').waitFor()
+      await card.getByRole('img', { name: /^DNS queries by hour/ }).waitFor()
+      await card.scrollIntoViewIfNeeded()
+      await shot(p, name('switch'))
+      await sound(p, 'a change of nameservers')
+      change = { ...before, ...parent(ours), status: 'complete', ns_status: 'verified', next_look_at: null, completed_at: new Date(Date.now() - 20 * 864e5).toISOString() }
+      await p.reload()
+      await card.getByText('Switched', { exact: true }).waitFor()
+      assert.equal(await card.getByText('312 DNS queries').count(), 0, 'an old change is folded')
+      await card.getByText('Show nameservers and DNS queries').click()
+      await card.getByText('312 DNS queries').waitFor()
+      await sound(p, 'a change of nameservers that is long over')
+      change = before
+      await p.reload()
+      await p.getByRole('heading', { name: 'Go back' }).waitFor()
       assert.equal(await p.getByRole('button', { name: /^Continue$|Activate mail/ }).count(), 0)
       change = { ...before, status: 'pending_dns_records', ns_status: 'verified', mx: { mode: 'elsewhere', hosts: ['mx.before.example'] } }
       await p.reload()

@@ -6,6 +6,7 @@ import { dnsProviders, providerOf } from '../account/dns-providers'
 import { CopyFields } from './parts'
 import { Values } from './plan'
 import { lasting, obstacleOf, useScan, type Scan } from './scan'
+import { isSwitched, Switch } from './switch'
 import type { TabProps } from './types'
 import type { Domain } from './words'
 
@@ -19,6 +20,7 @@ export function InUse(props: TabProps) {
   const scan = useScan(d)
   return (
     <>
+      {isSwitched(d) && <Switch domain={d} />}
       <Current domain={d} scan={scan} />
       <Obstacles domain={d} />
       {scan.result && scan.result.method !== 'none' && <Changes of={scan.result} />}
