@@ -150,14 +150,19 @@ func TestBusyLogins(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return rig.DialFrom(ctx, flooder, addr)
-	}}}
+	// One address may not try so many sign-ins in a minute, but three of its network may.
+	clients := make([]*http.Client, 3)
+	for n := range clients {
+		from := fmt.Sprintf("127.66.7.%d", 8+n)
+		clients[n] = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return rig.DialFrom(ctx, from, addr)
+		}}}
+	}
 	full, once := make(chan struct{}), sync.Once{}
 	var wg sync.WaitGroup
-	for n := range 100 {
+	for n := range 260 { // more than may wait
 		wg.Go(func() {
-			code, retry := signIn(ctx, client, i.Ready.HTTP, fmt.Sprintf("user%d@example.test", n))
+			code, retry := signIn(ctx, clients[n%len(clients)], i.Ready.HTTP, fmt.Sprintf("user%d@example.test", n))
 			if code != "busy" {
 				return
 			}

@@ -101,10 +101,10 @@ func halves(files []string) [][]string {
 	return slices.DeleteFunc(out[:], func(walks []string) bool { return len(walks) == 0 })
 }
 
-// newDashboardDNS is a DNS provider that has two domains whose mail goes elsewhere.
+// newDashboardDNS is a DNS provider that has domains whose mail goes elsewhere.
 func newDashboardDNS() http.Handler {
 	dns := hetznertest.New("walk-token")
-	for _, zone := range []string{"kept-wide.test", "kept-phone.test"} {
+	for _, zone := range []string{"kept-wide.test", "kept-phone.test", "stays-wide.test", "stays-phone.test"} {
 		dns.AddZone(zone, "primary")
 		dns.Put(zone, "@", "MX", 300, "10 mx.before.example.")
 		dns.Put(zone, "www", "A", 300, "192.0.2.7")

@@ -190,7 +190,7 @@ describe('domains', { concurrency: 2 }, () => {
     walk('adds several at once, and says which cannot be', async (t) => {
       const p = await open(t, '/domains/add', { phone: small }), names = [fresh('many'), fresh('many')]
       await p.getByLabel('Domain', { exact: true }).fill(`${names.join('\n')}\nno_domain`)
-      await p.getByRole('button', { name: 'Continue' }).click()
+      await p.getByRole('button', { name: 'Next', exact: true }).click()
       await p.getByRole('radio', { name: /^Mailstead/ }).check()
       await p.getByRole('button', { name: 'Add 3 domains' }).click()
       await p.getByText('1 domain could not be added.').waitFor()
@@ -298,7 +298,7 @@ describe('domains', { concurrency: 2 }, () => {
       await dialog.getByLabel('Registration period').selectOption('2')
       await dialog.getByLabel('Mailboxes to create').fill('hello')
       await sound(p)
-      await dialog.getByRole('button', { name: 'Continue' }).click()
+      await dialog.getByRole('button', { name: 'Review order' }).click()
       const buy = dialog.getByRole('button', { name: /^Buy for/ })
       assert.ok(await buy.isDisabled(), 'nothing is bought before it was agreed to')
       await dialog.getByRole('checkbox').check()
@@ -331,7 +331,7 @@ describe('domains', { concurrency: 2 }, () => {
       await a.api('POST', '/v1/domains/connect', { domains: names })
       const p = await open(t, '/', { as: a, phone: small })
       const item = main(p).getByRole('link').filter({ hasText: names[1] + ': nameservers not set' })
-      await item.getByText('See nameservers').waitFor()
+      await item.getByText('See next step').waitFor()
       await sound(p)
       await item.click()
       await p.getByRole('heading', { name: /^(Set these nameservers at your registrar|Nameservers are set|Setting up|Ready)/ }).waitFor() // the page's own look finds them at once

@@ -17,7 +17,7 @@ for (const small of [false, true]) {
     await p.getByRole('main').getByRole('heading', { level: 1, name: 'Sign in' }).waitFor({ state: 'detached' })
     assert.equal(new URL(p.url()).pathname, '/jobs', 'it leads to where one wanted to go')
     if (small) await p.getByRole('button', { name: 'Navigation' }).click()
-    await p.getByRole('button', { name: 'Sign out' }).click()
+    await p.getByRole('button', { name: 'Sign out', exact: true }).click()
     await p.getByLabel('Email').waitFor()
     await p.open('/jobs')
     await p.getByLabel('Email').waitFor()

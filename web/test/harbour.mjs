@@ -28,6 +28,18 @@ const letters = [
   ['Harbour Office <office@port.example>', 'Berth 14 is free from Monday', 'It is yours if you confirm by Friday.'],
 ]
 
+/** The result of a scan of a domain that is in use. */
+export const scanned = {
+  nameservers: ['ns1.before.example', 'ns2.before.example'], method: 'axfr', complete: true, wildcard: false, ds: [], proxied: [], mta_sts: null,
+  records: [{ name: '@', type: 'A', ttl: 300, values: ['192.0.2.7'] }, { name: '@', type: 'MX', ttl: 300, values: ['10 mx.before.example'] }, { name: 'www', type: 'A', ttl: 300, values: ['192.0.2.7'] }],
+  ours: [
+    { name: '@', type: 'MX', theirs: ['10 mx.before.example'], ours: ['10 mail.mailstead.test'], action: 'replace' },
+    { name: '@', type: 'TXT', theirs: ['"v=spf1 include:_spf.before.example ~all"'], ours: ['"v=spf1 mx ~all"'], action: 'merge' },
+    { name: '_dmarc', type: 'TXT', theirs: [], ours: ['"v=DMARC1; p=quarantine"'], action: 'replace' },
+  ],
+  mx: [{ priority: 10, host: 'mx.before.example' }], ttl: { ns: 86_400, ds: null, longest_changed: 300 },
+}
+
 /** Makes it all. */
 export async function harbour() {
   const tail = process.env.MAILSTEAD_SHOTS ? '' : unique('-h')
@@ -37,6 +49,7 @@ export async function harbour() {
   h.domain = await domain(`harbour${tail}.test`, h)
   h.second = await domain(`lighthouse${tail}.test`, h)
   h.waiting = (await api('POST', '/v1/domains/connect', { domains: [`new-pier${tail}.test`] })).domains[0]
+  h.used = (await api('POST', '/v1/domains/connect', { domains: [`busy-pier${tail}.test`] })).domains[0]
   h.manual = (await api('POST', '/v1/domains/connect', { domains: [`old-pier${tail}.test`], manual_dns: true })).domains[0]
   h.box = await mailbox(h.domain, 'mara', h)
   for (const name of ['office', 'crew', 'bookings', 'billing']) await mailbox(h.domain, name, h)
@@ -90,12 +103,12 @@ export async function placesOf(h) {
     overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose', 'inbox-sent': '/inbox?folder=sent', 'inbox-drafts': '/inbox?folder=drafts', 'inbox-all': '/inbox?folder=all',
     mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates', groups: '/mailboxes/groups',
     sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup', approvals: '/approvals', approval: '/approvals/' + h.held.id,
-    domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
+    domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id, 'domain-in-use': '/domains/' + h.used.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
     ...Object.fromEntries(['dns', 'zone', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])), 'domain-zone-own': d + '/zone?source=custom',
     webhooks: '/webhooks', webhook: '/webhooks/' + h.hook.id, 'webhook-failing': '/webhooks/' + h.failing.id, events: '/webhooks/events',
     jobs: '/jobs', job: '/jobs/' + jobs.find((j) => j.status === 'completed').id, 'job-failed': '/jobs/' + jobs.find((j) => j.status === 'completed').id + '?failed',
-    team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', connect: '/connect', nowhere: '/nowhere',
+    team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', 'dns-credentials': '/account/dns', connect: '/connect', nowhere: '/nowhere',
   }
 }
 
@@ -104,7 +117,16 @@ export async function ill(p, h) {
   await change(p, '**/v1/domains/' + h.second.id, (d) => Object.assign(d, { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(),
     issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to other servers: 5 mx.other.example. Replace those MX records.' }] } }))
   await change(p, '**/v1/domains/' + h.waiting.domain_id, (d) => Object.assign(d, { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() })) // the sandbox sets it up after a minute
+  await change(p, '**/v1/domains/' + h.used.domain_id, (d) => Object.assign(d, { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: scanned.nameservers,
+    dns_health: { ...d.dns_health, issues: [{ code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }))
+  await change(p, '**/v1/dns-credentials', (c) => {
+    const one = { id: 'dnsc_pier', provider: 'hetzner', name: 'Harbour zones', zones: [], error: null, created_at: new Date(Date.now() - 9e8).toISOString(), last_used_at: new Date(Date.now() - 6e5).toISOString() }
+    c.data = [one, { ...one, id: 'dnsc_quay', provider: 'rfc2136', name: 'Name server of the quay', zones: ['quay.example'], error: 'The server refused the key.' }]
+  })
   await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'harbour.test was not delegated to Mailstead within 14 days.' } }))
+  const scan = { id: 'job_scan', job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, created_at: new Date().toISOString(), result: scanned }
+  await p.route((url) => url.pathname === '/v1/jobs' && url.searchParams.get('type') === 'zone_scan' && url.searchParams.get('domain') === h.used.domain, (route) => route.fulfill({ json: { data: [scan], pagination: { cursor: null, has_more: false } } }))
+  await p.route('**/v1/jobs/job_scan', (route) => route.fulfill({ json: scan }))
   await change(p, '**/v1/account/usage', (u) => u.daily.forEach((day, i) => {
     const busy = /^(Sat|Sun)/.test(new Date(day.date).toUTCString()) ? 0.3 : 1
     day.received += Math.round(busy * (60 + 25 * Math.sin(i / 3) + 2 * i))
@@ -158,7 +180,7 @@ export async function laden(h) {
 }
 
 const rare = {
-  cloudflare: { dns_provider: 'cloudflare', status: 'complete', ns_status: 'not_required' },
+  cloudflare: { dns_provider: 'cloudflare', status: 'complete', ns_status: 'not_required', dns_credential_id: 'dnsc_pier', replaced: [{ name: '@', type: 'MX', ttl: 300, value: '10 mx.before.example' }] },
   bought: { status: 'complete', source: 'registered', registrar: 'Walk Registrar', auto_renew: true, expires_at: '2030-01-01T00:00:00.000Z' },
   broken: { status: 'error', error: { code: 'ns_timeout', message: 'harbour.test was not delegated to Mailstead within 14 days.' } },
   unsigned: { status: 'complete', dnssec: { status: 'bogus', ds: [{ value: '1 13 2 00', key_tag: 1, algorithm: 13, digest_type: 2, digest: '00' }] } },

@@ -90,7 +90,7 @@ describe('inbox', { concurrency: 2 }, () => {
       else await p.keyboard.press('#')
       await heading(p, 'Letter 2').waitFor()
       await row(p, 'Letter 1').waitFor({ state: 'detached' })
-      await p.getByRole('button', { name: 'Undo' }).click()
+      await p.getByRole('button', { name: 'Undo', exact: true }).click()
       await row(p, 'Letter 1').waitFor({ state: 'attached' })
       await back(p, small)
 
@@ -104,7 +104,7 @@ describe('inbox', { concurrency: 2 }, () => {
       p.on('request', (r) => { if (r.method() !== 'GET' && r.url().includes('/v1/')) marks.push(new URL(r.url()).pathname) })
       await p.getByRole('toolbar', { name: 'Selected messages' }).getByRole('button', { name: 'Mark as read' }).click()
       await until('three are read', async () => (await unread(box)).join() === 'Letter 4')
-      await p.getByRole('button', { name: 'Undo' }).click()
+      await p.getByRole('button', { name: 'Undo', exact: true }).click()
       await until('that was taken back', async () => (await unread(box)).length > 1)
       await until('both requests are told of', () => marks.length > 1) // the browser may tell of them late
       assert.deepEqual(marks, ['/v1/inbox/bulk-mark', '/v1/inbox/bulk-mark'], 'many are marked by one request')

@@ -1,7 +1,8 @@
 // Domains that are in use: credentials for DNS providers, and what becomes of what a domain has elsewhere.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { account, api, page, shot, sound, unique, until } from './rig.mjs'
+import { account, api, domain, page, shot, sound, unique, until } from './rig.mjs'
+import { scanned } from './harbour.mjs'
 
 const main = (p) => p.getByRole('main')
 
@@ -11,17 +12,6 @@ const credential = (more) => api('POST', '/v1/dns-credentials', { provider: 'het
 const provider = (p) => p.route('**/v1/domains/check-provider', (route) => route.fulfill({
   json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['helium.ns.hetzner.de', 'hydrogen.ns.hetzner.com'], is_edge: false, checked_via: 'rdap' },
 }))
-
-const scanned = {
-  nameservers: ['ns1.before.example', 'ns2.before.example'], method: 'axfr', complete: true, wildcard: false, ds: [], proxied: [], mta_sts: null,
-  records: [{ name: '@', type: 'A', ttl: 300, values: ['192.0.2.7'] }, { name: '@', type: 'MX', ttl: 300, values: ['10 mx.before.example'] }, { name: 'www', type: 'A', ttl: 300, values: ['192.0.2.7'] }],
-  ours: [
-    { name: '@', type: 'MX', theirs: ['10 mx.before.example'], ours: ['10 mail.mailstead.test'], action: 'replace' },
-    { name: '@', type: 'TXT', theirs: ['"v=spf1 include:_spf.before.example ~all"'], ours: ['"v=spf1 mx ~all"'], action: 'merge' },
-    { name: '_dmarc', type: 'TXT', theirs: [], ours: ['"v=DMARC1; p=quarantine"'], action: 'replace' },
-  ],
-  mx: [{ priority: 10, host: 'mx.before.example' }], ttl: { ns: 86_400, ds: null, longest_changed: 300 },
-}
 
 describe('domains in use', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
@@ -96,7 +86,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.getByText(/in the way/).waitFor()
       await p.getByText('10 mx.before.example', { exact: false }).first().waitFor()
       assert.ok(await p.getByRole('button', { name: 'Add domain' }).isDisabled(), 'records of others are in the way')
-      await shot(p, name('plan'))
+      await shot(p, name('plan'), { whole: true })
       await sound(p, 'a plan with conflicts')
       await p.getByLabel('Replace existing mail records').check()
       await p.getByText(/in the way/).waitFor({ state: 'detached' })
@@ -110,15 +100,89 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Move to another provider' }).click()
       const dialog = p.getByRole('dialog')
       await dialog.getByLabel('Credential').selectOption(second.id)
-      await dialog.getByText('Stays').first().waitFor()
+      await dialog.getByText(/^Show \d+ records? that stay/).click()
+      await dialog.getByText('ms1._domainkey').first().waitFor()
+      await shot(p, name('move'))
       await sound(p, 'the move of a domain')
       await p.keyboard.press('Escape')
       await p.getByText('Replaced MX of @').waitFor()
+      await shot(p, name('replaced'), { whole: true })
       await until('nothing works on it', async () => (await api('GET', '/v1/jobs?domain=' + domain)).data.every((j) => !['queued', 'in_progress'].includes(j.status)))
       await p.getByRole('button', { name: 'Put old records back' }).click()
       await dialog.getByRole('button', { name: 'Put back' }).click()
       await p.getByText('Old records put back.').waitFor()
       assert.equal((await api('GET', '/v1/domains/' + id)).replaced.length, 0)
+      await p.open('/domains/' + id)
+      const next = p.getByRole('region', { name: 'Next step' })
+      await next.getByRole('heading', { name: 'Other records are in the way at Hetzner' }).waitFor()
+      await next.getByText('10 mx.before.example', { exact: false }).first().waitFor()
+      assert.ok(await next.getByRole('button', { name: 'Set up again' }).isDisabled())
+      await shot(p, name('in-the-way'), { whole: true })
+      await sound(p, 'records in the way')
+      await next.getByLabel('Replace existing mail records').check()
+      await next.getByText(/existing record.* in the way/).waitFor({ state: 'detached' })
+      await next.getByRole('button', { name: 'Replace and set up' }).click()
+      await until('they are replaced again', async () => (await api('GET', '/v1/domains/' + id)).replaced.length > 0)
+      await next.getByRole('heading', { name: 'Other records are in the way at Hetzner' }).waitFor({ state: 'detached' })
+      await p.open(`/domains/${id}/dns`)
+      await p.getByRole('heading', { name: 'What changes at Hetzner' }).waitFor()
+      await p.getByText(/^Show \d+ records? that stay/).click()
+      await shot(p, name('provider-plan'), { whole: true })
+      await sound(p, 'the plan of a domain at a provider')
+    })
+
+    walk('keeps the mail of a domain at its servers, and brings it here later', async (t) => {
+      const stays = small ? 'stays-phone.test' : 'stays-wide.test', p = await page(t, { phone: small })
+      const c = await credential({ zones: [stays] })
+      await provider(p)
+      await p.open('/domains/add?name=' + stays)
+      await p.getByRole('radio', { name: /^DNS provider with an API/, checked: true }).waitFor()
+      await p.getByLabel('Credential').selectOption(c.id)
+      await p.getByText(/in the way/).waitFor()
+      await p.getByLabel('Keep mail at its present servers for now').check()
+      await p.getByText(/in the way/).waitFor({ state: 'detached' })
+      await shot(p, name('stays'), { whole: true })
+      await p.getByRole('button', { name: 'Add domain' }).click()
+      const next = p.getByRole('region', { name: 'Next step' })
+      await next.getByRole('heading', { name: 'Bring the mail here when you are ready' }).waitFor()
+      await next.getByText('still goes to mx.before.example', { exact: false }).waitFor()
+      await next.getByRole('button', { name: 'Bring mail here' }).click()
+      const dialog = p.getByRole('dialog')
+      await dialog.getByText('10 mx.before.example').waitFor()
+      await shot(p, name('bring'))
+      await sound(p, 'what brings the mail here')
+      await dialog.getByRole('button', { name: 'Bring mail here' }).click()
+      const { data: [{ id }] } = await api('GET', '/v1/domains?q=' + stays)
+      await until('the old records are replaced', async () => (await api('GET', '/v1/domains/' + id)).replaced.length > 0)
+      await next.getByRole('heading', { name: 'Bring the mail here when you are ready' }).waitFor({ state: 'detached' })
+    })
+
+    walk('says where the website of a domain is', async (t) => {
+      const d = await domain(), p = await page(t, { phone: small })
+      await p.open(`/domains/${d.id}/mail`)
+      const card = p.locator('.card', { has: p.getByRole('heading', { name: 'Website', exact: true }) })
+      await card.getByLabel('Website of the domain').selectOption('Stays at its own server')
+      await card.getByLabel('Address of the website').fill('192.0.2.7')
+      await card.getByRole('button', { name: 'Save' }).click()
+      await p.getByText('is at its own server').waitFor()
+      assert.deepEqual((await api('GET', '/v1/domains/' + d.id)).apex, { mode: 'elsewhere', addresses: ['192.0.2.7'], alias: null })
+      await shot(p, name('website'), { whole: true })
+      await sound(p, 'the website of a domain')
+      await card.getByLabel('Website of the domain').selectOption('Visitors come to this server')
+      await card.getByRole('button', { name: 'Save' }).click()
+      await p.getByText('is at its own server').waitFor({ state: 'detached' })
+    })
+
+    walk('adds a domain whose records are entered by hand and whose mail stays', async (t) => {
+      const added = unique('byhand') + '.test', p = await page(t, { phone: small })
+      await provider(p)
+      await p.open('/domains/add?name=' + added)
+      await p.getByRole('radio', { name: /^My current DNS provider/ }).check()
+      await p.getByLabel('Keep mail at its present servers for now').check()
+      await p.getByRole('button', { name: 'Add domain' }).click()
+      await main(p).getByRole('heading', { level: 1, name: added }).waitFor()
+      await p.getByRole('region', { name: 'Next step' }).getByRole('heading', { name: 'Bring the mail here when you are ready' }).waitFor() // in the sandbox the records are there
+      assert.equal((await api('GET', '/v1/domains?q=' + added)).data[0].mx.mode, 'elsewhere')
     })
 
     walk('connects a domain in use, imports its records and shows how to go back', async (t) => {
@@ -131,13 +195,14 @@ describe('domains in use', { concurrency: 2 }, () => {
       await sound(p, 'a domain in use')
       const before = { dns_provider: 'builtin', status: 'pending_ns', ns_status: 'pending', delegation: null, next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: ['ns1.before.example', 'ns2.before.example'] }
       let change = { ...before, dns_health: { status: 'unknown', checked_at: null, failing_since: null, issues: [{ code: 'remove_ds_first', purpose: 'DS', host: '@', message: 'The DS records are for a key of other name servers. Remove them there first, and wait 1 day.' }, { code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }
-      const job = { id: 'job_scan', job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, result: scanned }
+      const job = { id: 'job_scan', created_at: new Date().toISOString(), job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, result: scanned }
       await p.route(/\/v1\/domains\/dom_\w+$/, async (route) => {
         if (route.request().method() !== 'GET') return route.fallback()
         await route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } })
       })
       await p.route('**/v1/jobs?*type=zone_scan*', (route) => route.fulfill({ json: { data: [job], pagination: { cursor: null, has_more: false } } }))
-      await p.route('**/v1/jobs/job_scan', (route) => route.fulfill({ json: job }))
+      let state = { status: 'in_progress', result: null }
+      await p.route('**/v1/jobs/job_scan', (route) => route.fulfill({ json: { ...job, ...state } }))
       const asked = []
       await p.route('**/zone/import', async (route) => {
         const body = route.request().postDataJSON()
@@ -146,26 +211,59 @@ describe('domains in use', { concurrency: 2 }, () => {
       })
       await p.getByRole('button', { name: 'Add domain' }).click()
       const next = p.getByRole('region', { name: 'Next step' })
+      await next.getByRole('heading', { name: 'Reading the present records' }).waitFor()
+      await next.getByText('Don’t change the nameservers yet.').waitFor()
+      await shot(p, name('reading'))
+      state = { result: { ...scanned, method: 'none', records: [], ours: [] } }
+      await p.reload()
+      await next.getByRole('heading', { name: 'Remove the DS records first' }).waitFor()
+      const first = change
+      change = before
+      await p.reload()
+      await next.getByRole('heading', { name: 'The present records could not be read' }).waitFor()
+      await shot(p, name('unread'))
+      await sound(p, 'a domain whose records cannot be read')
+      change = first
+      state = {}
+      await p.reload()
       await next.getByRole('heading', { name: 'Remove the DS records first' }).waitFor()
       await p.getByText('mx.before.example').first().waitFor()
       await p.getByText(/Up to 24 hours/).waitFor()
-      await p.getByText('Some present records are not here yet.').waitFor()
+      await p.getByRole('heading', { name: 'What else would break' }).waitFor()
+      await p.getByText('Some records are not here yet.').waitFor()
       await p.getByText(/^Show \d records/).click()
       await p.getByText('Combined').waitFor()
-      await shot(p, name('scan'))
+      await shot(p, name('scan'), { whole: true })
       await sound(p, 'what a domain has elsewhere')
+      change = { ...first, dns_health: { ...first.dns_health, issues: first.dns_health.issues.slice(1) } }
+      await p.reload()
+      await next.getByRole('heading', { name: 'Import the present records first' }).waitFor()
+      assert.equal(await next.getByText('Nameserver 1').isVisible(), false, 'the nameservers come after the records')
+      await shot(p, name('import-first'))
+      await next.getByRole('button', { name: 'See the records' }).click()
       await p.getByRole('button', { name: 'Preview import' }).click()
       await p.getByText('2 values to import, 1 record left out.').waitFor()
       await p.getByRole('checkbox', { name: /TXT old/ }).uncheck()
+      await shot(p, name('import'), { whole: true })
       await sound(p, 'a preview of an import')
       await p.getByRole('button', { name: 'Import', exact: true }).click()
       await p.getByText('2 values imported.').waitFor()
       assert.deepEqual(asked, [{ scan: 'job_scan', dry_run: true }, { scan: 'job_scan', exclude: [{ name: 'old', type: 'TXT' }] }])
-      change = before
+      const issues = (...codes) => ({ ...before, dns_health: { ...first.dns_health, issues: codes.map((code) => ({ code, purpose: 'MX', host: '@', message: 'See what to do.' })) } })
+      change = issues('mx_changes')
       await p.reload()
+      await next.getByRole('heading', { name: 'Mail comes here with the change' }).waitFor()
+      await shot(p, name('mail-comes'))
+      await sound(p, 'mail that comes with the change')
+      await next.getByRole('button', { name: 'Keep mail there for now' }).click()
+      await p.getByText('The mail stays where it is.').waitFor()
+      change = issues('senders_refused')
+      await p.reload()
+      await p.getByText('Receivers may refuse mail of your other senders.').waitFor()
       await next.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
       await p.getByRole('heading', { name: 'Go back' }).waitFor()
       await p.getByText('ns2.before.example').last().waitFor()
+      await shot(p, name('nameservers'), { whole: true })
       assert.equal(await p.getByRole('heading', { name: 'Nameserver change' }).count(), 0, 'the parent zone was not asked yet')
       const card = p.locator('section.card').filter({ has: p.getByRole('heading', { name: 'Nameserver change' }) })
       const parent = (nameservers, more) => ({ delegation: { nameservers, ds: ['12345 13 2 abcdef'], ttl: 172_800, looked_at: new Date(Date.now() - 60_000).toISOString(), ...more } })
@@ -202,12 +300,14 @@ describe('domains in use', { concurrency: 2 }, () => {
       change = { ...before, status: 'pending_dns_records', ns_status: 'verified', mx: { mode: 'elsewhere', hosts: ['mx.before.example'] } }
       await p.reload()
       await next.getByText(/still goes to mx.before.example/).waitFor()
+      await shot(p, name('mail-elsewhere'), { whole: true })
       await sound(p, 'mail that is elsewhere')
       await next.getByRole('button', { name: 'Bring mail here' }).click()
       await p.getByRole('dialog').getByLabel('Addresses that receive mail now').fill('ann@' + domain)
       await p.getByRole('dialog').getByRole('button', { name: 'Bring mail here' }).click()
       const warned = p.getByRole('dialog', { name: 'Check these next' })
       await warned.getByText('ann@' + domain, { exact: false }).waitFor()
+      await shot(p, name('warnings'))
       await warned.getByRole('button', { name: 'OK' }).click()
     })
   }

@@ -24,7 +24,7 @@ test('the files of a draft outlive a reload, but neither its sending nor signing
   await p.getByLabel('Email').fill(a.email)
   await p.getByLabel('Password').fill(a.password)
   await p.getByRole('button', { name: 'Sign in', exact: true }).click()
-  await p.getByRole('button', { name: 'Sign out' }).waitFor()
+  await p.getByRole('button', { name: 'Sign out', exact: true }).waitFor()
   const attach = (name, text) => p.locator('input[type=file]').setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from(text) })
   const write = async () => {
     await p.open(`/compose?from=${box.user_id}&to=${encodeURIComponent(box.email)}&subject=Plans&text=Here`)
@@ -68,7 +68,7 @@ test('the files of a draft outlive a reload, but neither its sending nor signing
   await attach('lost.txt', 'found')
   await p.getByText('did not keep lost.txt').waitFor({ state: 'detached' })
   await until('it is kept', async () => (await kept(p)).length === 1)
-  await p.getByRole('button', { name: 'Sign out' }).click()
+  await p.getByRole('button', { name: 'Sign out', exact: true }).click()
   await p.getByRole('heading', { name: 'Sign in' }).waitFor()
   assert.deepEqual(await kept(p), [], 'nothing stays when somebody signs out')
 })
@@ -92,7 +92,7 @@ test('undo can be reached over a dialog, and by the keyboard', async (t) => {
     } else if (way === 'key') {
       await p.keyboard.press('Control+z')
     } else {
-      await p.getByRole('button', { name: 'Undo' }).focus() // it waits for whoever is at it
+      await p.getByRole('button', { name: 'Undo', exact: true }).focus() // it waits for whoever is at it
       await p.keyboard.press('Enter')
     }
     await row.waitFor()
@@ -108,7 +108,7 @@ test('a read that came too often is done again by itself', async (t) => {
   })
   await p.open('/webhooks')
   await p.getByText('Retrying automatically').waitFor()
-  await p.getByRole('button', { name: 'Retry now' }).waitFor()
+  await p.getByRole('button', { name: 'Retry now', exact: true }).waitFor()
   await p.getByText('Retrying automatically').waitFor({ state: 'detached' })
   await p.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
   assert.ok(refused >= 3)

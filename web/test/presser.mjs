@@ -19,7 +19,7 @@ export async function operations() {
   return (await known).filter((o) => o.roles)
 }
 
-const shown = ['list_credentials', 'list_smtp_credentials', 'list_approvals', 'get_approval'] // what a page reads that not everybody may
+const shown = ['list_credentials', 'list_smtp_credentials', 'list_approvals', 'get_approval', 'list_dns_credentials'] // what a page reads that not everybody may
 
 const refusal = { status: 409, json: { error: { code: 'walk', message: 'Nothing is changed on this walk.', request_id: 'req_walk' } } }
 export const refused = /status of 409/ // as the console tells of it

@@ -188,11 +188,11 @@ export function message({ to, subject, text = 'Hello.', from = 'Stranger <strang
   return `From: ${from}\nTo: ${to}\nSubject: ${subject}\nDate: ${new Date().toUTCString()}\nMessage-ID: <${unique('m')}@elsewhere.test>\n${headers}MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n${text}\n`
 }
 
-/** Takes a picture of the page, where pictures are wanted. */
-export async function shot(p, name) {
+/** Takes a picture of the page, where pictures are wanted; whole also of what is below the fold. */
+export async function shot(p, name, { whole = false } = {}) {
   if (!env.MAILSTEAD_SHOTS) return
   await mkdir(env.MAILSTEAD_SHOTS, { recursive: true })
-  await p.screenshot({ path: `${env.MAILSTEAD_SHOTS}/${name}.png` })
+  await p.screenshot({ path: `${env.MAILSTEAD_SHOTS}/${name}.png`, fullPage: whole })
 }
 
 let axe

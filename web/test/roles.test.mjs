@@ -13,7 +13,7 @@ const roles = ['owner', 'admin', 'member']
 const unreached = ['list_audit', 'delete_email_users_bulk', 'get_health', 'create_custom_dns_record', 'update_custom_dns_record', 'delete_custom_dns_record', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
 
 // Places for a deed that members may not do, and what says so there.
-const closed = ['/domains/add', '/mailboxes/bulk']
+const closed = ['/domains/add', '/mailboxes/bulk', '/account/dns']
 
 // Links whose words promise a deed, and those of them that members may do.
 const deed = /^(Add|Buy|Change|Create|Delete|Edit|Fix|Invite|Raise|Remove|Set|Several|Turn|Use|Verify)\b/
@@ -36,7 +36,7 @@ before(async () => {
   const rare = await laden(h)
   const usual = await placesOf(h)
   places = { ...usual, ...rare }
-  pressedAt = Object.values(soak ? places : { ...usual, external: rare['mailbox-external'], asleep: rare['mailbox-suspended'] }) // most rare ones have the same to press, in other states
+  pressedAt = Object.values(soak ? places : { ...usual, external: rare['mailbox-external'], asleep: rare['mailbox-suspended'], kept: rare['domain-cloudflare/settings'] }) // most rare ones have the same to press, in other states
   for (const role of ['admin', 'member']) h[role] = await join(h, role)
   team = (await h.api('GET', '/v1/account/users')).users
   for (const role of ['admin', 'member']) await ownToken(h[role])

@@ -166,7 +166,7 @@ test('a new message is from the mailbox in view, else from the last that sent', 
   const p = await page(t, { as: a })
   const from = (email) => p.waitForFunction((email) => document.querySelector('.compose-form .compose-line')?.textContent.includes(email) || document.querySelector('.compose-form .compose-line input')?.value === email, email)
   const compose = async () => {
-    await p.getByRole('button', { name: 'Compose' }).click()
+    await p.getByRole('button', { name: 'Compose', exact: true }).click()
     await p.locator('.compose-form').waitFor()
   }
   const close = () => p.getByRole('button', { name: 'Discard draft' }).click()
@@ -218,7 +218,7 @@ test('a table that is too wide for its place scrolls, and breaks no word', async
     await p.open(path)
     if (path === '/sent/lookup') {
       await main(p).getByRole('textbox').first().fill('x')
-      await p.getByRole('button', { name: 'Look up' }).click()
+      await p.getByRole('button', { name: 'Look up', exact: true }).click()
     }
     await p.locator('.table').first().waitFor()
     assert.deepEqual(await p.evaluate(brokenWords, await p.locator('.table').first().elementHandle()), [], path)

@@ -29,7 +29,7 @@ describe('zones', { concurrency: 2 }, () => {
     both('imports a zone file after a look at what comes of it, and undoes that', async (t) => {
       const d = await domain(unique('zone-import') + '.test'), p = await open(t, d, small, [/status of 422/])
       await api('PUT', `/v1/domains/${d.id}/zone/blog/A`, { values: ['192.0.2.1'] })
-      await p.getByRole('button', { name: 'Import' }).click()
+      await p.getByRole('button', { name: 'Import', exact: true }).click()
       const dialog = dialogOf(p), area = dialog.getByLabel('Or paste it here')
       await area.fill('$INCLUDE other.zone')
       await dialog.getByRole('button', { name: 'Check file' }).click()

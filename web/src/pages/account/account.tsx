@@ -20,7 +20,7 @@ export function Account() {
             </div>
             <div class="grid-2">
               <Universal account={a} />
-              <Warmup key={JSON.stringify([a.warmup_phrases, a.warmup_headers, a.warmup_folder, a.warmup_days])} account={a} />
+              <Warmup account={a} reload={account.reload} />
             </div>
           </>
         )}
@@ -110,33 +110,36 @@ function Universal({ account: a }: { account: AccountOut }) {
   )
 }
 
-function Warmup({ account: a }: { account: AccountOut }) {
-  const had = { phrases: a.warmup_phrases.join('\n'), headers: headerLines(a), folder: a.warmup_folder ?? '', days: String(a.warmup_days) }
-  const [phrases, setPhrases] = useState(had.phrases)
-  const [headers, setHeaders] = useState(had.headers)
-  const [folder, setFolder] = useState(had.folder)
-  const [days, setDays] = useState(had.days)
+interface WarmupForm { phrases: string; headers: string; folder: string; days: string }
+
+function Warmup({ account: a, reload }: { account: AccountOut; reload: () => Promise<void> }) {
+  const had: WarmupForm = { phrases: a.warmup_phrases.join('\n'), headers: headerLines(a), folder: a.warmup_folder ?? '', days: String(a.warmup_days) }
+  const [edits, setEdits] = useState<Partial<WarmupForm>>({}) // what was typed stays when the account is read again
+  const form = { ...had, ...edits }
+  const set = (change: Partial<WarmupForm>) => setEdits((all) => ({ ...all, ...change }))
   const lines = (text: string) => text.split('\n').map((line) => line.trim()).filter(Boolean)
   const save = async () => {
     await call('update_account', {
-      warmup_phrases: lines(phrases), warmup_folder: folder.trim() || null, warmup_days: Number(days),
-      warmup_headers: lines(headers).map((line) => {
+      warmup_phrases: lines(form.phrases), warmup_folder: form.folder.trim() || null, warmup_days: Number(form.days),
+      warmup_headers: lines(form.headers).map((line) => {
         const [name = '', ...value] = line.split(':')
         return { name: name.trim(), ...(value.length > 0 ? { value: value.join(':').trim() } : {}) }
       }),
     })
     told('Saved. Existing messages are checked again in the background.')
+    await reload()
+    setEdits((all) => Object.fromEntries(Object.entries(all).filter(([name, text]) => text !== edits[name as keyof WarmupForm])))
   }
   if (!can('update_account')) return null
   return (
     <Card title="Warm-up mail">
-      <Form submit="Save" onSubmit={save} disabled={phrases === had.phrases && headers === had.headers && folder === had.folder && days === had.days}>
-        <TextArea label="Phrases, one per line" name="warmup_phrases" value={phrases} onInput={setPhrases} rows={5}
+      <Form submit="Save" onSubmit={save} disabled={JSON.stringify(form) === JSON.stringify(had)}>
+        <TextArea label="Phrases, one per line" name="warmup_phrases" value={form.phrases} onInput={(phrases) => set({ phrases })} rows={5}
           hint="A message that contains one of them is marked as warm-up. You can hide it in the inbox, and webhooks skip it." />
-        <TextArea label="Header fields, one per line" name="warmup_headers" value={headers} onInput={setHeaders} rows={3} placeholder={'X-Warmup-Id\nX-Campaign: warm-up'}
+        <TextArea label="Header fields, one per line" name="warmup_headers" value={form.headers} onInput={(headers) => set({ headers })} rows={3} placeholder={'X-Warmup-Id\nX-Campaign: warm-up'}
           hint="A message that arrives with one of them is marked too. Without a value, any value counts." />
-        <TextField label="Folder" name="warmup_folder" value={folder} onInput={setFolder} hint="Marked messages with a proven author come to this folder instead of the inbox. Empty: they come to the inbox." />
-        <TextField label="Days in that folder" name="warmup_days" type="number" value={days} onInput={setDays} hint="Older messages are deleted from it." />
+        <TextField label="Folder" name="warmup_folder" value={form.folder} onInput={(folder) => set({ folder })} hint="Marked messages with a proven author come to this folder instead of the inbox. Empty: they come to the inbox." />
+        <TextField label="Days in that folder" name="warmup_days" type="number" value={form.days} onInput={(days) => set({ days })} hint="Older messages are deleted from it." />
       </Form>
     </Card>
   )

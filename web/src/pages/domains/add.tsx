@@ -38,7 +38,7 @@ function Own({ account }: { account: Schemas['Account'] }) {
   if (names.length > 0) return <Choose account={account} names={names} onBack={() => setNames([])} onDone={setDone} />
   return (
     <Card title="Which domain?" note="The part of an email address after the @. Enter one or more domains, one per line.">
-      <Form onSubmit={async () => setNames(namesIn(text))} submit="Continue" disabled={namesIn(text).length === 0}>
+      <Form onSubmit={async () => setNames(namesIn(text))} submit="Next" disabled={namesIn(text).length === 0}>
         <EnterSubmits><TextArea label="Domain" name="domains" value={text} onInput={setText} rows={text.includes('\n') ? 6 : 2} placeholder="example.com" autoFocus mono
           hint={namesIn(text).length > 1 ? plural(namesIn(text).length, 'domain') : 'Up to 100 domains. You can also separate them with spaces or commas.'} /></EnterSubmits>
       </Form>
@@ -52,15 +52,16 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   const [chosen, setWay] = useState<Way>()
   const [extras, setExtras] = useState<ExtrasForm>(emptyExtras)
   const [mailStays, setMailStays] = useState(false)
-  const way = chosen ?? proposal
+  const way = chosen ?? (provider.loading ? undefined : proposal) // a choice that is shown does not change by itself
   const guess = providerOf(provider.data?.nameservers ?? [])
   const credentials = useCredentials(names[0]!, guess, way === 'credential')
   const [chosenID, setCredential] = useState(''), [replace, setReplace] = useState(false)
   const credential = credentials.fitting?.some((c) => c.id === chosenID) ? chosenID : credentials.fitting?.[0]?.id ?? ''
-  const plan = usePlan(names[0]!, credential, replace, way === 'credential')
-  const stays = way === 'builtin' && mailStays
-  const lacks = way === 'credential' && (credential === '' || (names.length === 1 && !(plan.data && plan.data.foreign_conflicts.length === 0)))
+  const stays = way !== undefined && way !== 'external' && mailStays
+  const plan = usePlan(names[0]!, credential, replace, way === 'credential', stays ? 'elsewhere' : undefined)
+  const lacks = way === undefined || way === 'credential' && (credential === '' || (names.length === 1 && !(plan.data && plan.data.foreign_conflicts.length === 0)))
   const submit = async () => {
+    if (way === undefined) return
     const choice: Choice = { way, credential, replace, stays }
     const results = hasExtras(extras) && way !== 'external' && !stays ? await setUpAll(names, choice, extras) : await connectAll(names, choice, extras)
     const good = results.filter((r) => r.status !== 'error')
@@ -77,10 +78,10 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
       </Card>
       <Form onSubmit={submit} submit={names.length === 1 ? 'Add domain' : `Add ${plural(names.length, 'domain')}`} disabled={lacks}>
         <Card title={names.length === 1 ? 'Who hosts DNS for this domain?' : 'Who hosts DNS for these domains?'} note="DNS tells other servers where to deliver your mail. Choose who publishes the DNS records.">
-          <Ways value={way} proposal={proposal} onChange={setWay} nameservers={account.nameservers} />
+          <Ways value={way} proposal={provider.loading ? undefined : proposal} onChange={setWay} nameservers={account.nameservers} />
         </Card>
-        {way === 'builtin' && (
-          <Card title="If the domain is in use" note="Adding it changes nothing yet. Mailstead reads its present records first, and shows what stays and what changes before you switch the nameservers.">
+        {way !== undefined && way !== 'external' && (
+          <Card title="If the domain is in use" note={inUse[way]}>
             <Check label="Keep mail at its present servers for now" checked={mailStays} onChange={setMailStays} hint="The present MX records stay until you bring the mail here. Create the mailboxes and import their mail first." />
           </Card>
         )}
@@ -109,6 +110,12 @@ function Kept({ name, provider }: { name: string; provider: { data?: Schemas['Do
   }
   const by = providerOf(p.nameservers), runBy = by && dnsProviders[by].name
   return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'an unknown registrar'}<span class="muted">. Nameservers:</span> {p.nameservers.slice(0, 2).join(', ') || 'none'}{runBy && <span class="muted"> ({runBy})</span>}</p>
+}
+
+const inUse: Record<Exclude<Way, 'external'>, string> = {
+  builtin: 'Adding it changes nothing yet. Mailstead reads its present records first, and shows what stays and what changes before you change the nameservers.',
+  credential: 'Its website and its other records stay as they are. Only the records listed below are added or changed.',
+  manual: 'Adding it changes nothing yet. Its website and its other records stay as they are.',
 }
 
 interface Choice { way: Way; credential: string; replace: boolean; stays: boolean }

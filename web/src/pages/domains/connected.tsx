@@ -1,10 +1,11 @@
 // What came of adding several domains, and what is next for each.
 import type { Schemas } from '../../api/client'
 import { call, can } from '../../api/client'
-import { useRead } from '../../api/query'
+import { useQuery, useRead } from '../../api/query'
 import { faultIn } from '../../api/wording'
 import { Badge, Button, Card, Icon, LinkButton, Notice, plural, told, Wrong } from '../../ui'
 import { useSandboxActivation } from './activate'
+import { isInUse } from './scan'
 import { CopyFields } from './parts'
 import { StateBadge, stateOf, type Domain } from './words'
 
@@ -15,7 +16,10 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
   const good = [...added, ...there]
   const domains = useRead(['added', ...good.map((c) => c.domain_id)].join(), () => Promise.all(good.map((c) => call('get_domain', { domain_id: c.domain_id! }))), { kinds: ['domain'], when: good.length > 0 })
   useSandboxActivation(domains.data)
-  const waiting = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
+  const scans = useQuery('list_jobs', { type: 'zone_scan', limit: 100 })
+  const unread = new Set(scans.data?.data.filter((j) => j.status !== 'completed').map((j) => j.resource?.id))
+  const pending = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
+  const waiting = scans.data ? pending.filter((d) => !isInUse(d) && !unread.has(d.id)) : [] // the others' records come first
   const check = async () => {
     const { domains: found } = await call('check_nameservers', { domains: waiting.map((d) => d.domain) })
     told(`Nameservers verified for ${found.filter((f) => f.verified).length} of ${plural(found.length, 'domain')}.`)
@@ -28,6 +32,7 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
           <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error ? <Wrong of={faultIn(c.error)} /> : 'Could not be added.'}</li>)}</ul>
         </Notice>
       )}
+      {pending.length > waiting.length && <Notice>{waiting.length > 0 ? 'Other domains' : 'The domains'} may be in use: their present records are read first. Open a domain to see what stays, what changes, and what to do.</Notice>}
       {waiting.length > 0 && (
         <Card title="Set these nameservers at your registrar" note={`For ${plural(waiting.length, 'domain')}. Replace all existing nameservers with these.`} actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I’ve set them, check now</Button>}>
           <CopyFields of={waiting[0]!.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />

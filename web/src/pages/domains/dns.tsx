@@ -4,6 +4,7 @@ import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Button, Card, Code, Copyable, Facts, Icon, Notice, Show, Time, told } from '../../ui'
 import type { TabProps } from './types'
+import { isInTheWay, ProviderPlan } from './conflict'
 import { Found } from './next'
 import { CopyFields, RecordFields } from './parts'
 import { useDnsStatus } from './status'
@@ -25,6 +26,7 @@ export function Dns({ domain: d, reload }: TabProps) {
         note={<>{introOf(d)} {status.data?.checked_at && <>Last checked <Time of={status.data.checked_at} />{status.data.next_check_at && <>, next check <Time of={status.data.next_check_at} /></>}.</>}</>}>
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
+      {byApi(d.dns_provider) && !isInTheWay(d) && <ProviderPlan domain={d} />}
       {d.dns_provider === 'manual' && <ByHand domain={d} />}
       {d.dnssec && <Dnssec of={d.dnssec} />}
       <Dkim domain={d} status={status.data} />

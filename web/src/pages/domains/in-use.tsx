@@ -4,16 +4,15 @@ import { call, can, type Schemas } from '../../api/client'
 import { ask, Badge, Button, Card, Check, Dialog, Facts, Form, Notice, plural, TableWrap, TextArea, theirList, theirs, told, Wrong, type Tone } from '../../ui'
 import { dnsProviders, providerOf } from '../account/dns-providers'
 import { CopyFields } from './parts'
-import { Values } from './plan'
-import { lasting, obstacleOf, useScan, type Scan } from './scan'
+import { PlanPreview, usePlan, Values } from './plan'
+import { isUnread, lasting, obstacleOf, obstaclesOf, readAgain, useScan, type Scan } from './scan'
 import { isSwitched, Switch } from './switch'
 import type { TabProps } from './types'
-import type { Domain } from './words'
+import { byApi, providerNames, type Domain } from './words'
+import { kinds, shown } from './zone-values'
 
-/** Whether the page of a domain shows what the domain has elsewhere. */
-export function isInUse(d: Domain): boolean {
-  return d.dns_provider === 'builtin' && d.status !== 'deleting' && (d.previous_nameservers.length > 0 || d.dns_health.issues.some((i) => obstacleOf(i)) || d.mx?.mode === 'elsewhere')
-}
+/** The ID of the place where present records are imported. */
+export const importPlace = 'import'
 
 export function InUse(props: TabProps) {
   const { domain: d } = props
@@ -22,8 +21,8 @@ export function InUse(props: TabProps) {
     <>
       {isSwitched(d) && <Switch domain={d} />}
       <Current domain={d} scan={scan} />
-      <Obstacles domain={d} />
-      {scan.result && scan.result.method !== 'none' && <Changes of={scan.result} />}
+      <Obstacles domain={d} scan={scan} />
+      {scan.result && scan.result.method !== 'none' && <Changes of={scan.result} domain={d} />}
       {scan.id && scan.result && scan.result.method !== 'none' && can('import_zone') && <Import key={scan.id} {...props} id={scan.id} scan={scan.result} />}
       {d.previous_nameservers.length > 0 && <GoBack domain={d} />}
     </>
@@ -35,52 +34,77 @@ const methods: Record<Scan['method'], string> = {
 }
 
 function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof useScan> }) {
-  const again = async () => {
-    await call('scan_zone', { domain_id: d.id })
-    await scan.reload()
-  }
   const r = scan.result
   const by = r && providerOf(r.nameservers)
   const site = r?.records.filter((s) => s.name === '@' && ['A', 'AAAA', 'CNAME', 'ALIAS'].includes(s.type)).flatMap((s) => s.values) ?? []
   return (
-    <Card title="DNS elsewhere" note="What the domain has at its other nameservers." actions={can('scan_zone') && <Button small icon="refresh" busy={scan.running} onClick={again}>Read again</Button>}>
-      {scan.running ? <p class="muted" role="status">Reading the present records. This can take a few minutes.</p>
+    <Card title="DNS elsewhere" note="What the domain has at its other nameservers." actions={can('scan_zone') && !isUnread(scan) && <Button small icon="refresh" busy={scan.running} onClick={() => readAgain(d, scan)}>Read again</Button>}>
+      {scan.running ? <p class="muted" role="status">They are being read now.</p>
         : scan.failed ? <Notice tone="warn"><Wrong of={scan.failed} /></Notice>
         : !r ? <p class="muted">The records have not been read yet.</p>
+        : isUnread(scan) ? <Notice tone="warn">None of these nameservers answered: {theirList(r.nameservers)}.</Notice>
         : <Facts of={[
           ['Nameservers', <>{theirList(r.nameservers) || 'none'}{by && <span class="muted"> ({dnsProviders[by].name})</span>}</>],
-          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(comes to this server)'}</span></>],
+          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(visitors come to this server)'}</span></>],
           ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(comes here)'}</span></>],
           ['Records', plural(r.records.reduce((n, s) => n + s.values.length, 0), 'value')],
           ['Read by', methods[r.method]],
-          ['Wait after the switch', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}: so long resolvers can use the old nameservers`],
-          ['Changed records', r.ttl.longest_changed !== null && `Resolvers keep the old ones up to ${lasting(r.ttl.longest_changed)}`],
-          ['DS records', r.ttl.ds !== null && `Resolvers keep them up to ${lasting(r.ttl.ds)}`],
+          ['Wait after the change', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}. Until then, some resolvers still ask the old nameservers`],
+          ['Changed records', r.ttl.longest_changed !== null && `Resolvers keep old values for up to ${lasting(r.ttl.longest_changed)}`],
+          ['DS records', r.ttl.ds !== null && `Resolvers keep them for up to ${lasting(r.ttl.ds)}`],
         ]} />}
     </Card>
   )
 }
 
-function Obstacles({ domain: d }: { domain: Domain }) {
-  const found = d.dns_health.issues.map((i) => obstacleOf(i)).filter((o) => o !== undefined)
+/** What would break beside what the next step tells. */
+export function Obstacles({ domain: d, scan }: { domain: Domain; scan?: ReturnType<typeof useScan> }) {
+  const issue = d.dns_health.issues[0]
+  const told = (d.status === 'complete' && issue !== undefined && obstacleOf(issue) !== undefined) || (d.status === 'pending_ns' && d.ns_status !== 'verified' && scan?.known && !scan.running && d.apex?.mode !== 'undecided')
+  const all = obstaclesOf(d), first = told && (all.find((o) => !o.advice) ?? (d.status === 'complete' && all[0]))
+  const found = all.filter((o) => o !== first)
   if (found.length === 0) return null
-  return <Card title="What would break"><div class="stack-tight">{found.map((o) => <Notice key={o.title} tone={o.first ? 'bad' : 'warn'} title={o.title + '.'}>{theirs(o.text)}</Notice>)}</div></Card>
+  return <Card title={first ? 'What else would break' : 'What would break'}><div class="stack-tight">{found.map((o) => <Notice key={o.title} tone={o.first ? 'bad' : 'warn'} title={o.title + '.'}>{theirs(o.text)}</Notice>)}</div></Card>
 }
 
-interface Row { name: string; type: string; now: string[]; after: string[] | null; result: [Tone, string] }
+interface Row { name: string; type: string; now: string[]; after: string[] | string; result: [Tone, string] }
+
+/** Values as their owner enters them: texts without quotes. */
+function plainly(r: Row, values: string[]): string[] {
+  return values.map((value) => shown(r.type, value))
+}
 
 const results: Record<Scan['ours'][number]['action'], Row['result']> = { keep: ['none', 'Stays'], replace: ['warn', 'Changes'], merge: ['info', 'Combined'] }
+const byImport: Row['result'] = ['none', 'By import']
+const same = 'the same, if imported'
 const mostRows = 100
 
-function Changes({ of }: { of: Scan }) {
-  const ours = new Set(of.ours.map((o) => o.name + ' ' + o.type))
+/** Tells whether records of a type can be imported. */
+function isKnown(type: string): boolean {
+  return type in kinds || type === 'ALIAS' || type === 'ANAME'
+}
+
+function Changes({ of, domain: d }: { of: Scan; domain: Domain }) {
+  const mailStays = d.mx?.mode === 'elsewhere'
+  const told = new Set(of.ours.flatMap((o) => o.theirs.map((value) => `${o.name} ${o.type} ${value}`)))
   const rows: Row[] = [
-    ...of.ours.map((o): Row => ({ name: o.name, type: o.type, now: o.theirs, after: o.action === 'keep' && o.theirs.length > 0 ? o.theirs : o.ours, result: o.theirs.length === 0 ? ['ok', 'Added'] : results[o.action] })),
-    ...of.records.filter((s) => !ours.has(s.name + ' ' + s.type)).map((s): Row => ({ name: s.name, type: s.type, now: s.values, after: null, result: ['none', 'By import'] })),
+    ...of.ours.map((o): Row => {
+      const { name, type, theirs: now } = o
+      if (mailStays && name === '@' && type === 'MX') return { name, type, now, after: now, result: ['none', 'Stays for now'] }
+      if (now.length === 0) return { name, type, now, after: o.ours, result: ['ok', 'Added'] }
+      if (o.action === 'merge') return { name, type, now, after: 'one record with yours and Mailstead’s, if imported', result: results.merge }
+      if (o.action === 'keep' && now.join() !== o.ours.join()) return { name, type, now, after: same, result: byImport }
+      return { name, type, now, after: o.ours, result: results[o.action] }
+    }),
+    ...of.records.map((s) => ({ ...s, values: s.values.filter((value) => !told.has(`${s.name} ${s.type} ${value}`)) })).filter((s) => s.values.length > 0).map((s): Row => {
+      const { name, type, values: now } = s
+      if (name === '@' && type === 'NS') return { name, type, now, after: d.nameservers, result: results.replace }
+      return isKnown(type) ? { name, type, now, after: same, result: byImport } : { name, type, now, after: 'not supported', result: ['warn', 'Left out'] }
+    }),
   ]
-  const changed = rows.filter((r) => r.result[1] !== 'Stays' && r.result[1] !== 'By import').length
+  const changed = rows.filter((r) => ['Added', 'Changes', 'Combined'].includes(r.result[1])).length
   return (
-    <Card flush title="What stays and what changes" note={`${plural(changed, 'record')} of mail change. All others are the same once they are imported.`}>
+    <Card flush title="What stays and what changes" note={`${plural(changed, 'record')} ${changed === 1 ? 'is' : 'are'} added or changed. All others are the same once they are imported.`}>
       <details>
         <summary class="domains-inuse-all">Show {plural(rows.length, 'record')}</summary>
         <TableWrap label="What stays and what changes">
@@ -88,11 +112,11 @@ function Changes({ of }: { of: Scan }) {
             <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
             <tbody>
               {rows.slice(0, mostRows).map((r) => (
-                <tr key={r.name + r.type}>
+                <tr key={r.name + r.type + r.result[1]}>
                   <td class="breaks"><strong>{r.type}</strong> <code>{theirs(r.name)}</code></td>
-                  <td data-label="Now" class="breaks"><Values of={r.now} /></td>
-                  <td data-label="After" class="breaks">{r.after ? <Values of={r.after} /> : <span class="muted">the same, if imported</span>}</td>
-                  <td data-label="Result"><Badge tone={r.result[0]} plain>{r.result[1]}</Badge></td>
+                  <td data-label="Now" class="breaks"><Values of={plainly(r, r.now)} /></td>
+                  <td data-label="After" class="breaks">{typeof r.after === 'string' ? <span class="muted">{r.after}</span> : <Values of={plainly(r, r.after)} />}</td>
+                  <td data-label="Result" class="domains-result"><Badge tone={r.result[0]} plain>{r.result[1]}</Badge></td>
                 </tr>
               ))}
             </tbody>
@@ -118,23 +142,25 @@ function Import({ domain: d, reload, id, scan }: TabProps & { id: string; scan: 
   const carryOut = async () => {
     const exclude = trial!.records.filter((r) => left.includes(r.name + ' ' + r.type)).map(({ name, type }) => ({ name, type }))
     const done = await importing({ exclude: exclude.length > 0 ? exclude : undefined })
-    told(`${plural(done.imported, 'value')} imported.`)
+    told(none ? 'Records left out.' : `${plural(done.imported, 'value')} imported.`)
     setTrial(undefined)
     await reload()
   }
+  const waits = d.dns_health.issues.some((i) => obstacleOf(i)?.place === 'import')
+  const none = trial && trial.merged.length === 0 && trial.records.length > 0 && trial.records.every((r) => left.includes(r.name + ' ' + r.type))
   return (
-    <Card title="Import the present records" note="Website, verification and other records are copied. Records that Mailstead manages are left out.">
+    <div id={importPlace} tabIndex={-1}><Card title="Import the present records" note={waits ? 'Website, verification and other records are copied. Records that Mailstead manages are left out.' : 'All records that can be imported are here, or were left out.'}>
       <div class="stack">
         {scan.proxied.length > 0 && <Check label="Import addresses of the proxy too" checked={anyway} onChange={(on) => { setAnyway(on); setTrial(undefined) }} hint={<>{theirList(scan.proxied.slice(0, 5).map((p) => `${p.name}: ${p.value}`))}. They usually stop working once DNS is here.</>} />}
-        {!trial ? <div class="row"><Button look="primary" onClick={look}>Preview import</Button></div> : (
-          <Form onSubmit={carryOut} submit={trial.imported > 0 || trial.merged.length > 0 ? 'Import' : 'Nothing to import'} disabled={trial.imported === 0 && trial.merged.length === 0} actions={<Button onClick={() => setTrial(undefined)}>Cancel</Button>}>
+        {!trial ? <div class="row"><Button look={waits ? 'primary' : undefined} onClick={look}>Preview import</Button></div> : (
+          <Form onSubmit={carryOut} submit={none ? 'Leave all out' : trial.imported > 0 || trial.merged.length > 0 ? 'Import' : 'Nothing to import'} disabled={trial.imported === 0 && trial.merged.length === 0} actions={<Button onClick={() => setTrial(undefined)}>Cancel</Button>}>
             <p role="status">{plural(trial.imported, 'value')} to import, {plural(trial.skipped.length, 'record')} left out.</p>
             {trial.records.length > 0 && (
               <fieldset class="domains-choice stack-tight">
                 <legend>Records</legend>
                 {trial.records.slice(0, mostRows).map((r) => {
                   const key = r.name + ' ' + r.type
-                  return <Check key={key} label={<><strong>{r.type}</strong> <code>{theirs(r.name)}</code></>} hint={theirList(r.values)} checked={!left.includes(key)} onChange={(on) => setLeft(on ? left.filter((l) => l !== key) : [...left, key])} />
+                  return <Check key={key} label={<><strong>{r.type}</strong> <code>{theirs(r.name)}</code></>} hint={theirList(r.values.map((value) => shown(r.type, value)))} checked={!left.includes(key)} onChange={(on) => setLeft(on ? left.filter((l) => l !== key) : [...left, key])} />
                 })}
                 {trial.records.length > mostRows && <p class="muted">And {trial.records.length - mostRows} more.</p>}
               </fieldset>
@@ -149,14 +175,14 @@ function Import({ domain: d, reload, id, scan }: TabProps & { id: string; scan: 
           </Form>
         )}
       </div>
-    </Card>
+    </Card></div>
   )
 }
 
 function GoBack({ domain: d }: { domain: Domain }) {
   return (
-    <Card title="Go back" note="To undo the switch, set the previous nameservers again at your registrar. Do not delete the zone there until everything works.">
-      <CopyFields of={d.previous_nameservers.map((ns, i) => [`Previous nameserver ${i + 1}`, ns])} />
+    <Card title="Go back" note="To undo the change, set the previous nameservers again at your registrar. Do not delete the zone there until everything works.">
+      <CopyFields of={d.previous_nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
     </Card>
   )
 }
@@ -164,9 +190,10 @@ function GoBack({ domain: d }: { domain: Domain }) {
 /** Brings mail here that is still at other servers. */
 export function BringMail({ domain: d, reload, onClose }: TabProps & { onClose: () => void }) {
   const [expected, setExpected] = useState('')
+  const plan = usePlan(d.domain, d.dns_credential_id ?? '', true, byApi(d.dns_provider) && can('preview_dns_plan'), 'here')
   const bring = async () => {
     const addresses = expected.split(/[\s,;]+/).filter(Boolean)
-    const done = await call('update_domain', { domain_id: d.id, mx: { mode: 'here', expected_addresses: addresses.length > 0 ? addresses : undefined } })
+    const done = await call('update_domain', { domain_id: d.id, mx: { mode: 'here', expected_addresses: addresses.length > 0 ? addresses : undefined }, replace: byApi(d.dns_provider) || undefined })
     onClose()
     told('New mail arrives here.')
     const { warnings = [] } = done
@@ -174,9 +201,10 @@ export function BringMail({ domain: d, reload, onClose }: TabProps & { onClose: 
     await reload()
   }
   return (
-    <Dialog title={`Bring the mail of ${d.domain_unicode} here`} onClose={onClose}>
+    <Dialog title={`Bring the mail of ${d.domain_unicode} here`} wide={byApi(d.dns_provider)} onClose={onClose}>
       <Form onSubmit={bring} submit="Bring mail here">
-        <p>Mailstead replaces the MX records. Mail that is already at {theirList(d.mx?.hosts ?? []) || 'the other servers'} stays there.</p>
+        <p>{byApi(d.dns_provider) ? `Mailstead replaces the MX records at ${providerNames[d.dns_provider]}. You can put them back later, in the settings of the domain.` : d.dns_provider === 'manual' ? 'Replace the MX records at your DNS provider after that.' : 'Mailstead replaces the MX records.'} Mail that is already at {theirList(d.mx?.hosts ?? []) || 'the other servers'} stays there.</p>
+        {byApi(d.dns_provider) && d.dns_credential_id !== null && <PlanPreview of={plan} replace={false} />}
         <TextArea label="Addresses that receive mail now" name="mx.expected_addresses" value={expected} onInput={setExpected} rows={3} mono placeholder={`ann@${d.domain}`} hint="Optional. You are warned about those without a mailbox here." />
       </Form>
     </Dialog>

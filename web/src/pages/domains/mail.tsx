@@ -6,6 +6,7 @@ import { Button, Card, Check, Facts, Form, Notice, Select, TextField, told } fro
 import { SMTPCredentials } from '../mailboxes/credentials'
 import { Elsewhere, said } from './elsewhere'
 import type { TabProps } from './types'
+import { Website } from './website'
 import { redirectWords, type Domain } from './words'
 
 export function MailSettings(props: TabProps) {
@@ -23,6 +24,7 @@ export function MailSettings(props: TabProps) {
         <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe, d.tls_policy].join()} {...props} />
         <Redirect key={'r' + JSON.stringify(d.redirect)} {...props} />
       </div>
+      {d.apex && <Website key={'w' + JSON.stringify(d.apex)} {...props} />}
       <Elsewhere {...props} />
       {can('list_smtp_credentials') && <SMTPCredentials domainID={d.id} domain={d.domain_unicode} />}
     </>
@@ -33,7 +35,7 @@ function Read({ domain: d }: { domain: Domain }) {
   return (
     <Card title="Mail and web" note="The account’s owner or an admin can edit these.">
       <Facts of={[
-        ['Catch-all', d.catch_all ?? 'None'], ['Forwarding', d.forward_address ?? 'None'], ['Web redirect', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'None'],
+        ['Website', d.apex && (d.apex.mode === 'here' ? 'Visitors come to this server' : 'At its own server')], ['Catch-all', d.catch_all ?? 'None'], ['Forwarding', d.forward_address ?? 'None'], ['Web redirect', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'None'],
         ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'], ['One-click unsubscribe', d.list_unsubscribe ? 'On' : 'Off'], ['Encryption', d.tls_policy === 'required' ? 'Required' : 'Where the receiver offers it'],
         ['Other senders', d.sends_elsewhere.length > 0 && d.sends_elsewhere.map(said).join('; ')],
       ]} />
@@ -125,8 +127,10 @@ function Redirect({ domain: d, reload }: TabProps) {
     told('Redirect removed.')
     await reload()
   }
+  const note = `Redirects visitors of ${d.domain_unicode} and www.${d.domain_unicode}.`
+  if (d.apex && d.apex.mode !== 'here' && !r) return <Card title="Web redirect" note={note}><p>The website of {d.domain_unicode} is at its own server. To redirect its visitors, have them come to this server first, under Website.</p></Card>
   return (
-    <Card title="Web redirect" note={`Redirects visitors of ${d.domain_unicode} and www.${d.domain_unicode}.`}>
+    <Card title="Web redirect" note={note}>
       <Form onSubmit={save} submit="Save" disabled={url.trim() === '' || same} actions={r && <Button onClick={remove}>Remove</Button>}>
         <TextField label="Redirect to" name="redirect_url" type="url" value={url} onInput={setUrl} placeholder="https://www.example.com/" />
         <Check checked={permanent} onChange={setPermanent} label="Permanent" hint="301: browsers and search engines cache it. Otherwise 302: they check each time." />

@@ -7,12 +7,13 @@ import { Button, Icon, LinkButton, Loading, plural, Time, told, Wrong, type Tone
 import type { TabProps } from './types'
 import { DomainJob } from './jobs'
 import { MakeMailbox } from './make'
-import { BringMail } from './in-use'
+import { InTheWay, isInTheWay } from './conflict'
+import { BringMail, importPlace } from './in-use'
 import { CopyFields, RecordFields } from './parts'
-import { obstacleOf, useScan } from './scan'
+import { isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
-import { adviceOf, byNeed, purposeOf, type Domain } from './words'
+import { adviceOf, byNeed, detailOf, issueWords, purposeOf, type Domain } from './words'
 
 type NsCheck = Schemas['NameserverCheck']
 
@@ -22,7 +23,7 @@ export function NextStep(props: TabProps) {
     case 'pending_ns':
       return <SetNameservers {...props} />
     case 'pending_dns_records':
-      if (props.domain.mx?.mode === 'elsewhere') return <MailElsewhere {...props} />
+      if (d.mx?.mode === 'elsewhere' && d.dns_provider !== 'manual') return <MailElsewhere {...props} />
       return <AddRecords {...props} />
     case 'pending':
     case 'in_progress':
@@ -30,8 +31,9 @@ export function NextStep(props: TabProps) {
     case 'deleting':
       return <Running domain={d} title="Deleting this domain" />
     case 'error':
-      return <Broken {...props} />
+      return isInTheWay(d) ? <InTheWay {...props} /> : <Broken {...props} />
   }
+  if (isInTheWay(d)) return <InTheWay {...props} />
   if (d.dns_health.issues[0] && obstacleOf(d.dns_health.issues[0])) return <Obstructed {...props} />
   if (d.dns_health.issues.length > 0) return <Mend {...props} />
   if (d.dnssec?.status === 'bogus') return <ReplaceDs {...props} />
@@ -63,19 +65,33 @@ function SetNameservers({ domain: d, reload }: TabProps) {
   }
   const at = provider.data?.registrar
   const scan = useScan(d)
-  if (d.ns_status !== 'verified' && scan.running) return <Step tone="info" title="Reading the present records"><p>Wait before you change the nameservers: Mailstead is reading the records that {d.domain_unicode} has now.</p></Step>
-  if (d.ns_status !== 'verified' && d.dns_health.issues.some((i) => obstacleOf(i)?.first)) return <Obstructed domain={d} reload={reload} />
-  if (d.ns_status !== 'verified' && d.apex?.mode === 'undecided') return <Step tone="warn" title="Do not change the nameservers yet"><p>The present nameservers do not answer, so it is not known whether the domain has a website.</p><NextLook domain={d} /></Step>
   if (d.ns_status === 'verified') {
     return (
       <Step tone="info" title="Nameservers are set" actions={can('check_nameservers') && <Button icon="refresh" onClick={check}>Check now</Button>}>
         {found && !found.verified && <p role="status">{found.message}</p>}
-        {d.status_detail && <p>{d.status_detail}</p>}
+        {detailOf(d) && <p>{detailOf(d)}</p>}
         <NextLook domain={d} />
         <details><summary class="muted">Show nameservers</summary><CopyFields of={serversOf(d)} /></details>
       </Step>
     )
   }
+  if (!scan.known) return <Step tone="info" title="Reading the present records"><Loading lines={3} /></Step>
+  if (scan.running) return <Step tone="info" title="Reading the present records"><p>Don’t change the nameservers yet. Mailstead is reading the records that {d.domain_unicode} has now. This can take a few minutes.</p></Step>
+  const obstacle = obstaclesOf(d).find((o) => !o.advice)
+  if (obstacle?.first) return <Obstructed domain={d} reload={reload} />
+  if (d.apex?.mode === 'undecided') {
+    return (
+      <Step tone="warn" title="Don’t change the nameservers yet" actions={<>
+        {can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>Check now</Button>}
+        {can('update_domain') && <LinkButton href={`/domains/${d.id}/mail`}>Say where the website is</LinkButton>}
+      </>}>
+        <p>The present nameservers do not answer, so it is not known whether the domain has a website. If you know, say so.</p>
+        <NextLook domain={d} />
+      </Step>
+    )
+  }
+  if (obstacle) return <LookFirst domain={d} reload={reload} title={obstacle.place === 'import' ? 'Import the present records first' : obstacle.title} text={obstacle.text} place={obstacle.place} />
+  if (isUnread(scan)) return <LookFirst domain={d} reload={reload} title="The present records could not be read" text="Read them again, or import a zone file of your present DNS provider. Then change the nameservers." place="zone" onRead={() => readAgain(d, scan)} />
   return (
     <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I’ve set them, check now</Button>}>
       <ol class="domains-how">
@@ -87,7 +103,7 @@ function SetNameservers({ domain: d, reload }: TabProps) {
       {!found && <AtRegistrar domain={d} />}
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
       <NextLook domain={d} />
-      <p class="muted small">The change usually takes a few minutes, sometimes up to a day. {d.previous_nameservers.length > 0 ? 'If a website or other service uses this domain, import its present records below before you switch.' : <>If a website or other service uses this domain, its DNS records must be copied here before you switch. {can('create_custom_dns_record') ? <>Add them under <a href={`/domains/${d.id}/records`}>Custom records</a>.</> : 'The account’s owner or an admin can add them.'}</>}</p>
+      <p class="muted small">The change usually takes a few minutes, sometimes up to a day. {d.previous_nameservers.length > 0 ? 'The page below shows what stays, what changes, and how to go back.' : <>If a website or another service uses this domain, its DNS records must be here before you change the nameservers. {can('set_zone_records') ? <>Add them to the <a href={`/domains/${d.id}/zone`}>zone</a>.</> : 'The account’s owner or an admin can add them.'}</>}</p>
     </Step>
   )
 }
@@ -98,9 +114,40 @@ function AtRegistrar({ domain: d }: { domain: Domain }) {
   return status.data ? <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} /> : null
 }
 
+/** What should be looked at before the nameservers of a domain in use are changed. */
+function LookFirst({ domain: d, reload, title, text, place, onRead }: { domain: Domain; reload: TabProps['reload']; title: string; text: string; place?: 'import' | 'mail' | 'zone'; onRead?: () => Promise<void> }) {
+  const keep = async () => {
+    await call('update_domain', { domain_id: d.id, mx: { mode: 'elsewhere' } })
+    told('The mail stays where it is.')
+    await reload()
+  }
+  const toImport = () => {
+    const at = document.getElementById(importPlace)
+    at?.scrollIntoView({ block: 'start' })
+    at?.focus({ preventScroll: true })
+  }
+  return (
+    <Step tone="warn" title={title} actions={<>
+      {onRead && can('scan_zone') && <Button look="primary" icon="refresh" onClick={onRead}>Read again</Button>}
+      {place === 'import' && can('import_zone') && <Button look="primary" onClick={toImport}>See the records</Button>}
+      {place === 'mail' && <LinkButton href={`/domains/${d.id}/mailboxes`}>Mailboxes</LinkButton>}
+      {place === 'mail' && can('update_domain') && <Button onClick={keep}>Keep mail there for now</Button>}
+      {place === 'zone' && <LinkButton href={`/domains/${d.id}/zone`}>Open the zone</LinkButton>}
+    </>}>
+      <p>{text}</p>
+      {!can('import_zone') && <p class="muted">The account’s owner or an admin can do this.</p>}
+      <details>
+        <summary class="muted">Show the nameservers to set after that</summary>
+        <CopyFields of={serversOf(d)} />
+      </details>
+      <NextLook domain={d} />
+    </Step>
+  )
+}
+
 /** What has to be done before, or has broken, of a domain that is in use. */
 function Obstructed({ domain: d, reload }: TabProps) {
-  const first = d.dns_health.issues.map((i) => obstacleOf(i)).find((o) => o && (d.status === 'complete' || o.first))!
+  const first = obstaclesOf(d)[0]!
   const look = async () => {
     await call('get_dns_status', { domain_id: d.id, refresh: true })
     await reload()
@@ -157,7 +204,9 @@ function AddRecords({ domain: d, reload }: TabProps) {
     await Promise.all([reload(), status.reload()])
   }
   if (!status.data) return <Step tone="warn" title="Add the DNS records at your DNS provider"><Loading lines={3} /></Step>
-  const records = byNeed(status.data.records)
+  const stays = d.mx?.mode === 'elsewhere'
+  const records = byNeed(status.data.records).filter((r) => !stays || r.purpose !== 'MX')
+  if (stays && !records.some((r) => !r.verified && r.critical)) return <MailElsewhere domain={d} reload={reload} />
   const there = records.filter((r) => r.verified).length
   const first = records.find((r) => !r.verified)
   const also = records.filter((r) => !r.verified).length - 1
@@ -169,7 +218,7 @@ function AddRecords({ domain: d, reload }: TabProps) {
         {also > 0 && <LinkButton href={`/domains/${d.id}/dns`}>See {plural(also, 'other record')}</LinkButton>}
         {noRecords && can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
       </>}>
-      {noRecords && <p>{d.status_detail}</p>}
+      {noRecords && detailOf(d) && <p>{detailOf(d)}</p>}
       {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
       <NextLook domain={d} />
       <p class="muted small">{there} of {plural(records.length, 'record')} found. New records usually appear within minutes.</p>
@@ -180,7 +229,7 @@ function AddRecords({ domain: d, reload }: TabProps) {
 function Running({ domain: d, title }: { domain: Domain; title: string }) {
   return (
     <Step tone="info" title={title}>
-      {d.status_detail && <p>{d.status_detail}</p>}
+      {detailOf(d) && <p>{detailOf(d)}</p>}
       {d.job_id ? <DomainJob id={d.job_id} /> : <p class="muted">This continues automatically.</p>}
     </Step>
   )
@@ -212,13 +261,14 @@ function Mend({ domain: d, reload }: TabProps) {
     await status.look()
     await reload()
   }
-  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Fix the ${purposeOf(issue.purpose).name} record` : `${purposeOf(issue.purpose).name} record is wrong`
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Fix the ${purposeOf(issue.purpose).name} record` : issueWords(issue).title
   return (
     <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
       <Button look="primary" icon="refresh" onClick={look}>Check now</Button>
+      {issue.code === 'credential_invalid' && can('list_dns_credentials') && <LinkButton href="/account/dns">DNS credentials</LinkButton>}
       <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
     </>}>
-      <p>{issue.message}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
+      <p>{issueWords(issue).text}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
       {issue.purpose === 'NS' && <CopyFields of={serversOf(d)} />}
       {issue.purpose === 'NS' && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
       {record && <><p class="muted small">{adviceOf(record, d.dns_provider)}</p><RecordFields record={record} domain={d} found /></>}

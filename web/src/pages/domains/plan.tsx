@@ -43,9 +43,9 @@ export function AddCredential({ of: { list, adding, setAdding }, guess, onAdded 
   return adding ? <CredentialDialog provider={guess} onDone={added} onClose={() => setAdding(false)} /> : null
 }
 
-/** What connecting a domain with a credential would change. */
-export function usePlan(domain: string, credential: string, replace: boolean, when = true): Query<Plan> {
-  return useQuery('preview_dns_plan', { domain, dns_credential_id: credential, replace: replace || undefined }, { kinds: [], when: when && credential !== '' })
+/** What connecting a domain with a credential would change. mx says where its mail goes; by default as it is, or here. */
+export function usePlan(domain: string, credential: string, replace: boolean, when = true, mx?: 'here' | 'elsewhere'): Query<Plan> {
+  return useQuery('preview_dns_plan', { domain, dns_credential_id: credential, replace: replace || undefined, ...(mx && { mx }) }, { kinds: [], when: when && credential !== '' })
 }
 
 const actions: Record<Plan['changes'][number]['action'], [Tone, string]> = {
@@ -63,6 +63,7 @@ export function PlanPreview({ of, replace, onReplace }: PlanProps) {
   if (of.error) return <Notice tone="bad" alert><Wrong of={of.error} /></Notice>
   if (!of.data) return <Loading lines={4} />
   const { changes, foreign_conflicts: conflicts } = of.data
+  const changed = changes.filter((c) => c.action !== 'keep'), kept = changes.filter((c) => c.action === 'keep')
   return (
     <div class="stack">
       {conflicts.length > 0 && (
@@ -74,22 +75,40 @@ export function PlanPreview({ of, replace, onReplace }: PlanProps) {
         <Check label="Replace existing mail records" checked={replace} onChange={onReplace}
           hint="MX records of other servers are replaced, and their SPF record is combined with Mailstead’s. Mail then arrives here. You can put the old records back later." />
       )}
-      <div class="domains-boxed"><TableWrap label="Planned changes">
-        <table class="table folds">
-          <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
-          <tbody>
-            {changes.map((c) => (
-              <tr key={c.name + c.type}>
-                <td><strong>{c.type}</strong> <code>{c.name}</code><br /><span class="muted small">{c.reason}</span></td>
-                <td data-label="Now" class="breaks"><Values of={c.before} /></td>
-                <td data-label="After" class="breaks"><Values of={c.after} /></td>
-                <td data-label="Result"><Badge tone={actions[c.action][0]} plain>{actions[c.action][1]}</Badge></td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </TableWrap></div>
+      {changed.length > 0 ? <Changes of={changed} label="Planned changes" /> : <p>{conflicts.length > 0 ? 'Nothing else changes.' : 'Nothing changes: all of Mailstead’s records are there.'}</p>}
+      {kept.length > 0 && <details><summary>Show {plural(kept.length, 'record')} that {kept.length === 1 ? 'stays' : 'stay'}</summary><Kept of={kept} /></details>}
     </div>
+  )
+}
+
+function Changes({ of, label }: { of: Plan['changes']; label: string }) {
+  return (
+    <div class="domains-boxed"><TableWrap label={label}>
+      <table class="table folds">
+        <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
+        <tbody>
+          {of.map((c) => (
+            <tr key={c.name + c.type}>
+              <td class="breaks"><strong>{c.type}</strong> <code>{c.name}</code><br /><span class="muted small">{c.reason}</span></td>
+              <td data-label="Now" class="breaks"><Values of={c.before} /></td>
+              <td data-label="After" class="breaks"><Values of={c.after} /></td>
+              <td data-label="Result" class="domains-result"><Badge tone={actions[c.action][0]} plain>{actions[c.action][1]}</Badge></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </TableWrap></div>
+  )
+}
+
+function Kept({ of }: { of: Plan['changes'] }) {
+  return (
+    <div class="domains-boxed"><TableWrap label="Records that stay">
+      <table class="table folds">
+        <thead><tr><th>Record</th><th>Value</th></tr></thead>
+        <tbody>{of.map((c) => <tr key={c.name + c.type}><td class="breaks"><strong>{c.type}</strong> <code>{c.name}</code></td><td data-label="Value" class="breaks"><Values of={c.before} /></td></tr>)}</tbody>
+      </table>
+    </TableWrap></div>
   )
 }
 

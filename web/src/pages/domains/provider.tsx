@@ -38,12 +38,12 @@ export function DnsProvider({ domain: d, reload }: TabProps) {
 function Move({ domain: d, reload, onClose }: TabProps & { onClose: () => void }) {
   const credentials = useCredentials(d.domain)
   const others = { ...credentials, fitting: credentials.fitting?.filter((c) => c.id !== d.dns_credential_id) }
-  const [chosen, setChosen] = useState('')
+  const [chosen, setChosen] = useState(''), [replace, setReplace] = useState(false)
   const id = others.fitting?.some((c) => c.id === chosen) ? chosen : others.fitting?.[0]?.id ?? ''
-  const plan = usePlan(d.domain, id, false)
+  const plan = usePlan(d.domain, id, replace)
   const conflicts = plan.data?.foreign_conflicts.length ?? 0
   const move = async () => {
-    await call('update_domain', { domain_id: d.id, dns_credential_id: id })
+    await call('update_domain', { domain_id: d.id, dns_credential_id: id, ...(replace && { replace }) })
     told('Move started.')
     await reload()
     onClose()
@@ -52,8 +52,8 @@ function Move({ domain: d, reload, onClose }: TabProps & { onClose: () => void }
     <Dialog title={`Move ${d.domain_unicode}`} wide onClose={onClose}>
       <Form onSubmit={move} submit="Move" disabled={id === '' || !plan.data || conflicts > 0}>
         <CredentialChoice of={others} value={id} onChange={setChosen} />
-        {id !== '' && <PlanPreview of={plan} replace={false} />}
-        {conflicts > 0 && <Notice tone="warn">Remove the records in the way at the new provider first.</Notice>}
+        {id !== '' && <PlanPreview of={plan} replace={replace} onReplace={setReplace} />}
+        {conflicts > 0 && <Notice tone="warn">Replace the mail records, or remove the others at the new provider first.</Notice>}
         <Notice>{d.dns_provider === 'builtin' ? 'Mailstead’s nameservers answer until you set those of the new provider at your registrar.' : 'Records at the present provider stay there. Delete them once the domain has moved.'}</Notice>
       </Form>
       <AddCredential of={credentials} onAdded={setChosen} />

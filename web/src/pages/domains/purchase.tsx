@@ -41,7 +41,7 @@ function OrderForm({ offer, order, onChange, registrars, onReady }: { offer: Off
   const set = (change: Partial<Order>) => onChange({ ...order, ...change })
   const fixed = order.registrar === 'cloudflare'
   return (
-    <Form onSubmit={async () => onReady()} submit="Continue" disabled={fixed && !order.manual && order.token.trim() === ''}>
+    <Form onSubmit={async () => onReady()} submit="Review order" disabled={fixed && !order.manual && order.token.trim() === ''}>
       <Price offer={offer} order={order} />
       <div class="grid-2">
         <Select label="Registration period" value={order.years} onChange={(years) => set({ years })} options={terms} />

@@ -8,9 +8,9 @@ import type { Domain } from './words'
 
 const repaired = signal<{ domain: Domain; done: () => unknown } | null>(null)
 
-/** Sets a domain up again; of one at Cloudflare it asks for another token first. */
+/** Sets a domain up again; of one with a Cloudflare token of its own it asks for another one first. */
 export async function setUpAgain(d: Domain, done: () => unknown) {
-  if (d.dns_provider === 'cloudflare') {
+  if (d.dns_provider === 'cloudflare' && d.dns_credential_id === null) {
     repaired.value = { domain: d, done }
     return
   }

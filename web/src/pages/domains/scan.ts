@@ -1,4 +1,5 @@
 // What Mailstead read of the zone that a domain has elsewhere.
+import { call } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { wordsOf } from '../../api/wording'
 import type { Domain } from './words'
@@ -17,13 +18,28 @@ export interface Scan {
   proxied: { name: string; type: string; value: string }[]
 }
 
-/** Reads the newest scan of a domain. */
+/** Reads the newest scan of a domain. Until it is known whether there is one, and what of it the domain tells, known is false. */
 export function useScan(d: Domain) {
   const jobs = useQuery('list_jobs', { domain: d.domain, type: 'zone_scan', limit: 1 }, { when: d.dns_provider === 'builtin' })
   const id = jobs.data?.data[0]?.job_id
   const job = useQuery('get_job', { job_id: id ?? '' }, { when: id !== undefined, only: (c) => c.id === id })
   const j = job.data
-  return { id, running: j?.status === 'queued' || j?.status === 'in_progress', failed: j?.error ?? undefined, result: j?.status === 'completed' ? (j.result as unknown as Scan) : undefined, reload: jobs.reload }
+  const ahead = j?.status === 'completed' && j.result !== null && j.completed_at !== null && d.updated_at < j.completed_at // the end of a scan changes the domain too
+  return {
+    id, known: jobs.data !== undefined && (id === undefined || j !== undefined) && !ahead, running: j?.status === 'queued' || j?.status === 'in_progress',
+    failed: j?.error ?? undefined, result: j?.status === 'completed' ? (j.result as unknown as Scan) : undefined, reload: jobs.reload,
+  }
+}
+
+/** Reads the present records of a domain once more. */
+export async function readAgain(d: Domain, scan: ReturnType<typeof useScan>) {
+  await call('scan_zone', { domain_id: d.id })
+  await scan.reload()
+}
+
+/** Whether the servers that answer for a domain now were asked, and told nothing. */
+export function isUnread(scan: ReturnType<typeof useScan>): boolean {
+  return scan.failed !== undefined || (scan.result?.method === 'none' && scan.result.nameservers.length > 0)
 }
 
 /** A time in words, from seconds. */
@@ -32,20 +48,41 @@ export function lasting(seconds: number): string {
   return `${n} ${unit}${n === 1 ? '' : 's'}`
 }
 
-interface Obstacle { title: string; text: string; /** The nameservers must not be changed before it is gone. */ first?: true }
+interface Obstacle {
+  title: string
+  text: string
+  /** The nameservers must not be changed before it is gone. */
+  first?: true
+  /** It is no reason to wait with the nameservers. */
+  advice?: true
+  /** Where it is mended. */
+  place?: 'import' | 'mail' | 'zone'
+}
 
-const titles: Record<string, { title: string; text?: string; first?: true }> = {
+/** What may stand between a domain and the change of its nameservers, in the order in which it is done. */
+const titles: Record<string, Omit<Obstacle, 'text'> & { text?: string }> = {
   remove_ds_first: { title: 'Remove the DS records first', first: true },
   mta_sts_enforced: { title: 'Turn the MTA-STS policy off first', first: true },
-  mx_changes: { title: 'Mail comes here with the switch' },
-  senders_refused: { title: 'Mail of other senders would be refused' },
-  proxied: { title: 'Some addresses belong to a proxy', text: 'They stop working once DNS is here. Add the addresses of the servers behind the proxy, or import these anyway.' },
-  caa_excludes: { title: 'CAA records exclude the certificates of this server' },
-  not_imported: { title: 'Some present records are not here yet', text: 'Import them, or leave them out, before you switch the nameservers.' },
+  not_imported: { title: 'Some records are not here yet', text: 'The domain has records at its other nameservers that are not here. Import them, or leave them out.', place: 'import' },
+  mx_changes: { title: 'Mail comes here with the change', text: 'There is no mailbox for it here yet, so it would be refused. Create the mailboxes first, or keep the mail at its present servers for now.', place: 'mail' },
+  proxied: { title: 'Some addresses belong to a proxy', text: 'They stop working once DNS is here. Add the addresses of the servers behind the proxy to the zone, or import these anyway.', place: 'zone' },
+  caa_excludes: { title: 'CAA records exclude the certificates of this server', place: 'zone' },
+  senders_refused: { title: 'Receivers may refuse mail of your other senders', text: 'Mailstead’s SPF record does not name all servers that send mail of the domain. Import the present SPF record and DMARC policy, or choose a milder DMARC policy.', advice: true },
 }
 
 /** What an issue of a domain that is in use means; nothing for other issues. */
 export function obstacleOf(issue: Domain['dns_health']['issues'][number]): Obstacle | undefined {
   const known = titles[issue.code]
   return known && { text: wordsOf({ code: '', message: issue.message }), ...known }
+}
+
+/** What stands between a domain and the change of its nameservers, what has to be done first before the rest. */
+export function obstaclesOf(d: Domain): Obstacle[] {
+  const order = Object.keys(titles)
+  return d.dns_health.issues.toSorted((a, b) => order.indexOf(a.code) - order.indexOf(b.code)).map((i) => obstacleOf(i)).filter((o) => o !== undefined)
+}
+
+/** Whether the page of a domain shows what the domain has elsewhere. */
+export function isInUse(d: Domain): boolean {
+  return d.dns_provider === 'builtin' && d.status !== 'deleting' && (d.previous_nameservers.length > 0 || d.dns_health.issues.some((i) => obstacleOf(i)) || d.mx?.mode === 'elsewhere')
 }

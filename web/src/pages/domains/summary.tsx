@@ -2,7 +2,8 @@
 import type { ComponentChildren } from 'preact'
 import { can } from '../../api/client'
 import { Badge, Card, Copyable, count, Facts, Icon, Show, Time } from '../../ui'
-import { InUse, isInUse } from './in-use'
+import { InUse, Obstacles } from './in-use'
+import { isInUse } from './scan'
 import type { TabProps } from './types'
 import { useDnsStatus } from './status'
 import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
@@ -11,7 +12,7 @@ export function Overview(props: TabProps) {
   const { domain: d } = props
   return (
     <>
-      {isInUse(d) && <InUse {...props} />}
+      {isInUse(d) ? <InUse {...props} /> : d.status !== 'complete' && <Obstacles domain={d} />}
       <div class="domains-columns">
         {d.dns_provider === 'external' ? <Elsewhere /> : <Checks domain={d} />}
         <About domain={d} />

@@ -6,7 +6,7 @@ import { providerOf } from '../account/dns-providers'
 export type Way = 'builtin' | 'credential' | 'manual' | 'external'
 
 const ways: { id: Way; name: string; effort: string; about: string }[] = [
-  { id: 'builtin', name: 'Mailstead', effort: 'Least work', about: 'You set two nameservers at your registrar, once. Mailstead then manages all DNS records automatically. Before you switch, it reads the records that the domain has now, and you import them.' },
+  { id: 'builtin', name: 'Mailstead', effort: 'Least work', about: 'You set two nameservers at your registrar, once. Mailstead then manages all DNS records automatically. Before you change them, it reads the records that the domain has now, and you import those.' },
   { id: 'credential', name: 'DNS provider with an API', effort: 'One API key', about: 'DNS stays at Cloudflare, Route 53, Hetzner, deSEC or your own name server. Mailstead creates its records there. Your other records stay as they are.' },
   { id: 'manual', name: 'My current DNS provider', effort: 'About ten records to add manually', about: 'Your website and other services stay as they are. Mailstead shows each record to add, and checks it.' },
   { id: 'external', name: 'Mail is hosted elsewhere', effort: 'No DNS changes', about: 'Your mailboxes stay with Google, Microsoft or another provider. Mailstead logs in to them, so that you can read and send mail here.' },
@@ -17,7 +17,7 @@ export function proposed(provider: Schemas['DomainProvider'] | undefined): Way {
   return provider?.is_edge || providerOf(provider?.nameservers ?? []) ? 'credential' : 'builtin'
 }
 
-export function Ways({ value, proposal, onChange, nameservers }: { value: Way; proposal: Way; onChange: (way: Way) => void; nameservers: string[] }) {
+export function Ways({ value, proposal, onChange, nameservers }: { value?: Way; proposal?: Way; onChange: (way: Way) => void; nameservers: string[] }) {
   return (
     <fieldset class="domains-choice">
       <legend class="visually-hidden">DNS provider</legend>

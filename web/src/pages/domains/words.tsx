@@ -1,7 +1,8 @@
 // How domains and their records are spoken of.
 import type { Schemas } from '../../api/client'
-import { wordsOf } from '../../api/wording'
+import { plain, wordsOf } from '../../api/wording'
 import { Badge, type Tone } from '../../ui'
+import { obstacleOf, obstaclesOf } from './scan'
 
 export type Domain = Schemas['Domain']
 export type DnsStatus = Schemas['DNSStatus']
@@ -23,12 +24,13 @@ const health: Record<Domain['dns_health']['status'], [Tone, string]> = {
 export function stateOf(d: Domain): State {
   switch (d.status) {
     case 'pending_ns':
-      return { tone: 'warn', label: 'Action needed', text: 'Set the nameservers at your registrar.' }
+      return { tone: 'warn', label: 'Action needed', text: obstaclesOf(d)[0]?.title ?? 'The nameservers are not set yet.' }
     case 'pending_dns_records':
+      if (d.mx?.mode === 'elsewhere') return { tone: 'warn', label: 'Action needed', text: 'Its mail is still elsewhere. Bring it here when you are ready.' }
       return { tone: 'warn', label: 'Action needed', text: 'Add the DNS records at your DNS provider.' }
     case 'pending':
     case 'in_progress':
-      return { tone: 'info', label: 'Setting up', text: d.status_detail ?? 'Setup continues automatically.' }
+      return { tone: 'info', label: 'Setting up', text: detailOf(d) ?? 'Setup continues automatically.' }
     case 'error':
       return { tone: 'bad', label: 'Failed', text: d.error ? wordsOf(d.error) : 'Setup failed.' }
     case 'deleting':
@@ -36,7 +38,20 @@ export function stateOf(d: Domain): State {
   }
   if (d.dns_provider === 'external') return { tone: 'ok', label: 'Connected', text: 'Mail is hosted elsewhere.' }
   const [tone, label] = health[d.dns_health.status]
-  return { tone, label, text: d.dns_health.issues[0]?.message ?? '' }
+  return { tone, label, text: d.dns_health.issues[0] ? issueWords(d.dns_health.issues[0]).text : '' }
+}
+
+/** What the server says of a domain's state, in words that are not those of the API; nothing if there are none. */
+export function detailOf(d: Domain): string | undefined {
+  return d.status_detail === null ? undefined : plain(d.status_detail.replace(/^[a-z]+(_[a-z]+)+: /, ''))
+}
+
+/** What is wrong with a domain's DNS: its name, and what to do. */
+export function issueWords(issue: Domain['dns_health']['issues'][number]): { title: string; text: string } {
+  const obstacle = obstacleOf(issue)
+  if (obstacle) return obstacle
+  if (issue.code === 'credential_invalid') return { title: 'The DNS credential is refused', text: 'The DNS provider does not accept it any more, so its records are not kept up to date. Replace the key of the credential.' }
+  return { title: `${purposeOf(issue.purpose).name} record is wrong`, text: plain(issue.message) ?? 'Check the record.' }
 }
 
 /** Tells whether its owner should do something about the domain. */

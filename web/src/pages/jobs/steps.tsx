@@ -4,9 +4,9 @@ import { plain } from '../../api/wording'
 import type { Job } from './words'
 
 const names: Record<string, string> = {
-  edge_token: 'Check the Cloudflare token', register: 'Register the domain', keys: 'Generate the DKIM and DNSSEC keys', zone: 'Publish the DNS zone',
+  edge_token: 'Check the DNS credential', register: 'Register the domain', keys: 'Generate the DKIM and DNSSEC keys', zone: 'Publish the DNS zone',
   records: 'Prepare the DNS records', users: 'Create the mailboxes', redirect: 'Set up the redirect', forward: 'Set up forwarding',
-  delegate: 'Wait for the nameservers', edge_records: 'Create the DNS records at Cloudflare', mail: 'Activate mail', verify: 'Check the DNS records',
+  delegate: 'Wait for the nameservers', edge_records: 'Create the DNS records at the DNS provider', mail: 'Turn mail on', verify: 'Check the DNS records',
 }
 
 const deletion: Record<string, string> = { mailboxes: 'Delete the mailboxes', zone: 'Remove the DNS zone', custom_records: 'Delete the custom records', domain: 'Delete the domain' }

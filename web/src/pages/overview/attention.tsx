@@ -2,6 +2,8 @@
 import { can, session, type Schemas } from '../../api/client'
 import { wordsOf } from '../../api/wording'
 import { Card, count, Icon, plural } from '../../ui'
+import { obstaclesOf } from '../domains/scan'
+import { issueWords } from '../domains/words'
 import { deed } from '../jobs/words'
 import { disabledReasons } from '../webhooks/types'
 import { useDomains, useEndpoints, useFailedJobs, type Domain, type Endpoint } from './read'
@@ -19,12 +21,13 @@ function ofDomain(d: Domain): Item | undefined {
     case 'error':
       return { key: d.id, weight: 90, title: `${name} setup failed`, text: d.error ? wordsOf(d.error) : 'Setup failed.', href, step: can('setup_domain') ? 'See why and set up again' : 'See why' }
     case 'pending_ns':
-      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `Set ${d.nameservers.join(' and ')} at your registrar. Setup then continues automatically.`, href, step: 'See nameservers' }
+      return { key: d.id, weight: 60, title: `${name}: nameservers not set`, text: `${obstaclesOf(d)[0]?.title ?? 'Its page shows what to do'}. Setup continues automatically once they are set.`, href, step: 'See next step' }
     case 'pending_dns_records':
+      if (d.mx?.mode === 'elsewhere') return { key: d.id, weight: 30, title: `${name}: mail is still elsewhere`, text: 'Create its mailboxes and import their mail, then bring the mail here.', href, step: 'Bring mail here' }
       return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider. Setup then continues automatically.', href, step: 'See records' }
     case 'complete':
-      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issue.message, href, step: 'Fix record' }
-      if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: a DNS record is wrong`, text: issue.message, href, step: 'See record' }
+      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issueWords(issue).text, href, step: 'Fix record' }
+      if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: ${issueWords(issue).title}`, text: issueWords(issue).text, href, step: 'See why' }
   }
 }
 

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Card, Code, Copyable, Form, Icon, LinkButton, Secret, TextField, theirs, Time, Wrong } from '../../ui'
+import { isInUse, isUnread, useScan } from '../domains/scan'
 import { passwordAgain } from '../mailboxes/words'
 import { useDomains, type Domain } from './read'
 
@@ -50,7 +51,10 @@ function Step({ n, at, title, children }: { n: number; at: number; title: string
 }
 
 function NextOfDomain({ domain: d }: { domain: Domain }) {
-  const what = d.status === 'pending_ns' ? <>At your registrar, set the nameservers of <strong>{d.domain_unicode}</strong> to {d.nameservers.map((ns) => <Copyable key={ns} text={ns} />)}</>
+  const scan = useScan(d)
+  const inUse = isInUse(d) || !scan.known || scan.running || isUnread(scan) || d.nameservers.length === 0
+  const what = d.status === 'pending_ns' && inUse ? <>Mailstead looks at the present records of <strong>{d.domain_unicode}</strong> first. Its page shows what to do.</>
+    : d.status === 'pending_ns' ? <>At your registrar, set the nameservers of <strong>{d.domain_unicode}</strong> to {d.nameservers.map((ns) => <Copyable key={ns} text={ns} />)}</>
     : d.status === 'pending_dns_records' ? <>Add the DNS records of <strong>{d.domain_unicode}</strong> at your DNS provider.</>
       : d.status === 'error' ? d.error ? <Wrong of={d.error} /> : 'Setup failed.'
         : <>Mailstead is setting up <strong>{d.domain_unicode}</strong>. No action needed.</>
