@@ -1,6 +1,9 @@
 package handlers
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,4 +124,47 @@ func TestScanOfAZone(t *testing.T) {
 	far := b.post("/v1/domains/connect", `{"domains":["far.test"],"external":true}`).is(200).text("domains.0.domain_id")
 	b.post("/v1/domains/none/zone/scan", `{}`).fails(404, "not_found")
 	b.post("/v1/domains/"+far+"/zone/scan", `{}`).fails(503, "dns_provider_unsupported")
+}
+
+// TestBrokenZoneFilesNameTheirLine imports each of the broken files that zonefile has.
+func TestBrokenZoneFilesNameTheirLine(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("example.com") + "/zone"
+	files, err := filepath.Glob("../dnsprov/zonefile/testdata/broken/*.zone")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	before := string(b.get(path).is(200).raw)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place, _, _ := strings.Cut(strings.TrimPrefix(string(text), "; "), ":") // "line 7", as the file's first line says
+		answer := b.post(path+"/import", map[string]any{"zone_file": string(text)})
+		if message := answer.fails(422, "zone_unreadable").text("error.message"); !strings.HasPrefix(message, "zone_file, "+place+": ") {
+			t.Errorf("%s: %q does not name %s", file, message, place)
+		}
+	}
+	if after := string(b.get(path).is(200).raw); after != before {
+		t.Errorf("broken files have changed the zone from %s to %s", before, after)
+	}
+}
+
+// TestLargestImport: a file of 5 000 records and nearly 2 MiB is imported in one request. Its
+// characters are those that JSON writes in six bytes, so the answer is too large to be kept. No
+// transaction is over the limits of the store, which fails it in tests.
+func TestLargestImport(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	path := "/v1/domains/" + b.complete("own.test") + "/zone"
+	var file strings.Builder
+	for n := range 5000 {
+		fmt.Fprintf(&file, "r%d 300 TXT %q\n", n, strings.Repeat("<", 395))
+	}
+	if n := file.Len(); n > 2<<20 || n < 2<<20-50_000 {
+		t.Fatalf("%d bytes", n)
+	}
+	b.do("POST", path+"/import", file.String(), "Content-Type", "text/dns", "Idempotency-Key", "large").is(200).has("imported", "5000")
+	b.do("POST", path+"/import", file.String(), "Content-Type", "text/dns", "Idempotency-Key", "large").fails(409, "answer_not_kept")
+	b.wantAnswer(dns.TypeA, "r4999.own.test", "NOERROR")
 }

@@ -77,7 +77,7 @@ func conformanceCase(domain string, change ...func(*desectest.Server)) providert
 			}
 		}
 	}
-	return providertest.Case{
+	return providertest.Case{ // without Late: deSEC lists the sets from the database to which it writes them
 		Provider: providertest.Remember(c), Zone: dnsprov.ZoneRef{Domain: domain, OwnerTag: "m"},
 		Stranger:  func(t *testing.T, r dnsprov.Record) { add(t, api, testDomain, r) },
 		Strangers: func(*testing.T) []dnsprov.Record { return records(api, testDomain) },

@@ -93,6 +93,9 @@ func conformanceCase(domain string, change ...func(*hetznertest.Server)) provide
 		Provider: providertest.Remember(c), Zone: dnsprov.ZoneRef{Domain: domain, OwnerTag: "m"},
 		Stranger:  func(t *testing.T, r dnsprov.Record) { add(t, api, testDomain, r) },
 		Strangers: func(*testing.T) []dnsprov.Record { return records(api, testDomain) },
+		Late: func(_ *testing.T, readings int) {
+			api.Fail(resttest.Fault{Kind: resttest.Late, Method: http.MethodGet, Path: "/rrsets", Times: readings})
+		},
 		Cut: func(_ *testing.T, n int) bool {
 			if n >= len(cuts) {
 				return false

@@ -25,6 +25,9 @@ type Case struct {
 	// Cut makes the next Apply fail. Each n, from 0, stands for another step and another kind of
 	// failure. Cut returns false if n is too large. It is nil if an Apply cannot fail in between.
 	Cut func(t *testing.T, n int) bool
+	// Late makes the next readings of the zone, of this number, show what it had before the last
+	// change. It is nil if the provider always shows what it has.
+	Late func(t *testing.T, readings int)
 }
 
 // Run tests a provider against the rules of dnsprov.Provider. make returns a new Case.
@@ -51,6 +54,7 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 	} {
 		t.Run(rule.name, func(t *testing.T) { rule.test(t, make(t)) })
 	}
+	t.Run("what is shown late does no harm", func(t *testing.T) { survivesLateness(t, make) })
 	t.Run("cut short anywhere it ends right", func(t *testing.T) { survivesCuts(t, make) })
 }
 
@@ -346,6 +350,41 @@ func survivesCuts(t *testing.T, make func(t *testing.T) Case) {
 		c.checkStrangers(t, c.foreign())
 		if left := len(c.Strangers(t)); left != len(c.foreign()) {
 			t.Errorf("cut %d: %d records are left, %d of them of strangers", n, left, len(c.foreign()))
+		}
+	}
+}
+
+// survivesLateness makes readings show what there was before the last change. Repeated syncs must
+// lead to the wanted records, once each, beside those of strangers.
+func survivesLateness(t *testing.T, make func(t *testing.T) Case) {
+	for readings := 1; readings <= 4; readings++ {
+		c := make(t)
+		if c.Late == nil {
+			return
+		}
+		for _, r := range append(c.foreign(), c.theirText("theirs")) {
+			c.Stranger(t, r)
+		}
+		strangers := c.Strangers(t)
+		first, second := append(c.wanted("mail.host.test"), c.text("ours")), append(c.wanted("mx.host.test")[1:], c.text("ours again"))
+		for _, want := range [][]dnsprov.Record{first, second, first[:3], nil, second, nil} {
+			for try := 0; ; try++ {
+				err := c.sync(t, want)
+				if try == 0 {
+					c.Late(t, readings) // the first sync is over, and the next ones see what was before it
+				}
+				if have, readErr := c.read(t); try > readings && err == nil && readErr == nil && len(dnsprov.Plan(have, want)) == 0 {
+					break
+				}
+				if try == 10 {
+					t.Fatalf("%d late readings: it never comes to an end: %v", readings, err)
+				}
+			}
+			c.checkSynced(t, want)
+			c.checkUnchanged(t, strangers)
+			if n := len(c.Strangers(t)); n != len(strangers)+len(want) {
+				t.Errorf("%d late readings: %d records are there, want %d of strangers and %d of ours", readings, n, len(strangers), len(want))
+			}
 		}
 	}
 }

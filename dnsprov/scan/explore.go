@@ -181,7 +181,7 @@ func (e *explorer) explore(ctx context.Context, t target) error {
 		e.noteAbsent(t.name)
 		return nil
 	case likeWild: // the wildcard's types are all that it has
-	case exists && (len(sets) > 0 || isLed || !e.blind && e.wildcard == nil):
+	case exists && (len(sets) > 0 || isLed || !e.blind): // it has nothing, or not what the wildcard has, so it is there itself
 		more := slices.DeleteFunc(slices.Clone(t.more), func(typ uint16) bool { return slices.Contains(types, typ) })
 		_, whole, err = e.sets(ctx, t, more, sets)
 		if err != nil || whole {

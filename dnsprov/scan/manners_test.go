@@ -374,10 +374,12 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
-// TestServerThatKnowsEveryName says NOERROR where a name does not exist.
+// TestServerThatKnowsEveryName says NOERROR where a name does not exist. Hosts without an address
+// are not found there.
 func TestServerThatKnowsEveryName(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		text := strings.Replace(strings.Replace(inUse, "*  A 192.0.2.81\n", "", 1), "* TXT \"wild\"\n", "", 1)
+		text, _, _ := strings.Cut(inUse, "bounces MX")
+		text = strings.Replace(strings.Replace(text, "*  A 192.0.2.81\n", "", 1), "* TXT \"wild\"\n", "", 1)
 		f := w.add("ns1.dns.test", "192.0.2.1", domain, text)
 		f.misbehave = func(l *link, q *dns.Msg) bool {
 			m := f.answer(q)

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
-// inUse is the zone of a domain in use, with 41 records that can be seen. All its names are usual,
+// inUse is the zone of a domain in use, with 44 records that can be seen. All its names are usual,
 // or records lead to them.
 const inUse = `$TTL 3600
 @ SOA ns1.dns.test. hostmaster 2026010101 7200 3600 1209600 300
@@ -55,6 +55,9 @@ dev NS ns.elsewhere.test.
 dev DS 12345 13 2 0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF
 ns.dev A 192.0.2.54
 blog A 192.0.2.83
+bounces MX 10 feedback.sender.test.
+bounces TXT "v=spf1 include:sender.test ~all"
+assets HTTPS 0 assets.cdn.test.
 `
 
 // unusual are records that only a complete reading finds.

@@ -35,7 +35,7 @@ var killAreas = map[string]func(*killWorld, *testing.T, string, int) bool{
 	"segment": (*killWorld).load, "spool": (*killWorld).load, "submit": (*killWorld).load, "text": (*killWorld).load,
 	"webhook": (*killWorld).load,
 	"key":     (*killWorld).initialise, "migrate": (*killWorld).migrate, "rehearse": (*killWorld).swap, "restore": (*killWorld).restore, "rotate": (*killWorld).rotate, "swap": (*killWorld).swap,
-	"zone": (*killWorld).importZone,
+	"scan": (*killWorld).scanZone, "zone": (*killWorld).importZone,
 }
 
 // killPoints reads the names of all points from the sources, sorted.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,22 +15,9 @@ import (
 
 const updateSecret = "YSBzZWNyZXQgZm9yIHVwZGF0ZXMgb2YgcmVjb3Jkcyw="
 
-// updatedConf is a BIND whose zone takes updates with a key. Its gaps are its directory, address
-// and port, and the secret.
-const updatedConf = `options {
-	directory "%[1]s";
-	listen-on port %[3]s { %[2]s; };
-	listen-on-v6 { none; };
-	pid-file none;
-	session-keyfile none;
-	managed-keys-directory "%[1]s";
-	recursion no;
-	dnssec-validation no;
-	notify no;
-};
-controls {};
-key "update.key.test" { algorithm hmac-sha256; secret "%[4]s"; };
-zone "kept.test" { type primary; file "kept.zone"; allow-update { key update.key.test; }; allow-transfer { key update.key.test; }; };
+// updatedConf has a zone that takes updates with a key. Its gap is the secret.
+const updatedConf = `key "update.key.test" { algorithm hmac-sha256; secret "%s"; };
+zone "kept.test" { type primary; file "kept.test.zone"; allow-update { key update.key.test; }; allow-transfer { key update.key.test; }; };
 `
 
 // updatedZone has records of somebody else, one of them in a set that gets one of ours.
@@ -49,40 +33,7 @@ www A 192.0.2.1
 // zone has updatedZone and more records.
 func startUpdated(t *testing.T, more string) (addr string) {
 	t.Helper()
-	program, dir, port := rig.Peer(t, "named"), t.TempDir(), rig.FreePortOn(t, "127.0.0.1")
-	addr = net.JoinHostPort("127.0.0.1", port)
-	for name, text := range map[string]string{"conf": fmt.Sprintf(updatedConf, dir, "127.0.0.1", port, updateSecret), "kept.zone": updatedZone + more} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-g", "-c", filepath.Join(dir, "conf"))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stopProgram(t, cmd)
-		log.Close()
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("named says:\n%s", text)
-		}
-	})
-	client := dns.Client{Timeout: time.Second}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		m, _, err := client.Exchange(new(dns.Msg).SetQuestion("kept.test.", dns.TypeSOA), addr)
-		if err == nil && m.Authoritative {
-			return addr
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("named does not start: %v", err)
-		}
-	}
+	return startBIND(t, fmt.Sprintf(updatedConf, updateSecret), map[string]string{"kept.test": updatedZone + more})
 }
 
 // zoneRecords copies the zone from BIND, and returns its records but the SOA, as "name type value"

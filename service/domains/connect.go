@@ -152,6 +152,13 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	if err != nil {
 		return nil, err
 	}
+	var dkim map[string][]dkimKey
+	if provider == dnsprov.Builtin {
+		dkim, err = s.dkimOf(ctx, who, names)
+		if err != nil {
+			return nil, err
+		}
+	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -160,7 +167,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 				return err
 			}
 		}
-		c := &connectRequest{s: s, tx: tx, who: who, in: in, provider: provider, tags: tags, access: access, probed: probed, sites: sites}
+		c := &connectRequest{s: s, tx: tx, who: who, in: in, provider: provider, tags: tags, access: access, probed: probed, sites: sites, dkim: dkim}
 		out = &Connected{
 			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.Config.Limits.Domains, EdgeMode: store.IsEdge(provider),
 		}
@@ -245,6 +252,7 @@ type connectRequest struct {
 	access   edge.Access            // to the DNS provider, if the provider is one
 	probed   map[string]string      // by name: why the DNS provider cannot serve it; "" if it can
 	sites    map[string]presentSite // by name: what its present nameservers say
+	dkim     map[string][]dkimKey   // by name: the keys of a zone that is served here
 	created  []*store.Domain
 }
 
@@ -324,6 +332,7 @@ func (c *connectRequest) createDomain(name string) (*store.Domain, error) {
 	if err := errors.Join(c.s.zones.GenerateZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
+	c.s.setDKIM(d, c.dkim[name])
 	d.Apex, d.MX = c.s.newApex(d, c.in.Apex, c.sites[name]), c.s.newMX(d, c.in.MX, c.sites[name])
 	if d.DNSProvider == dnsprov.Builtin && len(d.Apex.Addresses) > 0 {
 		if err := zones.PutFoundAddresses(c.tx, d); err != nil {

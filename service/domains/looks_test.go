@@ -3,7 +3,8 @@ package domains_test
 import (
 	"context"
 	"fmt"
-	"net"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -347,53 +348,38 @@ func TestOldWaitingDomainsAreLookedAt(t *testing.T) {
 	})
 }
 
-// A slowWorld answers lookups of nameservers late.
-type slowWorld struct {
-	*servicetest.World
-	late time.Duration
-}
-
-func (w *slowWorld) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
-	var late time.Duration
-	w.Set(func() { late = w.late })
-	select {
-	case <-time.After(late):
-		return w.World.LookupNS(ctx, name)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// connectMany connects n domains, many0.test and so on, which are delegated to others.
+func connectMany(t *testing.T, b *servicetest.Sandbox, w *servicetest.World, who core.Actor, n int) (ids []string) {
+	t.Helper()
+	for len(ids) < n {
+		var names []string
+		for k := len(ids); k < min(len(ids)+100, n); k++ {
+			name := fmt.Sprintf("many%d.test", k)
+			names = append(names, name)
+			w.Tell("NS", name, "ns.registrar.test.")
+		}
+		out, err := b.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range out.Domains {
+			ids = append(ids, *r.DomainID)
+		}
 	}
+	return ids
 }
 
 // Many waiting domains and a slow resolver hold up no other job and no other account, and each
 // domain is looked at in time.
 func TestManyLooksHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &slowWorld{&servicetest.World{}, time.Hour} // no look is answered
-		b := servicetest.New(t, func(c *core.Config) { c.Resolver = w })
-		w.Set(func() { w.Ours = b.Service })
-		who, err := b.Accounts.Operator(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, w, who := newWorld(t)
+		w.Set(func() { w.Late = time.Hour }) // no look is answered
 		other, err := b.Accounts.Operator(t.Context(), b.Account(t, "other@example.test").AccountID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var ids []string
-		for i := range 5 {
-			var names []string
-			for k := range 100 {
-				names = append(names, fmt.Sprintf("many%d.test", 100*i+k))
-				w.Tell("NS", names[k], "ns.registrar.test.")
-			}
-			out, err := b.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: names})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range out.Domains {
-				ids = append(ids, *r.DomainID)
-			}
-		}
+		ids := connectMany(t, b, w, who, 500)
 		time.Sleep(75 * time.Second) // the first looks at all of them are due
 		theirs := connect(t, b.Service, other, "other.test")
 		gone := connect(t, b.Service, other, "gone.test")
@@ -422,7 +408,7 @@ func TestManyLooksHoldNothingUp(t *testing.T) {
 				t.Fatalf("a look is %s late", late)
 			}
 		}
-		w.Set(func() { w.late = time.Second })
+		w.Set(func() { w.Late = time.Second })
 		time.Sleep(28 * time.Minute)
 		if late := mostLate(); late > time.Minute {
 			t.Errorf("a look is %s late with a quick resolver", late)
@@ -435,10 +421,71 @@ func TestManyLooksHoldNothingUp(t *testing.T) {
 	})
 }
 
+// Many domains whose name servers are all changed at the same time complete by themselves, although
+// each look-up takes four seconds: the looks begin within the schedule, and end as fast as 16 at
+// the same time can. Meanwhile other jobs of the account and of other accounts are done at once.
+// make soak-looks has 500 domains.
+func TestManyDomainsComplete(t *testing.T) {
+	many := 60
+	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_LOOKS")); err == nil {
+		many = n
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &servicetest.World{}
+		b := servicetest.New(t, func(c *core.Config) { c.Resolver, c.Limits.Domains = w, many+10 })
+		w.Set(func() { w.Ours = b.Service })
+		who, err := b.Accounts.Operator(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := b.Accounts.Operator(t.Context(), b.Account(t, "other@example.test").AccountID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := connectMany(t, b, w, who, many)
+		time.Sleep(30 * time.Minute)
+		w.Set(func() { w.Late = 4 * time.Second })
+		began := time.Now()
+		for n := range ids {
+			w.Tell("NS", fmt.Sprintf("many%d.test", n), "ns1.example.test.", "ns2.example.test.")
+		}
+		var left []string
+		for len(ids) > 0 && time.Since(began) < time.Hour {
+			time.Sleep(time.Minute)
+			for n, a := range []core.Actor{who, other} { // jobs of other kinds
+				id := connect(t, b.Service, a, fmt.Sprintf("gone%d.test", n))
+				job, err := b.Domains.DeleteDomain(t.Context(), a, domains.DomainIn{DomainID: id})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if j := getJob(t, b.Service, a, job.JobID); j.Status != "completed" {
+					t.Errorf("after %s a deletion is %s", time.Since(began), j.Status)
+				}
+			}
+			left = left[:0]
+			for _, id := range ids {
+				switch d := getDomain(t, b.Service, who, id); {
+				case d.Error != nil:
+					t.Fatalf("%s: %+v", d.Domain, d.Error)
+				case d.Status != "complete":
+					left = append(left, id)
+				}
+			}
+			ids = append([]string(nil), left...)
+		}
+		took := time.Since(began)
+		t.Logf("the last of %d domains was complete after %s", many, took)
+		if len(ids) > 0 || took > 35*time.Minute {
+			t.Errorf("%d domains are not complete after %s", len(ids), took)
+		}
+	})
+}
+
 // A wait goes on after a restart, and a look that was due in between is made at once.
 func TestWaitsGoOnAfterARestart(t *testing.T) {
 	dir := t.TempDir()
-	w := &slowWorld{&servicetest.World{}, 0}
+	w := &servicetest.World{}
 	var id string
 	var began time.Time
 	synctest.Test(t, func(t *testing.T) {
@@ -448,12 +495,12 @@ func TestWaitsGoOnAfterARestart(t *testing.T) {
 		began = time.Now()
 		id = connect(t, s, who, "wait.test")
 		time.Sleep(12 * time.Minute)
-		w.Set(func() { w.late = time.Hour })
+		w.Set(func() { w.Late = time.Hour })
 		time.Sleep(time.Until(getDomain(t, s, who, id).NextLookAt.Time) + time.Second) // it stops within a look
 	})
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(2 * time.Hour) // the clock of each bubble begins at the same time
-		w.Set(func() { w.late = 0 })
+		w.Set(func() { w.Late = 0 })
 		s, who, run := openWorld(t, dir, func(c *core.Config) { c.Resolver = w })
 		run()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -466,7 +513,7 @@ func TestWaitsGoOnAfterARestart(t *testing.T) {
 		if wait := time.Until(d.NextLookAt.Time); d.Status != "pending_ns" || wait <= 0 || wait > 17*time.Minute {
 			t.Fatalf("it is %s, the next look is in %s", d.Status, wait)
 		}
-		time.Sleep(began.Add(14*day - time.Minute).Sub(time.Now()))
+		time.Sleep(time.Until(began.Add(14*day - time.Minute)))
 		if d := getDomain(t, s, who, id); d.Status != "pending_ns" {
 			t.Errorf("it is %s before its wait ends", d.Status)
 		}
@@ -481,12 +528,8 @@ func TestWaitsGoOnAfterARestart(t *testing.T) {
 // again.
 func TestDeletionDuringALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &slowWorld{&servicetest.World{}, 10 * time.Second}
-		b := servicetest.New(t, func(c *core.Config) { c.Resolver = w })
-		who, err := b.Accounts.Operator(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, w, who := newWorld(t)
+		w.Set(func() { w.Late = 10 * time.Second })
 		id := connect(t, b.Service, who, "gone.test")
 		d := getDomain(t, b.Service, who, id)
 		time.Sleep(time.Until(d.NextLookAt.Time) + time.Second)
@@ -497,7 +540,7 @@ func TestDeletionDuringALook(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Minute) // past the next look
-		err = b.Core.Store.View(func(tx *store.Tx) error {
+		err := b.Core.Store.View(func(tx *store.Tx) error {
 			if d, err := store.Domains.Find(tx, id); d != nil || err != nil {
 				t.Errorf("the domain is there: %+v, %v", d, err)
 			}

@@ -8,6 +8,7 @@
 //   - claims.go: who owns a name: what proves a claim (Service.findClaimProof), and what a proof
 //     changes (Service.prove).
 //   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
+//   - dkim.go: the DKIM keys of new domains.
 //   - kinds.go: the kinds of jobs, and what a start queues.
 //   - setup.go: the request to set up a domain.
 //   - move.go: how a domain moves to another DNS provider.

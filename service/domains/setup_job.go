@@ -2,7 +2,6 @@ package domains
 
 import (
 	"context"
-	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -504,26 +502,20 @@ func (p *setupRun) writeResult(tx *store.Tx, d *store.Domain, j *store.Job) (err
 	return err
 }
 
-// generateKeys generates the DKIM keys and the DNSSEC key, unless the domain has them. It generates
-// the DKIM keys before the transaction, because that is slow.
+// generateKeys generates the DKIM keys and the DNSSEC key, unless the domain has them.
 func (p *setupRun) generateKeys() error {
 	if len(p.d.DKIM) > 0 && !zones.LacksZoneKey(p.d) {
 		return nil
 	}
-	var made []store.DKIMKey
-	if len(p.d.DKIM) == 0 { // an RSA key, which all verifiers support, and an Ed25519 key (RFC 8463)
-		for _, kind := range []struct {
-			selector string
-			generate func() ([]byte, crypto.Signer, error)
-		}{{zonedata.RSASelector, auth.GenerateRSA}, {zonedata.Ed25519Selector, auth.GenerateEd25519}} {
-			text, key, err := kind.generate()
-			if err != nil {
-				return err
-			}
-			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(store.DKIMBinding(p.d.ID), text), Record: auth.KeyRecord(key)})
-		}
+	var made []dkimKey
+	var err error
+	if len(p.d.DKIM) == 0 {
+		made, err = generateDKIM()
 	}
-	err := p.s.Store.Update(func(tx *store.Tx) error {
+	if err != nil {
+		return err
+	}
+	err = p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil {
 			return err
@@ -533,7 +525,7 @@ func (p *setupRun) generateKeys() error {
 			return nil
 		}
 		if len(d.DKIM) == 0 {
-			d.DKIM = made
+			p.s.setDKIM(d, made)
 		}
 		if err := p.s.zones.GenerateZoneKey(d); err != nil {
 			return err

@@ -3,11 +3,14 @@ package domains_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -75,6 +78,38 @@ func TestWhatTheParentSays(t *testing.T) {
 		err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.KeepLook(tx, d, l) })
 		if got := zones.DNSSECOf(d).Status; got != tc.want || err != nil {
 			t.Errorf("%v, %v: %s, want %s; %v", tc.found, tc.fails, got, tc.want, err)
+		}
+	}
+}
+
+// A zone that is served here has its DKIM records from the connecting on, and the setup keeps them.
+func TestKeysExistWhenADomainIsConnected(t *testing.T) {
+	s := servicetest.New(t, nil)
+	who := servicetest.Actor(s.Owner)
+	out, err := s.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"a.test", "b.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, connected := range out.Domains {
+		d, err := s.Core.DomainByID(*connected.DomainID)
+		if err != nil || len(d.DKIM) != 2 {
+			t.Fatalf("%s: %+v, %v", connected.Domain, d, err)
+		}
+		zone, err := s.Zones.GetZone(t.Context(), who, zones.GetZoneIn{DomainID: d.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range d.DKIM {
+			published := slices.ContainsFunc(zone.Zone.Records, func(r zones.RecordSet) bool {
+				return r.Name == key.Selector+"._domainkey" && strings.Contains(strings.Join(r.Values, ""), key.Record[len(key.Record)-20:])
+			})
+			if !published {
+				t.Errorf("%s: the zone has no record of the key %s", d.Name, key.Selector)
+			}
+		}
+		again, err := s.Domains.MakeKeys(t.Context(), d)
+		if err != nil || len(again.DKIM) != 2 || again.DKIM[0].Record != d.DKIM[0].Record {
+			t.Errorf("the setup has made other keys: %v", err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/scan"
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/idn"
@@ -168,6 +169,7 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, scanError(ctx, d, err)
 	}
+	killpoint.At("scan.read")
 	facts := zones.ScanFacts{Changing: s.changing(ctx, servers, found.Records)}
 	s.findPolicy(ctx, d, found.Records, &facts)
 	if err := ctx.Err(); err != nil {
@@ -189,6 +191,7 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At("scan.written")
 	return func(tx *store.Tx, j *store.Job) error { return s.finish(tx, j, args, blob, file, servers, parent) }, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -21,6 +22,7 @@ type World struct {
 	Names  map[string][]string // "TYPE name" to values, instead of Ours
 	Dead   string              // which lookups time out: "all", or "records" for all but NS
 	Hang   chan struct{}       // lookups except NS wait until it is closed
+	Late   time.Duration       // how long each lookup takes
 	Looked int                 // number of lookups
 }
 
@@ -44,11 +46,18 @@ func (w *World) Tell(typ, name string, values ...string) {
 func (w *World) ask(ctx context.Context, typ uint16, name string) ([]string, error) {
 	w.mu.Lock()
 	w.Looked++
-	ours, hang := w.Ours, w.Hang
+	ours, hang, late := w.Ours, w.Hang, w.Late
 	dead := w.Dead == "all" || w.Dead == "records" && typ != dns.TypeNS
 	name = strings.TrimSuffix(name, ".")
 	values, told := w.Names[dns.TypeToString[typ]+" "+name]
 	w.mu.Unlock()
+	if late > 0 {
+		select {
+		case <-time.After(late):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	if hang != nil && typ != dns.TypeNS {
 		select {
 		case <-hang:

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/spf"
+	"github.com/mailstead/mailstead/mail/spf/spftest"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -193,6 +196,102 @@ func TestImportOfPolicies(t *testing.T) {
 	if out, code := w.take(zones.ImportZoneIn{ZoneFile: "@ 300 IN TXT \"v=spf1 ip4:192.0.2.1 -all\"\n"}); code != "" || reasons(out)["@ TXT"] != "exists" {
 		t.Errorf("%+v, %s", out, code)
 	}
+}
+
+// An spfDNS answers questions for texts from a world of SPF records.
+type spfDNS struct {
+	*servicetest.FakeDNS
+	world spftest.World
+}
+
+func (d *spfDNS) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return d.world.LookupTXT(ctx, name)
+}
+
+// TestImportedSPFByTwoImplementations imports each record of spftest.Cases. Two implementations
+// evaluate the record that is served then: our addresses pass, and what other addresses had from
+// the records of before, they have from that one. Only its ending is never milder than ~all.
+func TestImportedSPFByTwoImplementations(t *testing.T) {
+	other, imports := spftest.StartPyspf(t), 0
+	w := newZoneWorld(t, store.Options{})
+	w.Core.Resolver = &spfDNS{w.dns, spftest.NewWorld(t, spftest.MXHosts)}
+	w.id = servicetest.PutDomainRow(t, w.Service, w.who, spftest.Domain, store.DomainComplete).ID
+	var ours []string
+	for _, ip := range servicetest.TestIPs {
+		ours = append(ours, ip.String())
+	}
+	for _, tc := range spftest.Cases {
+		if _, err := w.Zones.ResetSPF(t.Context(), w.who, zones.ResetSPFIn{DomainID: w.id}); err != nil {
+			t.Fatal(err)
+		}
+		var file strings.Builder
+		for _, host := range spftest.MXHosts {
+			fmt.Fprintf(&file, "@ 300 MX 10 %s.\n", strings.TrimSuffix(host, "."))
+		}
+		var there []string
+		for _, text := range tc.Old {
+			fmt.Fprintf(&file, "@ 300 TXT %q\n", text)
+			if spf.IsRecord(text) {
+				there = append(there, text)
+			}
+		}
+		out, code := w.take(zones.ImportZoneIn{ZoneFile: file.String(), Replace: true})
+		if code != "" || reasons(out)["@ TXT"] != "" {
+			t.Fatalf("%q: %s, skipped %v", tc.Old, code, out.Skipped)
+		}
+		served := w.servedSPF()
+		if strings.Count(served, "v=spf1") != 1 || !strings.HasPrefix(served, "v=spf1 mx ") {
+			t.Fatalf("%q became %q", tc.Old, served)
+		}
+		if len(there) > 0 {
+			imports++
+		}
+		after := spftest.NewWorld(t, []string{"mail.ours.test"}, served)
+		for i, theirs := range other.Evaluate(t, after, ours) {
+			if result := after.Evaluate(t, ours[i]); result != "pass" || theirs != "pass" {
+				t.Errorf("%q: our address %s has %s, and by pyspf %s", served, ours[i], result, theirs)
+			}
+		}
+		for i, theirs := range other.Evaluate(t, after, spftest.Addresses) {
+			address := spftest.Addresses[i]
+			is := after.Evaluate(t, address)
+			if is != theirs {
+				t.Errorf("%q: %s has %s, and by pyspf %s", served, address, is, theirs)
+			}
+			var had []string
+			for _, text := range there {
+				had = append(had, spftest.NewWorld(t, spftest.MXHosts, text).Evaluate(t, address))
+			}
+			open := slices.Contains(there, "v=spf1 +all")
+			hasEnd := len(there) == 1 && (strings.Contains(strings.ToLower(there[0]), "all") || strings.Contains(there[0], "redirect="))
+			switch {
+			case open || slices.Contains(had, "permerror"): // a malformed term is left out, and the others count
+			case slices.Contains(had, "pass") != (is == "pass"), hasEnd && had[0] != is && (had[0] != "neutral" || is != "softfail"):
+				t.Errorf("%q became %q: %s had %q and has %s", there, served, address, had, is)
+			}
+		}
+	}
+	if imports < 30 {
+		t.Errorf("%d records were imported", imports)
+	}
+}
+
+// servedSPF returns the texts of the domain itself that begin as an SPF record.
+func (w *zoneWorld) servedSPF() string {
+	w.t.Helper()
+	out, err := w.Zones.GetZone(w.t.Context(), w.who, zones.GetZoneIn{DomainID: w.id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var texts []string
+	for _, set := range out.Zone.Records {
+		for _, value := range set.Values {
+			if text := dnsprov.UnquoteText(value); set.Name == "@" && set.Type == "TXT" && spf.IsRecord(text) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // TestImportAllOrNothing: one set that cannot be, or a file that cannot be read, changes nothing.

@@ -26,6 +26,7 @@ const (
 	CutAfter  = "cut after"          // the connection is closed after the request has had its effect
 	HalfDone  = "half an answer"     // the request has its effect, but only half of the answer is sent
 	Elsewhere = "redirect elsewhere" // status 302 to another host
+	Late      = "late"               // a GET has the answer that it had before the last change, if there was one
 )
 
 // Failures lists the faults after which the outcome of a request is unknown.
@@ -57,6 +58,14 @@ type Server struct {
 	mu     sync.Mutex
 	faults []*Fault
 	calls  []Call
+	now    map[string]seen // answers to GET requests since the last other request, by path with the query
+	before map[string]seen // and those before it
+}
+
+// seen is an answer that was given.
+type seen struct {
+	header http.Header
+	text   []byte
 }
 
 // Fail adds a fault. If several faults match a request, it uses the one that was added first.
@@ -109,10 +118,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f != nil && s.misbehave(w, r, f) {
 		return
 	}
+	if f != nil && f.Kind == Late && s.answerLate(w, call) {
+		return
+	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := httptest.NewRecorder()
 	s.API.ServeHTTP(answer, r)
 	text := answer.Body.Bytes()
+	s.note(call, answer)
 	if f != nil && f.Kind == CutAfter {
 		panic(http.ErrAbortHandler)
 	}
@@ -127,6 +140,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(text)
+}
+
+// note keeps the answer to a GET request. Any other request may change the answers, so that those
+// of now become those of before.
+func (s *Server) note(call Call, answer *httptest.ResponseRecorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case call.Method != http.MethodGet:
+		if len(s.now) > 0 {
+			s.before, s.now = s.now, nil
+		}
+	case answer.Code == http.StatusOK:
+		if s.now == nil {
+			s.now = map[string]seen{}
+		}
+		s.now[call.Path] = seen{answer.Header().Clone(), slices.Clone(answer.Body.Bytes())}
+	}
+}
+
+// answerLate gives the answer of before the last change. It returns false if there was none.
+func (s *Server) answerLate(w http.ResponseWriter, call Call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, ok := s.before[call.Path]
+	if !ok || call.Method != http.MethodGet {
+		return false
+	}
+	for name, values := range old.header {
+		w.Header()[name] = values
+	}
+	_, _ = w.Write(old.text)
+	return true
 }
 
 // faultFor returns the fault that a request gets, or nil if there is none, and counts it.
