@@ -126,6 +126,12 @@ func hasTags(published, ours, purpose string) bool {
 	return wellFormed
 }
 
+// HasKey reports whether one of the published texts is a DKIM record with the key of the wanted
+// record w.
+func HasKey(texts []string, w Record) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return hasTags(text, w.Value, PurposeDKIM) })
+}
+
 func setDefault(m map[string]string, name, value string) {
 	if _, ok := m[name]; !ok {
 		m[name] = value

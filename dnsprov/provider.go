@@ -11,6 +11,9 @@ import (
 // Wanted returns the records that a domain should have, and Plan the changes. It is safe for
 // concurrent use.
 type Provider interface {
+	// FindZone returns the name of the zone that a domain is in, without reading its records. It
+	// returns ErrZoneNotFound if there is none.
+	FindZone(ctx context.Context, domain string) (name string, err error)
 	// Records returns the records at and below a domain. Records that Apply made under the owner
 	// tag have a Purpose; all other records are foreign. A provider that cannot mark records
 	// returns all of them as foreign, with their Key as ID; the caller then sets the Purpose of
@@ -46,8 +49,8 @@ type Set struct {
 
 // Errors that providers return.
 var (
-	ErrCredential   = errors.New("the DNS provider rejects the API token, or the token lacks a permission")
-	ErrZoneNotFound = errors.New("the DNS provider has no zone of the domain that the API token may change")
+	ErrCredential   = errors.New("the DNS provider rejects the credential, or it lacks a permission")
+	ErrZoneNotFound = errors.New("the DNS provider has no zone of the domain that the credential may change")
 	ErrChanged      = errors.New("somebody else has changed the records since they were read") // read and plan again
 )
 
@@ -80,6 +83,22 @@ func (r *Refused) Error() string {
 
 // Unwrap returns the provider's error.
 func (r *Refused) Unwrap() error { return r.Err }
+
+const maxRefusals = 100 // that one Apply tells
+
+// Refusals collects the records that a provider refuses in one Apply: the first 100, since the
+// caller tries again without them.
+type Refusals struct{ all []error }
+
+// Add adds a refused record.
+func (r *Refusals) Add(refused *Refused) {
+	if len(r.all) < maxRefusals {
+		r.all = append(r.all, refused)
+	}
+}
+
+// Err returns an error that wraps each *Refused; nil if there are none.
+func (r *Refusals) Err() error { return errors.Join(r.all...) }
 
 // A Wait is the error that the provider allows no further request for the duration For.
 type Wait struct {

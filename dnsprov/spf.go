@@ -128,3 +128,61 @@ func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 	}
 	return out
 }
+
+// SPFText returns the SPF record of a domain with our terms, then those of the owner, and then all
+// with a qualifier. That is "~" by default, because with "-" some receivers refuse forwarded mail
+// before they check DKIM. A redirect of the owner takes the place of all. If the record would need
+// more look-ups than receivers make, it permits our host by address alone.
+func SPFText(ours, extra []string, all string) string {
+	terms := spf.Parse("v=spf1 " + strings.Join(ours, " ")).Terms
+	hasAddress := slices.ContainsFunc(terms, func(t spf.Term) bool { return t.Network.IsValid() })
+	end := spf.Term{Qualifier: '~', Name: "all"}
+	if all != "" {
+		end.Qualifier = all[0]
+	}
+	for _, t := range spf.Parse("v=spf1 " + strings.Join(extra, " ")).Terms {
+		isSame := func(o spf.Term) bool { return o.String() == t.String() }
+		switch {
+		case t.Name == "redirect" && t.IsModifier():
+			end = t
+		case !slices.ContainsFunc(terms, isSame):
+			terms = append(terms, t)
+		}
+	}
+	record := spf.Record{Terms: append(terms, end)}
+	if text := record.String(); !hasAddress || spf.Lookups(text) <= spf.MaxLookups {
+		return text
+	}
+	record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return t.String() == "mx" })
+	return record.String()
+}
+
+// OwnersSPF returns the part of a merged SPF record that is its owner's: the terms that are not
+// among ours, in order, with a redirect at the end, and the qualifier of all. That is "-" or "~":
+// an owner's +all would permit everybody, and with ?all the record would say nothing about others,
+// so both become ~all.
+func OwnersSPF(merged string, ours []string) (extra []string, all string) {
+	terms, end := spf.Parse(merged).Split()
+	for _, t := range terms {
+		if text := t.String(); !slices.Contains(ours, text) {
+			extra = append(extra, text)
+		}
+	}
+	if end.Name == "redirect" {
+		extra = append(extra, end.String())
+	}
+	if end.Name == "all" && end.Qualifier == '-' {
+		return extra, "-"
+	}
+	return extra, "~"
+}
+
+// LooseEnd returns the last term of an SPF record if OwnersSPF does not keep it: ?all or +all. It
+// returns "" for other records.
+func LooseEnd(text string) string {
+	_, end := spf.Parse(text).Split()
+	if end.Name == "all" && (end.Qualifier == '?' || end.Qualifier == '+') {
+		return string(end.Qualifier) + "all"
+	}
+	return ""
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -300,5 +301,47 @@ func TestHostsRecordPassesItsOwnAddresses(t *testing.T) {
 		if got := [2]bool{authorizes(text, plain), authorizes(text, more)}; got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// The owner's part of a merged record has its terms in order and its ending. Mailstead publishes
+// neither +all nor ?all, and says so.
+func TestOwnersPartOfMergedSPF(t *testing.T) {
+	ours := []string{"mx", "ip4:192.0.2.1", "ip6:2001:db8::1"}
+	for _, tc := range []struct{ published, extra, all, loose string }{
+		{"v=spf1 include:x.test -all", "include:x.test", "-", ""},
+		{"v=spf1 include:x.test ~all", "include:x.test", "~", ""},
+		{"v=spf1 include:x.test ?all", "include:x.test", "~", "?all"},
+		{"v=spf1 -ip4:192.0.2.0/24 include:x.test +all", "-ip4:192.0.2.0/24 include:x.test", "~", "+all"},
+		{"v=spf1 a all", "a", "~", "+all"},
+		{"v=spf1 a", "a", "~", ""},
+		{"v=spf1 redirect=x.test", "redirect=x.test", "~", ""},
+		{"v=spf1 exp=why.test a -all", "exp=why.test a", "-", ""},
+		{"v=spf1 -all", "", "-", ""},
+	} {
+		merged := MergeSPF([]string{tc.published, "v=spf1 mx ip4:192.0.2.1 ip6:2001:db8::1 ~all"}, ourSPF)
+		extra, all := OwnersSPF(merged, ours)
+		if strings.Join(extra, " ") != tc.extra || all != tc.all || LooseEnd(tc.published) != tc.loose {
+			t.Errorf("%q: merged as %q, %q %s, loose %q", tc.published, merged, extra, all, LooseEnd(tc.published))
+		}
+		again := Spec{Domain: "a.test", IPv4: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, IPv6: []netip.Addr{netip.MustParseAddr("2001:db8::1")}, SPFExtra: extra, SPFAll: all}.spfRecord()
+		if more, end := OwnersSPF(again, ours); !slices.Equal(more, extra) || end != all || LooseEnd(again) != "" {
+			t.Errorf("%q is published as %q", tc.published, again)
+		}
+	}
+}
+
+// A record that would need too many look-ups because of our mx permits our host by address alone.
+func TestOurMXGivesWay(t *testing.T) {
+	s := Spec{Domain: "a.test", IPv4: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	for n := range 10 {
+		s.SPFExtra = append(s.SPFExtra, fmt.Sprintf("include:i%d.test", n))
+		if got, want := strings.HasPrefix(s.spfRecord(), "v=spf1 mx ip4:192.0.2.1 "), n < 9; got != want {
+			t.Errorf("with %d includes it is %s", n+1, s.spfRecord())
+		}
+	}
+	s.IPv4 = nil
+	if !strings.HasPrefix(s.spfRecord(), "v=spf1 mx ") {
+		t.Errorf("without an address it is %s", s.spfRecord())
 	}
 }

@@ -233,9 +233,7 @@ func (s Spec) ownHosts() []string {
 }
 
 // spfRecord returns the SPF record of the domain. It permits our host by mx, which stays correct
-// when the address changes, and also by address. The owner's terms come after that. It ends in ~all
-// unless the owner has chosen otherwise, because with -all some receivers refuse forwarded mail
-// before they check DKIM. A redirect of the owner takes the place of all.
+// when the address changes, and also by address.
 func (s Spec) spfRecord() string {
 	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
@@ -253,21 +251,11 @@ func (s Spec) spfRecord() string {
 			terms = append(terms, term)
 		}
 	}
-	end := spf.Term{Qualifier: '~', Name: "all"}
-	if s.SPFAll != "" {
-		end.Qualifier = s.SPFAll[0]
+	var ours []string
+	for _, t := range terms {
+		ours = append(ours, t.String())
 	}
-	extra := spf.Parse("v=spf1 " + strings.Join(s.SPFExtra, " "))
-	for _, t := range extra.Terms {
-		isSame := func(o spf.Term) bool { return o.String() == t.String() }
-		switch {
-		case t.Name == "redirect" && t.IsModifier():
-			end = t
-		case !slices.ContainsFunc(terms, isSame):
-			terms = append(terms, t)
-		}
-	}
-	return spf.Record{Terms: append(terms, end)}.String()
+	return SPFText(ours, s.SPFExtra, s.SPFAll)
 }
 
 // CollidesWithManaged reports whether a custom record would collide with a managed record in

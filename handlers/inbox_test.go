@@ -538,7 +538,8 @@ func TestCheckProvider(t *testing.T) {
 	b, _ := newWorld(t, withShop(shop.Registrar(nil)))
 	shop.Sell("ours.com", time.Now(), "ns1.example.test")
 	member := b.with(b.Token(t, b.Owner.AccountID, "member", "read"))
-	member.post("/v1/domains/check-provider", `{"domain":"Ours.com."}`).is(200).has("domain", "ours.com", "registrar", "sandbox", "nameservers", "[ns1.example.test]", "is_edge", "false", "checked_via", "registrar")
+	member.post("/v1/domains/check-provider", `{"domain":"Ours.com."}`).is(200).has("domain", "ours.com", "registrar", "sandbox", "nameservers", "[ns1.example.test]", "is_edge", "false", "checked_via", "registrar",
+		"dns_provider_guess", "builtin", "dns_credential_id", "<nil>")
 	unknown := []string{"registrar", "<nil>", "nameservers", "[]", "is_edge", "false", "checked_via", "dns"} // in the sandbox
 	member.post("/v1/domains/check-provider", `{"domain":"unknown.com"}`).is(200).has(unknown...)
 	shop.Set(func() { shop.Meddle = func(string) error { return errors.New("out of order") } })

@@ -263,6 +263,47 @@ func TestWhatAsksFirst(t *testing.T) {
 	}
 }
 
+// TestMovesNeedAgreement: what moves the DNS, the mail or the visitors of a domain takes two calls,
+// when it is connected or set up and later. What moves nothing takes one.
+func TestMovesNeedAgreement(t *testing.T) {
+	b := newSandbox(t, servicetest.NewEdge("boxes.test", "one.test", "two.test").With(nil))
+	a := b.assistant(b.token)
+	credential := b.post("/v1/dns-credentials", `{"provider":"hetzner","name":"the zones in Bern","token":"edge-token"}`).is(201).text("id")
+	for _, tc := range []struct {
+		tool, says string // "": one call is enough
+		args       map[string]any
+		path, at   string // what the second call changes from was
+		was        string
+	}{
+		{"update_domain", `move the DNS records of boxes.test to Hetzner, with the credential "the zones in Bern"`, map[string]any{"domain_id": b.domain, "dns_credential_id": credential},
+			"/v1/domains/" + b.domain, "job_id", "<nil>"},
+		{"connect_domains", "connect one.test, and replace the mail records of others there", map[string]any{"domains": []string{"one.test"}, "dns_credential_id": credential, "replace": true},
+			"/v1/domains?q=one.test", "data.0.domain", ""},
+		{"connect_domains", "connect here.test, and send visitors of here.test itself to this host", map[string]any{"domains": []string{"here.test"}, "apex": "here"},
+			"/v1/domains?q=here.test", "data.0.domain", ""},
+		{"setup_domain", "replace the mail records of others for two.test at its DNS provider, and send visitors of two.test itself to this host",
+			map[string]any{"domain": "two.test", "dns_credential_id": credential, "replace": true, "apex": "here"},
+			"/v1/domains?q=two.test", "data.0.domain", ""},
+		{"connect_domains", "", map[string]any{"domains": []string{"three.test"}, "apex": "elsewhere", "mx": "elsewhere"}, "/v1/domains?q=three.test", "data.0.domain", ""},
+		{"setup_domain", "", map[string]any{"domain": "four.test"}, "/v1/domains?q=four.test", "data.0.domain", ""},
+		{"update_domain", "", map[string]any{"domain_id": b.domain, "notes": "ours"}, "/v1/domains/" + b.domain, "notes", "<nil>"},
+	} {
+		args := maps.Clone(tc.args)
+		if tc.says != "" {
+			first := a.call(tc.tool, args).is(200)
+			if !strings.Contains(first.text("message"), tc.says+". ") {
+				t.Errorf("%s first says %s", tc.tool, first.raw)
+			}
+			b.get(tc.path).has(tc.at, tc.was)
+			args["confirmation_token"] = first.text("confirmation_token")
+		}
+		a.call(tc.tool, args).is(200).has("confirmation_token", "")
+		if got := b.get(tc.path).text(tc.at); got == tc.was {
+			t.Errorf("after %s %v %s of %s is %q", tc.tool, tc.args, tc.at, tc.path, got)
+		}
+	}
+}
+
 // TestCallsThatNeedAgreement makes each of them twice: the first call changes nothing and says what
 // would be done.
 func TestCallsThatNeedAgreement(t *testing.T) {

@@ -86,6 +86,15 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (it needs the permission %s)", dnsprov.ErrZoneNotFound, domain, permissionReadZones)
 }
 
+// FindZone returns the name of the zone that a domain is in.
+func (c *Client) FindZone(ctx context.Context, domain string) (string, error) {
+	z, err := c.Zone(ctx, domain)
+	if err != nil {
+		return "", err
+	}
+	return z.Name, nil
+}
+
 // Delegated reports whether the zone of a domain is delegated to Cloudflare. Anybody can create a
 // zone of any name there, so the existence of a zone proves nothing.
 func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {

@@ -19,8 +19,8 @@ const maxSets = 500 // of one request
 // deSEC makes each request whole or not at all, and knows no conditions but one: a new set must not
 // exist yet. So what somebody else changes in the moment between the reading and the writing is
 // lost if it is in a set of ours. Where the API refuses a request because the zone has changed, the
-// error is dnsprov.ErrChanged. If it refuses a set, Apply sends the others without it, and returns
-// a *dnsprov.Refused.
+// error is dnsprov.ErrChanged. If it refuses sets, Apply sends the others without them, and the
+// error wraps a *dnsprov.Refused for each.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -64,7 +64,7 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	if err := w.write(ctx, http.MethodPost, added); err != nil {
 		return w.made, err
 	}
-	return w.made, w.refused
+	return w.made, w.refused.Err()
 }
 
 // A writer sends the edits of one Apply.
@@ -72,7 +72,7 @@ type writer struct {
 	*Client
 	zone    *zone
 	made    []dnsprov.Record
-	refused error // the first *dnsprov.Refused
+	refused dnsprov.Refusals
 }
 
 // write sends edits, and again without those that the API refuses.
@@ -113,8 +113,8 @@ func (w *writer) write(ctx context.Context, method string, edits []*rrset.Edit) 
 				left = append(left, e)
 			case e.Want == nil:
 				return err
-			case w.refused == nil:
-				w.refused = &dnsprov.Refused{Want: *e.Want, Err: err}
+			default:
+				w.refused.Add(&dnsprov.Refused{Want: *e.Want, Err: err})
 			}
 		}
 		if len(left) == len(part) {

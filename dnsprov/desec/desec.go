@@ -100,6 +100,17 @@ func (c *Client) zone(ctx context.Context, domain string) (*zone, error) {
 	return nil, fmt.Errorf("desec: %w: the account of the token has no domain that %s is in", dnsprov.ErrZoneNotFound, domain)
 }
 
+// FindZone returns the name of the zone that a domain is in.
+func (c *Client) FindZone(ctx context.Context, domain string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.WorkTimeout)
+	defer cancel()
+	z, err := c.zone(ctx, domain)
+	if err != nil {
+		return "", err
+	}
+	return z.Name, nil
+}
+
 // Records lists the zone's records at the domain and below it, all of them as foreign. deSEC does
 // not list the records that it makes itself: the SOA and those of DNSSEC. A record has its Key as
 // ID, unless it is in another form than Apply writes it, such as a text that is split elsewhere.

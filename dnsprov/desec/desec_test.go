@@ -211,6 +211,12 @@ func TestOneRefusedRecord(t *testing.T) {
 	if len(made) != 2 || len(records(api, testDomain)) != 2 {
 		t.Errorf("made %v, there is %v", made, records(api, testDomain))
 	}
+	longer := own("longer", "TXT", "x")
+	longer.TTL = 100_000
+	_, err = bring(t, p, own("a", "TXT", "y"), long, own("b", "TXT", "z"), longer)
+	if all, _ := err.(interface{ Unwrap() []error }); all == nil || len(all.Unwrap()) != 2 {
+		t.Errorf("two are refused: %v", err)
+	}
 	if _, err := bring(t, p, bad); !errors.As(err, new(*dnsprov.Conflict)) { // the name servers are there
 		t.Errorf("%v", err)
 	}

@@ -25,7 +25,7 @@ var aboutSets = []int{http.StatusNotFound, http.StatusConflict, http.StatusUnpro
 // alias can take their place. In a set that stays, the new values are there before the old ones go.
 // The API notices a set that others have made, and a value that they have removed: then the error
 // is dnsprov.ErrChanged. What the API refuses does not keep the other sets from being written; the
-// error is a *dnsprov.Refused for the first.
+// error wraps a *dnsprov.Refused for each.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -50,29 +50,39 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	}
 	slices.SortStableFunc(todo, func(a, b *rrset.Edit) int { return min(len(a.After()), 1) - min(len(b.After()), 1) })
 	w := &writer{Client: c, zone: z, list: l, made: made}
-	var refused error
+	var (
+		refused []*rrset.Edit
+		why     []error
+	)
 	for _, e := range todo {
 		err := w.write(ctx, e)
 		var no *refusal
 		switch {
 		case err == nil:
-			continue
-		case !errors.As(err, &no) || !slices.Contains(aboutSets, no.status):
+		case errors.As(err, &no) && slices.Contains(aboutSets, no.status):
+			refused, why = append(refused, e), append(why, err)
+		default:
 			return w.made, ofZone(err, z)
 		}
-		now, readErr := c.list(ctx, z)
-		switch {
-		case readErr != nil:
-			return w.made, readErr
-		case rrset.Changed([]*rrset.Edit{e}, now.sets):
-			return w.made, fmt.Errorf("hetzner: %w: %w", dnsprov.ErrChanged, err)
-		case e.Want == nil:
-			return w.made, err
-		case refused == nil:
-			refused = &dnsprov.Refused{Want: *e.Want, Err: err}
-		}
 	}
-	return w.made, refused
+	if len(refused) == 0 {
+		return w.made, nil
+	}
+	now, err := c.list(ctx, z)
+	if err != nil {
+		return w.made, err
+	}
+	var all dnsprov.Refusals
+	for i, e := range refused {
+		switch {
+		case rrset.Changed([]*rrset.Edit{e}, now.sets):
+			return w.made, fmt.Errorf("hetzner: %w: %w", dnsprov.ErrChanged, why[i])
+		case e.Want == nil:
+			return w.made, why[i]
+		}
+		all.Add(&dnsprov.Refused{Want: *e.Want, Err: why[i]})
+	}
+	return w.made, all.Err()
 }
 
 // A writer makes the edits of one Apply.

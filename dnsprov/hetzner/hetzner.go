@@ -127,6 +127,17 @@ func (c *Client) zone(ctx context.Context, domain string) (*zone, error) {
 	return nil, fmt.Errorf("hetzner: %w: the project of the token has no zone that %s is in", dnsprov.ErrZoneNotFound, domain)
 }
 
+// FindZone returns the name of the zone that a domain is in.
+func (c *Client) FindZone(ctx context.Context, domain string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.WorkTimeout)
+	defer cancel()
+	z, err := c.zone(ctx, domain)
+	if err != nil {
+		return "", err
+	}
+	return z.name, nil
+}
+
 // Records lists the zone's records at the domain and below it but the SOA, all of them as foreign.
 // A record has its Key as ID, unless it is in another form than Apply writes it, such as a text
 // that is split elsewhere.

@@ -213,6 +213,35 @@ func TestOneRefusedRecord(t *testing.T) {
 	}
 }
 
+// TestRefusedRecords: all records that the API refuses are told at once, up to a bound, and the
+// zone is read once because of them.
+func TestRefusedRecords(t *testing.T) {
+	for given, told := range map[int]int{3: 3, 150: 100} {
+		api, c := start()
+		p := providertest.Remember(c)
+		want := []dnsprov.Record{own("a", "TXT", "x")}
+		for n := range given {
+			want = append(want, own(fmt.Sprint("bad", n), "SSHFP", "4 2 "+strings.Repeat("ab", 32)))
+		}
+		want = append(want, own("b", "TXT", "x"))
+		made, err := bring(t, p, want...)
+		all, _ := err.(interface{ Unwrap() []error })
+		if all == nil || len(all.Unwrap()) != told || len(made) != 2 {
+			t.Errorf("of %d: %v, made %v", given, err, made)
+			continue
+		}
+		for n, one := range all.Unwrap() {
+			var refused *dnsprov.Refused
+			if !errors.As(one, &refused) || refused.Want.Name != fmt.Sprintf("bad%d.%s", n, testDomain) {
+				t.Errorf("%d is %v", n, one)
+			}
+		}
+		if n := api.Count(http.MethodGet, "/rrsets"); n > 3 { // to plan, by Apply, and because of the refusals
+			t.Errorf("the zone was read %d times", n)
+		}
+	}
+}
+
 // TestActions: an action that fails is an error, and a zone that is locked for a short time is
 // waited for.
 func TestActions(t *testing.T) {

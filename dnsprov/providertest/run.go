@@ -42,6 +42,7 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 		name string
 		test func(*testing.T, Case)
 	}{
+		{"the zone is found", findsZone},
 		{"a second plan is empty", secondPlanIsEmpty},
 		{"what is gone can be made again", comesBack},
 		{"strangers stay", strangersStay},
@@ -137,6 +138,16 @@ func (c Case) checkSynced(t *testing.T, want []dnsprov.Record) {
 		if !slices.ContainsFunc(have, w.Same) {
 			t.Errorf("not there: %s %s %s", w.Name, w.Type, w.Value)
 		}
+	}
+}
+
+func findsZone(t *testing.T, c Case) {
+	zone, err := c.Provider.FindZone(t.Context(), c.Zone.Domain)
+	if err != nil || c.Zone.Domain != zone && !strings.HasSuffix(c.Zone.Domain, "."+zone) {
+		t.Errorf("%s is in the zone %q, %v", c.Zone.Domain, zone, err)
+	}
+	if zone, err := c.Provider.FindZone(t.Context(), "none.invalid"); !errors.Is(err, dnsprov.ErrZoneNotFound) {
+		t.Errorf("none.invalid is in the zone %q, %v", zone, err)
 	}
 }
 

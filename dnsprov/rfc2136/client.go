@@ -59,20 +59,20 @@ type Client struct {
 func New(c Config) (*Client, error) {
 	server, ok := address(c.Server)
 	if !ok {
-		return nil, &dnsprov.FieldError{"server", "must be the host name or address of a name server, with or without a port, such as ns1.example.com:53"}
+		return nil, &dnsprov.FieldError{Field: "server", Why: "must be the host name or address of a name server, with or without a port, such as ns1.example.com:53"}
 	}
 	key, err := newKey(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(c.Zones) == 0 {
-		return nil, &dnsprov.FieldError{"zones", "must name the zones that the key may change"}
+		return nil, &dnsprov.FieldError{Field: "zones", Why: "must name the zones that the key may change"}
 	}
 	out := &Client{server: server, key: key, dial: c.Dial}
 	for _, given := range c.Zones {
 		zone := strings.ToLower(strings.TrimSuffix(strings.TrimSpace(given), "."))
 		if _, ok := dns.IsDomainName(zone); !ok || zone == "" {
-			return nil, &dnsprov.FieldError{"zones", fmt.Sprintf("has %.80q, which is not the name of a zone", given)}
+			return nil, &dnsprov.FieldError{Field: "zones", Why: fmt.Sprintf("has %.80q, which is not the name of a zone", given)}
 		}
 		if !slices.Contains(out.zones, zone) {
 			out.zones = append(out.zones, zone)
@@ -102,7 +102,7 @@ func address(server string) (string, bool) {
 func newKey(c Config) (*builtin.TSIGKey, error) {
 	name := dns.CanonicalName(strings.TrimSpace(c.KeyName))
 	if _, ok := dns.IsDomainName(name); !ok || name == "." {
-		return nil, &dnsprov.FieldError{"key_name", "must be the name of the key, as the name server has it"}
+		return nil, &dnsprov.FieldError{Field: "key_name", Why: "must be the name of the key, as the name server has it"}
 	}
 	algorithm := dns.CanonicalName(strings.TrimSpace(c.Algorithm))
 	switch algorithm {
@@ -110,13 +110,13 @@ func newKey(c Config) (*builtin.TSIGKey, error) {
 		algorithm = defaultAlgorithm
 	case dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512:
 	case dns.HmacSHA1, "hmac-md5.", "hmac-md5.sig-alg.reg.int.":
-		return nil, &dnsprov.FieldError{"algorithm", fmt.Sprintf("%s is too weak: give the name server a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
+		return nil, &dnsprov.FieldError{Field: "algorithm", Why: fmt.Sprintf("%s is too weak: give the name server a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
 	default:
-		return nil, &dnsprov.FieldError{"algorithm", "must be hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512"}
+		return nil, &dnsprov.FieldError{Field: "algorithm", Why: "must be hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512"}
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(c.Secret))
 	if err != nil || len(secret) == 0 {
-		return nil, &dnsprov.FieldError{"secret", "must be the key's secret in base64"}
+		return nil, &dnsprov.FieldError{Field: "secret", Why: "must be the key's secret in base64"}
 	}
 	return &builtin.TSIGKey{Name: name, Algorithm: algorithm, Secret: secret}, nil
 }
@@ -134,6 +134,10 @@ func (c *Client) zone(domain string) (string, error) {
 	}
 	return found, nil
 }
+
+// FindZone returns the name of the zone that a domain is in: the longest one of Config.Zones. It
+// does not ask the server.
+func (c *Client) FindZone(_ context.Context, domain string) (string, error) { return c.zone(domain) }
 
 // Check asks the server whether it takes updates of each zone with the key, by an update that
 // requires that the zone's name is in use and changes nothing (RFC 2136 section 2.4.4). A server

@@ -24,7 +24,7 @@ const (
 // that it shall have, in as few requests as possible. The API makes each request whole or not at
 // all: not if a set that is deleted has changed, or one that is created exists. Then the error is
 // dnsprov.ErrChanged. If the API refuses a request for another reason, Apply sends the names one by
-// one, and the error is a *dnsprov.Refused for the first that is refused.
+// one, and the error wraps a *dnsprov.Refused for each that is refused.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -59,8 +59,10 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 		return nil, fmt.Errorf("route53: %w", err)
 	}
 	w := &writer{Client: c, zone: z, domain: at.Domain, list: l, made: made}
-	err = w.write(ctx, groups(todo))
-	return w.made, err
+	if err := w.write(ctx, groups(todo)); err != nil {
+		return w.made, err
+	}
+	return w.made, w.refused.Err()
 }
 
 // A group is the edits of one name, which come at once: a CNAME and other records may replace each
@@ -100,11 +102,12 @@ type writer struct {
 	domain string
 	list   *list
 	made   []dnsprov.Record
+
+	refused dnsprov.Refusals
 }
 
 // write sends groups, as many as fit into a request.
 func (w *writer) write(ctx context.Context, all []group) error {
-	var refused error
 	for len(all) > 0 {
 		n, values, bytes := 0, 0, 0
 		for n < len(all) {
@@ -115,21 +118,16 @@ func (w *writer) write(ctx context.Context, all []group) error {
 			}
 			n++
 		}
-		err := w.send(ctx, all[:n])
-		switch {
-		case errors.As(err, new(*dnsprov.Refused)):
-			if refused == nil {
-				refused = err
-			}
-		case err != nil:
+		if err := w.send(ctx, all[:n]); err != nil {
 			return err
 		}
 		all = all[n:]
 	}
-	return refused
+	return nil
 }
 
-// send sends groups in one request, or one by one if the API refuses that.
+// send sends groups in one request, or one by one if the API refuses that. A group that it refuses
+// alone is in w.refused.
 func (w *writer) send(ctx context.Context, part []group) error {
 	var deletes, creates []types.Change
 	edits := slices.Concat(part...)
@@ -167,21 +165,17 @@ func (w *writer) send(ctx context.Context, part []group) error {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(err.Error()), dnsprov.ErrChanged)
 	}
 	if len(part) > 1 {
-		var refused error
 		for _, g := range part {
-			err := w.send(ctx, []group{g})
-			if err != nil && !errors.As(err, new(*dnsprov.Refused)) {
+			if err := w.send(ctx, []group{g}); err != nil {
 				return err
 			}
-			if refused == nil {
-				refused = err
-			}
 		}
-		return refused
+		return nil
 	}
 	for _, e := range edits {
 		if e.Want != nil {
-			return &dnsprov.Refused{Want: *e.Want, Err: err}
+			w.refused.Add(&dnsprov.Refused{Want: *e.Want, Err: err})
+			return nil
 		}
 	}
 	return err

@@ -202,6 +202,17 @@ func (c *Client) change(ctx context.Context, z zone, changes []types.Change) err
 	return nil
 }
 
+// FindZone returns the name of the zone that a domain is in.
+func (c *Client) FindZone(ctx context.Context, domain string) (string, error) {
+	ctx, cancel, err := c.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer cancel()
+	z, err := c.zone(ctx, domain)
+	return z.name, err
+}
+
 // zone returns the zone with the longest name that a domain is in.
 func (c *Client) zone(ctx context.Context, domain string) (zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {

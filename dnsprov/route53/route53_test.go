@@ -228,6 +228,12 @@ func TestOneRefusedRecord(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Want.Type != "LOC" || len(made) != 2 && len(made) != 0 {
 		t.Errorf("%v, made %v", err, made)
 	}
+	other := bad
+	other.Name = "other." + testDomain
+	_, err = bring(t, p, own("a", "TXT", "x"), bad, own("c", "TXT", "x"), other)
+	if all, _ := err.(interface{ Unwrap() []error }); all == nil || len(all.Unwrap()) != 2 {
+		t.Errorf("two are refused: %v", err)
+	}
 	large := own("large", "TXT", "")
 	var want []dnsprov.Record
 	for n := range 20 {

@@ -3,11 +3,15 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov/desec/desectest"
+	"github.com/mailstead/mailstead/dnsprov/hetzner/hetznertest"
 	"github.com/mailstead/mailstead/e2e/rig"
 	"github.com/miekg/dns"
 )
@@ -256,6 +260,93 @@ func TestZoneThatBecomesActiveProves(t *testing.T) {
 	if err := rig.Transmit(i.Ready.SMTP, "ann@own.test", rig.Letter("x")); err != nil {
 		t.Error(err)
 	}
+}
+
+// startServer serves a zone of the fake of deSEC on port 53 of an address of this machine, until
+// the test ends: name servers of others are asked on that port alone.
+func startServer(t *testing.T, ip, zone string, fake *desectest.Server) {
+	t.Helper()
+	packets, err := net.ListenPacket("udp", net.JoinHostPort(ip, "53"))
+	if err != nil {
+		t.Skipf("name servers of others are asked on port 53, which is not free here: %v", err)
+	}
+	soa, err := dns.NewRR(zone + ". 60 IN SOA ns." + zone + ". hostmaster." + zone + ". 1 3600 600 86400 60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.Authoritative, m.Ns = true, []dns.RR{soa}
+		asked := q.Question[0]
+		for _, set := range fake.Sets(zone) {
+			for _, value := range set.Records {
+				rr, err := dns.NewRR(fmt.Sprintf("%s %d IN %s %s", set.Name, set.TTL, set.Type, value))
+				if err == nil && strings.EqualFold(set.Name, asked.Name) && rr.Header().Rrtype == asked.Qtype {
+					m.Answer, m.Ns = append(m.Answer, rr), nil
+				}
+			}
+		}
+		if asked.Qtype == dns.TypeSOA && strings.EqualFold(asked.Name, soa.Header().Name) {
+			m.Answer, m.Ns = []dns.RR{soa}, nil
+		}
+		_ = w.WriteMsg(m)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = server.Shutdown() })
+}
+
+// TestTwoAccountsAtProviders: two accounts have zones of one name at two providers, and credentials
+// for them. The name belongs to the one whose provider the parent zone delegates it to, and until
+// then nobody has it, however good the credentials are.
+func TestTwoAccountsAtProviders(t *testing.T) {
+	t.Parallel()
+	const name, ip = "fought.test", "127.53.0.1"
+	h, d := hetznertest.New("hetzner-token"), desectest.New("desec-token")
+	h.AddZone(name, "primary")
+	d.AddDomain(name)
+	startServer(t, ip, name, d)
+	config, world := rig.GenerousLimits, rig.NewFakeResolver(t)
+	for provider, api := range map[string]http.Handler{"hetzner": h, "desec": d} {
+		server := httptest.NewServer(api)
+		t.Cleanup(server.Close)
+		config += fmt.Sprintf("[%s]\nbase_url = %q\n", provider, server.URL+map[string]string{"hetzner": "/v1", "desec": "/api/v1"}[provider])
+	}
+	i := rig.Start(t, config, "--resolver", world.Addr)
+	connect := func(i *rig.Instance, provider string) claimant {
+		var made struct{ ID string }
+		i.Want(201, "POST", "/v1/dns-credentials", map[string]any{"provider": provider, "name": "ours", "token": provider + "-token"}, &made)
+		c := claim(i, map[string]any{"domains": []string{name}, "dns_credential_id": made.ID})
+		complete(i, c.id)
+		return c
+	}
+	squatter, owner := connect(i, "hetzner"), connect(i.SecondAccount(), "desec")
+	owner.AddMailbox("ann@"+name, "correct horse")
+	look := func() {
+		t.Helper()
+		for _, c := range []claimant{squatter, owner} {
+			c.Want(200, "GET", "/v1/domains/"+c.id+"/dns-status?refresh=true", nil, nil)
+		}
+	}
+	look()
+	for _, c := range []claimant{squatter, owner} {
+		if s := c.state(); c.lost() || s.Detail == nil || !strings.Contains(*s.Detail, "mailstead-claim="+c.id) {
+			t.Errorf("before the delegation: %+v", s)
+		}
+	}
+	if err := rig.Transmit(i.Ready.SMTP, "ann@"+name, rig.Letter("x")); err == nil || !strings.Contains(err.Error(), "450 4.2.1") {
+		t.Errorf("mail before the delegation: %v", err)
+	}
+	world.Set(t, name, "NS", "ns."+name+".")
+	world.Set(t, "ns."+name, "A", ip)
+	world.Set(t, "ns."+name, "AAAA")
+	look()
+	if owner.lost() || !squatter.lost() {
+		t.Errorf("the owner's is %+v, the squatter's %+v", owner.state(), squatter.state())
+	}
+	if err := rig.Transmit(i.Ready.SMTP, "ann@"+name, rig.Letter("x")); err != nil {
+		t.Error(err)
+	}
+	i.Check()
 }
 
 // setUpFails gives the code of the error that a setup is refused with.

@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/edge"
 )
 
 // domainOperations returns the operations on finding, connecting and setting up domains.
@@ -52,14 +53,15 @@ func domainOperations(s *service.Service) []Operation {
 			Group:  "Domains", Summary: "Connect domains that you own",
 			Text:   "One invalid name does not stop the others. With `dns_credential_id` or `edge_api_token` (Cloudflare) the records are created at that DNS provider; each name is checked there first. Records of others stay, unless `replace` is set.",
 			Errors: errorCodes("domain_limit_exceeded"),
-			Tool:   Tool{Outward: true, Confirm: AskFirst(i.connectDomainsIntent), Asks: "The replacement of records of others"},
+			Tool:   Tool{Outward: true, Confirm: AskFirst(i.connectDomainsIntent), Asks: "The replacement of records of others, and apex here,"},
 		},
 		{
 			Name: "check_provider", Route: POST("/v1/domains/check-provider"), Status: 200,
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
 			Call:  With(s.Domains.CheckProvider),
-			Group: "Domains", Summary: "Show a domain's registrar and nameservers",
-			Text:   "Mailstead asks its own registrars, else the registry by RDAP, about the registered name. An unregistered domain has no registrar and no nameservers. Without an answer the status is 502; in a sandbox the registrar is then null, and the nameservers come from the DNS.",
+			Group: "Domains", Summary: "Show a domain's registrar, nameservers and DNS provider",
+			Text: "Mailstead asks its own registrars, else the registry by RDAP, about the registered name. An unregistered domain has no registrar and no nameservers. Without an answer the status is 502; in a sandbox the registrar is then null, and the nameservers come from the DNS. " +
+				"`dns_credential_id` can be given to `connect_domains`.",
 			Errors: errorCodes("invalid_domain upstream_error"),
 			Tool:   Tool{Outward: true},
 		},
@@ -79,7 +81,7 @@ func domainOperations(s *service.Service) []Operation {
 			Group:  "Domains", Summary: "Set up a domain, and register it if requested",
 			Text:   "Registration needs `register: true`, the quoted `price` and the `purchase` permission. A second run repairs the domain, and never buys twice. Passwords are generated unless given; an export shows them.",
 			Errors: errorCodes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy apex_elsewhere not_configured insufficient_scope forbidden_role"),
-			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, the replacement of records of others, and a forward address,"},
+			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomainIntent), Asks: "A purchase, the replacement of records of others, apex here, and a forward address,"},
 		},
 		{
 			Name: "get_domain", Route: GET("/v1/domains/{domain_id}"), Status: 200,
@@ -96,7 +98,7 @@ func domainOperations(s *service.Service) []Operation {
 			Text: "`dns_credential_id` moves the records of the domain to another DNS provider; the job is the domain's `job_id`. `apex` says where visitors of the domain itself go, " +
 				"and `mx` where its mail goes; the answer to a change that brings the mail here has `warnings`. At a DNS provider by API MX records of others stay in its way, unless `replace` is true.",
 			Show: "tags notes",
-			Tool: Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, and a change of apex or mx,"},
+			Tool: Tool{Confirm: AskFirst(i.updateDomainIntent), Asks: "A catch_all, a change of apex or mx, a move to another DNS provider, and the replacement of records of others"},
 		},
 		{
 			Name: "delete_domain", Route: DELETE("/v1/domains/{domain_id}"), Status: 202,
@@ -145,6 +147,9 @@ func (i intents) setupDomainIntent(ctx context.Context, who core.Actor, in domai
 	if in.Replace {
 		actions = append(actions, "replace the mail records of others for "+in.Domain+" at its DNS provider")
 	}
+	if in.Apex == "here" {
+		actions = append(actions, fmt.Sprintf(visitorsHere, in.Domain))
+	}
 	if in.ForwardAddress != "" {
 		actions = append(actions, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
 	}
@@ -155,14 +160,25 @@ func (i intents) setupDomainIntent(ctx context.Context, who core.Actor, in domai
 }
 
 func (i intents) connectDomainsIntent(_ context.Context, _ core.Actor, in domains.ConnectDomainsIn) (*Intent, error) {
-	if !in.Replace {
+	names := strings.Join(in.Domains, ", ")
+	would := []string{"connect " + names}
+	if in.Replace {
+		would = append(would, "replace the mail records of others there")
+	}
+	if in.Apex == "here" {
+		would = append(would, fmt.Sprintf(visitorsHere, names))
+	}
+	if len(would) == 1 {
 		return nil, nil
 	}
-	return newIntent("connect %s, and replace the mail records of others there", strings.Join(in.Domains, ", "))
+	return newIntent("%s", strings.Join(would, ", and "))
 }
 
+// visitorsHere says what the mode here of apex means for a domain.
+const visitorsHere = "send visitors of %s itself to this host"
+
 func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {
-	if in.CatchAll.Value == "" && in.Apex == nil && in.MX == nil {
+	if in.CatchAll.Value == "" && in.Apex == nil && in.MX == nil && in.DNSCredentialID == nil && !in.Replace {
 		return nil, nil
 	}
 	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
@@ -176,7 +192,7 @@ func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in doma
 	if in.Apex != nil && d.Apex != nil {
 		switch {
 		case in.Apex.Mode == "here":
-			would = append(would, fmt.Sprintf("send visitors of %s itself to this host", d.Domain))
+			would = append(would, fmt.Sprintf(visitorsHere, d.Domain))
 		case in.Apex.Alias.Value != "":
 			would = append(would, fmt.Sprintf("send visitors of %s itself to the addresses of %s", d.Domain, in.Apex.Alias.Value))
 		case in.Apex.Addresses != nil && len(*in.Apex.Addresses) > 0:
@@ -193,6 +209,22 @@ func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in doma
 			to = "to the hosts of before"
 		}
 		would = append(would, fmt.Sprintf("send the mail of %s %s", d.Domain, to))
+	}
+	if in.DNSCredentialID != nil {
+		list, err := i.s.Edge.ListDNSCredentials(ctx, who)
+		if err != nil {
+			return nil, err
+		}
+		to := "the DNS provider of the credential " + *in.DNSCredentialID
+		for _, c := range list.Data {
+			if c.ID == *in.DNSCredentialID {
+				to = fmt.Sprintf("%s, with the credential %q", edge.Name(c.Provider), c.Name)
+			}
+		}
+		would = append(would, fmt.Sprintf("move the DNS records of %s to %s", d.Domain, to))
+	}
+	if in.Replace {
+		would = append(would, "replace the mail records of others for "+d.Domain+" at its DNS provider")
 	}
 	if len(would) == 0 {
 		return nil, nil

@@ -119,6 +119,7 @@ func TestMergeRefusesTooManyLookups(t *testing.T) {
 		}
 	}
 }
+
 // slowWorld counts questions, and answers them after a while, or never if none is set.
 type slowWorld struct {
 	delay time.Duration

@@ -123,6 +123,7 @@ type Scanner interface {
 	Find(ctx context.Context, domain string, names []string) (*scan.Servers, error)
 	Parent(ctx context.Context, domain string) (*scan.Parent, error)
 	Ask(ctx context.Context, s *scan.Servers, name, typ string) (scan.Answer, error)
+	OwnTexts(ctx context.Context, s *scan.Servers, domain string, names ...string) (map[string][]string, error)
 	Zone(ctx context.Context, s *scan.Servers, domain string, progress func(done, total int)) (*scan.Result, error)
 }
 

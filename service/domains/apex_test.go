@@ -56,6 +56,10 @@ func (o *oldServers) Ask(_ context.Context, _ *scan.Servers, name, typ string) (
 	return scan.Answer{Records: o.records[typ+" "+name], Exists: true}, nil
 }
 
+func (o *oldServers) OwnTexts(context.Context, *scan.Servers, string, ...string) (map[string][]string, error) {
+	return nil, scan.ErrNoServer
+}
+
 func (o *oldServers) Zone(context.Context, *scan.Servers, string, func(done, total int)) (*scan.Result, error) {
 	return nil, scan.ErrNoServer
 }

@@ -27,7 +27,7 @@ import (
 // Kinds of proof for a claim, as stored in ProvenBy.
 const (
 	provenByPurchase   = "registered" // the name was bought here
-	provenByEdge       = "cloudflare" // the Cloudflare token can edit the name's zone
+	provenByEdge       = "cloudflare" // Cloudflare serves the name's zone, which the token can edit
 	provenByDKIM       = "dkim"       // a DKIM record of the name has a key that was generated for the claim
 	provenByLogin      = "login"      // a mailbox of the domain could be logged in to
 	ProvenByTXT        = "txt"        // the name has the TXT record with claimRecordValue
@@ -86,7 +86,7 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	case store.DomainProviderManual:
 		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case store.DomainProviderCloudflare, store.DomainProviderRFC2136, store.DomainProviderRoute53, store.DomainProviderHetzner, store.DomainProviderDeSEC:
-		how = "Set the nameservers of its DNS provider at its registrar, and run setup again."
+		how = "Set the nameservers of its DNS provider at its registrar, or publish " + claimRecordText(d) + " where its DNS is, and run setup again."
 	case store.DomainProviderExternal:
 		how = "Publish " + claimRecordText(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
@@ -111,8 +111,8 @@ func claimProofText(tx *store.Tx, d *store.Domain) string {
 		return fmt.Sprintf("Cloudflare does not serve %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
 			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
 	case d.AtEdge() && d.Status == store.DomainComplete:
-		return fmt.Sprintf("The DNS does not show the DKIM records of %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
-			"Set the nameservers of its DNS provider at its registrar.", d.Name)
+		return fmt.Sprintf("The nameservers that the DNS names for %s do not have its DKIM records yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
+			"Set the nameservers of its DNS provider at its registrar, or publish %s where its DNS is.", d.Name, claimRecordText(d))
 	}
 	return ""
 }
@@ -230,8 +230,10 @@ func (s *Service) findClaimProof(ctx context.Context, d *store.Domain) (by strin
 		case dnsprov.Builtin:
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
+		case store.DomainProviderManual:
+			by = proofByDKIM(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(zonedata.Spec(s.Core, d), d.DNSProvider)))
 		default:
-			by = s.proofByKey(ctx, d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(zonedata.Spec(s.Core, d), d.DNSProvider)))
+			by, err = s.proofAtServers(ctx, d)
 		}
 		return err
 	})
@@ -289,21 +291,43 @@ func proofByDKIM(d *store.Domain, checks []dnsprov.Check) string {
 	return ""
 }
 
-// proofByKey is proofByDKIM for the checks of a live look. At a DNS provider by API a key does not
-// count if a CNAME leads to it, since a wildcard of the owner may lead to a name of somebody else.
-func (s *Service) proofByKey(ctx context.Context, d *store.Domain, checks []dnsprov.Check) string {
-	direct := slices.DeleteFunc(slices.Clone(checks), func(c dnsprov.Check) bool {
-		if !d.AtEdge() || !c.Verified || c.Record.Purpose != dnsprov.PurposeDKIM {
-			return false
-		}
-		name, err := s.Resolver.LookupCNAME(lookup.Fresh(ctx), c.Record.Name+".")
-		missing := new(net.DNSError)
-		if errors.As(err, &missing) && missing.IsNotFound {
-			return false
-		}
-		return err != nil || strings.TrimSuffix(name, ".") != c.Record.Name
-	})
-	return proofByDKIM(d, direct)
+// proofAtServers looks for the proof of the claim to a domain at a DNS provider by API. The servers
+// to which the parent zone delegates the name are asked directly. The proof is a DKIM record with a
+// key that was generated for d, or the TXT record of the claim, in the zone itself: a CNAME or a
+// wildcard of the owner may lead to names of somebody else. Neither a credential nor a zone at a
+// provider proves anything, since anybody can make a zone of any name.
+func (s *Service) proofAtServers(ctx context.Context, d *store.Domain) (by string, err error) {
+	if s.Config.Scanner == nil {
+		return "", nil
+	}
+	servers, err := s.Config.Scanner.Find(ctx, d.Name, nil)
+	if err != nil || len(servers.Names) == 0 {
+		return "", err
+	}
+	record, names := claimLabel+"."+d.Name, []string{}
+	var keys []dnsprov.Record
+	if len(d.DKIM) > 0 {
+		keys = dkimRecords(zonedata.Spec(s.Core, d), d.DNSProvider)
+	}
+	for _, r := range keys {
+		names = append(names, r.Name)
+	}
+	texts, err := s.Config.Scanner.OwnTexts(ctx, servers, d.Name, append(names, record)...)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case slices.ContainsFunc(keys, func(r dnsprov.Record) bool { return dnsprov.HasKey(texts[r.Name], r) }):
+		by = provenByDKIM
+	case hasClaimRecord(d, texts[record]):
+		by = ProvenByTXT
+	}
+	return by, nil
+}
+
+// hasClaimRecord reports whether one of the texts is that of the TXT record of a claim.
+func hasClaimRecord(d *store.Domain, texts []string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.TrimSpace(t) == claimRecordValue(d) })
 }
 
 // proofByTXT returns ProvenByTXT if the TXT record of a claim is published, and otherwise "".
@@ -312,7 +336,7 @@ func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, e
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
 		return "", nil
 	}
-	if slices.ContainsFunc(texts, func(t string) bool { return strings.TrimSpace(t) == claimRecordValue(d) }) {
+	if hasClaimRecord(d, texts) {
 		by = ProvenByTXT
 	}
 	return by, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
@@ -405,16 +406,53 @@ type DomainProvider struct {
 	Nameservers []string `json:"nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	IsEdge      bool     `json:"is_edge"`
 	CheckedVia  string   `json:"checked_via" enum:"registrar|rdap|dns"`
+	// The DNS provider that runs all of the nameservers, by their names: `builtin` if they are
+	// Mailstead's. Null if they are others, or of several providers.
+	DNSProviderGuess *string `json:"dns_provider_guess" enum:"builtin|cloudflare|route53|hetzner|desec"`
+	// A DNS credential of the account for a zone that the domain is in, preferably at that
+	// provider. Null if there is none, or for members, who do not see credentials.
+	DNSCredentialID *string `json:"dns_credential_id" words:"ours" example:"dnsc_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// CheckProvider finds out at which registrar a domain is registered. It asks the configured
-// registrars first, and then the domain's registry by RDAP. If the name is not registered, the
-// result has neither a registrar nor nameservers.
-func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProviderIn) (*DomainProvider, error) {
+// CheckProvider finds out at which registrar a domain is registered, which DNS provider serves it,
+// and which DNS credential of the account is for it.
+func (s *Service) CheckProvider(ctx context.Context, who core.Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := idn.Registrable(in.Domain)
 	if err != nil {
 		return nil, core.Errorf("invalid_domain", "%s", err)
 	}
+	var (
+		wg          sync.WaitGroup
+		credentials []*store.DNSCredential
+		listErr     error
+	)
+	wg.Go(func() { credentials, listErr = s.edge.FindCredentials(ctx, who, ascii) })
+	p, err := s.findRegistrar(ctx, ascii)
+	wg.Wait()
+	if err = errors.Join(err, listErr); err != nil {
+		return nil, err
+	}
+	isOther := func(ns string) bool { return !slices.Contains(s.Config.Nameservers, ns) }
+	guess := edge.GuessProvider(p.Nameservers)
+	if len(p.Nameservers) > 0 && !slices.ContainsFunc(p.Nameservers, isOther) {
+		guess = dnsprov.Builtin
+	}
+	p.DNSProviderGuess = core.OrNull(guess)
+	for _, c := range credentials {
+		if p.DNSCredentialID == nil || c.Provider == guess {
+			p.DNSCredentialID = &c.ID
+		}
+		if c.Provider == guess {
+			break
+		}
+	}
+	return p, nil
+}
+
+// findRegistrar finds out at which registrar a domain is registered. It asks the configured
+// registrars first, and then the domain's registry by RDAP. If the name is not registered, the
+// result has neither a registrar nor nameservers.
+func (s *Service) findRegistrar(ctx context.Context, ascii string) (*DomainProvider, error) {
 	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
 	registered := dnsprov.RegisteredName(ascii)

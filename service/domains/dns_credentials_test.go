@@ -350,3 +350,40 @@ func TestDomainMovesToAProvider(t *testing.T) {
 		}
 	})
 }
+
+// A plan has the records that are live: not those of an import that is being written, nor those
+// that were removed.
+func TestPlanHasLiveRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		id := connect(t, w.Service, w.who, "edge.test")
+		w.create(id, "live", "TXT", "live")
+		w.settle()
+		err := w.Core.Store.Update(func(tx *store.Tx) error {
+			d, err := store.Domains.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			d.ZoneGeneration = 7
+			other := store.CustomRecord{DomainID: id, Type: "TXT", Value: `"x"`, TTL: 300, CreatedAt: tx.Now(), UpdatedAt: tx.Now()}
+			next, past := other, other
+			next.ID, next.Name, next.From = w.Core.Store.NewID("rec"), "next.edge.test", 8
+			past.ID, past.Name, past.Until = w.Core.Store.NewID("rec"), "past.edge.test", 6
+			return errors.Join(store.Domains.Put(tx, d), store.CustomRecords.Put(tx, &next), store.CustomRecords.Put(tx, &past))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := w.Edge.PreviewDNSPlan(t.Context(), w.who, edge.PreviewDNSPlanIn{Domain: "edge.test", DNSCredentialID: w.mustCredential()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range plan.Changes {
+			names = append(names, c.Name)
+		}
+		if !slices.Contains(names, "live") || slices.Contains(names, "next") || slices.Contains(names, "past") {
+			t.Errorf("the plan has %s", names)
+		}
+	})
+}

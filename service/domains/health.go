@@ -103,6 +103,15 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 			}
 		})
 	}
+	if d.Claim != store.ClaimProven && d.AtEdge() {
+		wg.Go(func() {
+			var err error
+			l.proof, err = s.proofAtServers(ctx, d)
+			if err != nil {
+				s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
+			}
+		})
+	}
 	checks := dnsprov.Verify(ctx, s.Resolver, records)
 	for _, c := range checks {
 		l.checks = append(l.checks, storedCheck(c))
@@ -111,8 +120,8 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 	if l.parent == nil && l.ns != nil {
 		l.parent = &scan.Parent{Names: l.ns.Current, DS: l.ds}
 	}
-	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.AtEdge()) {
-		l.proof = s.proofByKey(ctx, d, checks)
+	if d.Claim != store.ClaimProven && d.DNSProvider == store.DomainProviderManual {
+		l.proof = proofByDKIM(d, checks)
 	}
 }
 
@@ -248,7 +257,9 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, lastA
 	}
 	d.FailureTold = true
 	since = d.FailingSince
-	d.StatusDetail = fmt.Sprintf("Its DNS has been failing since %s: see dns_health.", formatMinute(since))
+	if claimProofText(tx, d) == "" { // else that says what is missing
+		d.StatusDetail = fmt.Sprintf("Its DNS has been failing since %s: see dns_health.", formatMinute(since))
+	}
 	issues, first := failuresOf(d), ""
 	if len(issues) > 0 {
 		first = issues[0].Message

@@ -250,7 +250,7 @@ type UpdateDNSCredentialIn struct {
 func (s *Service) UpdateDNSCredential(ctx context.Context, who core.Actor, in UpdateDNSCredentialIn) (*DNSCredential, error) {
 	var c *store.DNSCredential
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		c, err = DNSCredentialOf(tx, who, in.CredentialID)
+		c, err = dnsCredentialOf(tx, who, in.CredentialID)
 		return err
 	})
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Service) UpdateDNSCredential(ctx context.Context, who core.Actor, in Up
 		}
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		now, err := DNSCredentialOf(tx, who, in.CredentialID)
+		now, err := dnsCredentialOf(tx, who, in.CredentialID)
 		if err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ type DNSCredentialDeleted struct {
 // that is being deleted.
 func (s *Service) DeleteDNSCredential(_ context.Context, who core.Actor, in DNSCredentialIn) (*DNSCredentialDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		c, err := DNSCredentialOf(tx, who, in.CredentialID)
+		c, err := dnsCredentialOf(tx, who, in.CredentialID)
 		if err != nil {
 			return err
 		}
@@ -346,9 +346,9 @@ func domainsOfCredential(tx *store.Tx, id string) (names []string) {
 	return names
 }
 
-// DNSCredentialOf returns a DNS credential of the actor's account. For any other id the error is
+// dnsCredentialOf returns a DNS credential of the actor's account. For any other id the error is
 // not_found.
-func DNSCredentialOf(tx *store.Tx, who core.Actor, id string) (*store.DNSCredential, error) {
+func dnsCredentialOf(tx *store.Tx, who core.Actor, id string) (*store.DNSCredential, error) {
 	c, err := store.DNSCredentials.Find(tx, id)
 	if err == nil && (c == nil || c.AccountID != who.AccountID) {
 		return nil, core.NotFound("DNS credential")
@@ -359,7 +359,7 @@ func DNSCredentialOf(tx *store.Tx, who core.Actor, id string) (*store.DNSCredent
 // CredentialFor returns the DNS credential that a request names for domains. The error names the
 // field dns_credential_id if the account has no such credential, or if it is not for a domain.
 func CredentialFor(tx *store.Tx, who core.Actor, id string, domains ...string) (*store.DNSCredential, error) {
-	c, err := DNSCredentialOf(tx, who, id)
+	c, err := dnsCredentialOf(tx, who, id)
 	if _, unknown := core.AsError(err); unknown {
 		return nil, core.Invalid("dns_credential_id", "not_found", "is not a DNS credential of this account")
 	}

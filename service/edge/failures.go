@@ -35,7 +35,7 @@ func errNoEdge(provider string) *core.Error {
 	return core.Errorf("not_configured", "This installation does not support the DNS provider %s. Leave it out to use Mailstead's nameservers, or set manual_dns.", provider)
 }
 
-// An providerFault marks an error as caused by the DNS provider, not by this program.
+// A providerFault marks an error as caused by the DNS provider, not by this program.
 type providerFault struct {
 	error
 	access Access
@@ -46,10 +46,8 @@ func (f providerFault) Unwrap() error { return f.error }
 // failure converts an error of the DNS provider to an error with a text for people. domain is the
 // name of the domain.
 func (a Access) failure(domain string, err error) *core.Error {
-	var (
-		wait    *dnsprov.Wait
-		refused *dnsprov.Refused
-	)
+	var wait *dnsprov.Wait
+	refused := errorsIn[*dnsprov.Refused](err)
 	name, upstream := Name(a.Provider), func(format string, args ...any) *core.Error {
 		text := fmt.Sprintf(format, args...)
 		return core.Errorf("upstream_error", "%s", strings.ToUpper(text[:1])+text[1:]).Because(err)
@@ -76,8 +74,8 @@ func (a Access) failure(domain string, err error) *core.Error {
 	case errors.Is(err, dnsprov.ErrChanged):
 		return upstream("the records of %s at %s were changed by somebody else again and again while Mailstead changed them. Try again in a few minutes.", domain, name).
 			With(a.Provider, "upstream_error", "has records that change all the time")
-	case errors.As(err, &refused):
-		return upstream("%s rejected the record %s: %s.", name, recordText(refused.Want), ClipName(refused.Err.Error())).
+	case len(refused) > 0:
+		return upstream("%s rejected %s.", name, refusedText(refused)).
 			With(a.Provider, "upstream_error", "does not take a record")
 	case errors.As(err, &wait):
 		return upstream("%s is rate limiting us: retry in %s for %s.", name, wait.For.Round(time.Second), domain).
@@ -87,11 +85,15 @@ func (a Access) failure(domain string, err error) *core.Error {
 		With(a.Provider, "upstream_error", "did not answer as it should")
 }
 
-// reason returns the text of a provider's error without the name of the package.
+// reason returns the text of a provider's error without the name of the package and without what
+// the sentence around it says already.
 func reason(err error) string {
 	text := err.Error()
 	if _, rest, found := strings.Cut(text, ": "); found {
 		text = rest
+	}
+	for _, general := range []error{dnsprov.ErrCredential, dnsprov.ErrZoneNotFound} {
+		text = strings.TrimPrefix(text, general.Error()+": ")
 	}
 	return ClipName(text)
 }
@@ -184,6 +186,21 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 		out = append(out, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(out, "; ")
+}
+
+// refusedText describes records that a provider does not take, for use in a sentence. It says of
+// the first ones why.
+func refusedText(refused []*dnsprov.Refused) string {
+	const most = 5
+	var out []string
+	for _, r := range refused[:min(len(refused), most)] {
+		out = append(out, "the record "+recordText(r.Want)+": "+ClipName(r.Err.Error()))
+	}
+	text := strings.Join(out, "; ")
+	if more := len(refused) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // joinConflicts returns the conflicts as one error.

@@ -123,9 +123,7 @@ func (s *Service) PreviewDNSPlan(ctx context.Context, who core.Actor, in Preview
 		if d.DNSProvider == c.Provider {
 			own = ownRecordsOf(tx, d.ID)[d.EdgePlace]
 		}
-		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-			custom = append(custom, r)
-		}
+		custom = zonedata.LiveRecords(tx, d)
 		return nil
 	})
 	if err != nil {
@@ -223,7 +221,7 @@ func (w *zoneSync) plan() (*DNSPlan, error) {
 	}
 	text, valid := w.foreignPolicy(have)
 	followPolicy(w.d, text, valid, w.s.Now())
-	mine, want, _ := takeOver(w.d, have, w.wanted())
+	mine, want, replaced := takeOver(w.d, have, w.wanted())
 	var told []*dnsprov.Conflict
 	out := &DNSPlan{Changes: []PlannedChange{}, ForeignConflicts: []ForeignConflict{}}
 	fits := want
@@ -241,6 +239,17 @@ func (w *zoneSync) plan() (*DNSPlan, error) {
 		}
 	}
 	out.Changes = w.plannedChanges(mine, want, fits)
+	for _, r := range replaced {
+		end := ""
+		if isSPF(r) {
+			end = dnsprov.LooseEnd(dnsprov.UnquoteText(r.Value))
+		}
+		for i, c := range out.Changes {
+			if end != "" && c.Reason == reasons[dnsprov.PurposeSPF] {
+				out.Changes[i].Reason += " It ended in " + end + " and ends in ~all now, so mail of senders that it does not name is suspicious."
+			}
+		}
+	}
 	out.Count = len(out.Changes)
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -65,8 +66,8 @@ func mayReplace(d *store.Domain, records []dnsprov.Record) bool {
 // takeOver returns the records that a provider has and those that are wanted, as they are planned
 // with for a domain. If records of others are to be replaced, these count as ours: MX records at
 // the domain itself that are not wanted, SPF records there that have to change, and DMARC records
-// if the owner has chosen another policy. replaced has them as they are. The wanted SPF record also
-// permits what replaced SPF records permit.
+// if the owner has chosen another policy. replaced has them as they are. What replaced SPF records
+// permit becomes the owner's part of the SPF record of d.
 //
 // While other servers take the mail, their MX records are never replaced, an SPF record of others
 // is left alone unless it is to be replaced, and a domain without a policy gets none: the default
@@ -129,7 +130,7 @@ func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, repla
 				merged, fits := mergeSPF(d.Name, theirs, hosts, w)
 				stays := len(theirs) == 1 && merged == theirs[0]
 				if fits && !stays && claim(spfs, dnsprov.PurposeSPF) {
-					wanted[i].Value = merged
+					wanted[i].Value = takenSPF(d, merged, w)
 					break
 				}
 				for _, n := range spfs { // what it permits by mx is not this host, so it may be in the way
@@ -139,9 +140,6 @@ func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, repla
 			if len(spfs) > 0 && elsewhere {
 				wanted = slices.Delete(wanted, i, i+1)
 				break
-			}
-			if merged, _ := mergeSPF(d.Name, before, hosts, w); merged != "" {
-				wanted[i].Value = merged
 			}
 		}
 	}
@@ -179,6 +177,39 @@ func mergeSPF(domain string, theirs, mxHosts []string, want dnsprov.Record) (mer
 	}
 	merged = dnsprov.MergeSPF(texts, want)
 	return merged, merged != "" && spf.Lookups(merged) <= lookups
+}
+
+// takenSPF makes what the merged SPF record of a domain has beside the wanted one the owner's part
+// of it, and returns the record as it is wanted from then on. The ending is the merged one, unless
+// the owner has chosen one.
+func takenSPF(d *store.Domain, merged string, want dnsprov.Record) string {
+	var ours []string
+	terms, _ := spf.Parse(want.Value).Split()
+	for _, t := range terms {
+		ours = append(ours, t.String())
+	}
+	taken := &store.DomainSPF{}
+	taken.Extra, taken.All = dnsprov.OwnersSPF(merged, ours)
+	if d.SPF != nil {
+		taken.All = d.SPF.All
+	}
+	d.SPF = addSPF(d.SPF, taken)
+	return dnsprov.SPFText(ours, taken.Extra, taken.All)
+}
+
+// addSPF returns the owner's part of an SPF record with the terms that another one has beside it.
+// An ending that the owner has chosen stays.
+func addSPF(now, taken *store.DomainSPF) *store.DomainSPF {
+	if now == nil || taken == nil {
+		return cmp.Or(now, taken)
+	}
+	out := &store.DomainSPF{Extra: slices.Clone(now.Extra), All: now.All}
+	for _, term := range taken.Extra {
+		if !slices.Contains(out.Extra, term) {
+			out.Extra = append(out.Extra, term)
+		}
+	}
+	return out
 }
 
 func isSPF(r dnsprov.Record) bool {

@@ -1,10 +1,12 @@
-// Package edge has the records of domains at DNS providers that others run: it reads what is there,
-// and changes what is ours to what a domain needs. Records of others stay as they are, unless the
-// owner wants those for mail replaced.
+// Package edge keeps the records of domains at the DNS providers of others: it reads what is there,
+// and changes what is ours to what a domain needs. Records that we did not make stay as they are,
+// unless the owner wants those for mail replaced. It does not know how a domain is set up, nor what
+// our own servers answer.
 //
 // Where things are:
 //   - access.go: how a provider is reached, and whether it can be.
-//   - credentials.go: the credentials of an account for providers.
+//   - credentials.go: the credentials of an account for providers. guesses.go: which of them, and
+//     which provider, a domain may be for.
 //   - sync.go: how the records of a domain become the wanted ones (zoneSync). own_records.go: which
 //     of them we have made. erase.go: how these are deleted.
 //   - plan.go: what would change. replaced.go: records of others that were replaced. others.go:

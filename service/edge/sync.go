@@ -43,6 +43,7 @@ const (
 	maxSyncsPerAccount = 8               // syncs that run at the same time for one account
 )
 
+// KindSync is the kind of job that changes the records of a complete domain at its DNS provider.
 const KindSync = "edge_sync"
 
 // syncArgs are the arguments of an edge_sync job.
@@ -531,6 +532,9 @@ func (w *zoneSync) storeIntents(changes []dnsprov.Change, replaced []dnsprov.Rec
 				return err
 			}
 			addReplaced(d, replaced)
+			if slices.ContainsFunc(replaced, isSPF) {
+				d.SPF = addSPF(d.SPF, w.d.SPF)
+			}
 			w.d.Replaced = d.Replaced
 			return store.Domains.Put(tx, d)
 		})

@@ -73,6 +73,10 @@ func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) (sca
 	return scan.Answer{Records: records, Exists: len(records) > 0}, nil
 }
 
+func (s *scanner) OwnTexts(context.Context, *scan.Servers, string, ...string) (map[string][]string, error) {
+	return nil, scan.ErrNoServer
+}
+
 func (s *scanner) Zone(ctx context.Context, servers *scan.Servers, _ string, progress func(done, total int)) (*scan.Result, error) {
 	s.mu.Lock()
 	s.running++

@@ -36,8 +36,9 @@ type Edge struct {
 	Reads   int
 	Changes int                     // how many single changes were made
 	Bad     []string                // forbidden changes that were attempted
+	Silent  bool                    // the provider does not answer which zone a domain is in
 	Takes   bool                    // changes of records of others are allowed, because the request has replace
-	Meddle  func(call string) error // called before each "check", "records", "apply" and "change", and as "applied" after all changes; the provider returns its error
+	Meddle  func(call string) error // called before each "check", "zone", "records", "apply" and "change", and as "applied" after all changes; the provider returns its error
 }
 
 type edgeRecord struct {
@@ -214,6 +215,19 @@ func (e *edgeSession) Check(context.Context) error {
 		return dnsprov.ErrCredential
 	}
 	return nil
+}
+
+// FindZone implements dnsprov.Provider.
+func (e *edgeSession) FindZone(ctx context.Context, domain string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Silent {
+		e.mu.Unlock()
+		<-ctx.Done()
+		e.mu.Lock()
+		return "", ctx.Err()
+	}
+	return e.begin("zone", "read", domain)
 }
 
 // Records implements dnsprov.Provider.

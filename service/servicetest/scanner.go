@@ -24,6 +24,11 @@ func (NoServers) Ask(context.Context, *scan.Servers, string, string) (scan.Answe
 	return scan.Answer{}, scan.ErrNoServer
 }
 
+// OwnTexts implements core.Scanner.
+func (NoServers) OwnTexts(context.Context, *scan.Servers, string, ...string) (map[string][]string, error) {
+	return nil, scan.ErrNoServer
+}
+
 // Zone implements core.Scanner.
 func (NoServers) Zone(context.Context, *scan.Servers, string, func(done, total int)) (*scan.Result, error) {
 	return nil, scan.ErrNoServer

@@ -1,5 +1,6 @@
-// Package zonedata says what the zone of a domain has: the records that mail needs, and the rows of
-// its owner. Who serves or writes them is in service/zones and service/edge.
+// Package zonedata says what the zone of a domain has: the records that mail needs, and those that
+// its owner has added. It does not know where they go: service/zones serves them, and service/edge
+// writes them at the DNS providers of others.
 package zonedata
 
 import (

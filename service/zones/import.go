@@ -64,8 +64,8 @@ type SkippedRecord struct {
 	Type  string `json:"type" words:"theirs" example:"SOA"`
 	Value string `json:"value" words:"theirs" example:"ns1.example.net hostmaster.example.net 1 3600 600 604800 300"`
 	// A code and a text: excluded, outside, nameservers, mx, dnssec, unknown_type, managed, here,
-	// exists, alias, proxied, invalid_dmarc, spf_too_many_lookups, spf_not_counted, spf_too_long or
-	// cname_at_apex.
+	// exists, alias, proxied, invalid_dmarc, spf_too_many_lookups, spf_not_counted, spf_too_long,
+	// spf_all or cname_at_apex.
 	Reason string `json:"reason" words:"theirs" example:"nameservers: Mailstead has its own SOA record and name servers."`
 }
 
@@ -565,6 +565,10 @@ func (p *zoneImport) mergeSettings(e *zoneEdit) {
 		default:
 			now.NewSPF = merged
 			p.out.Merged = append(p.out.Merged, MergedRecord{"@", "TXT", text})
+			if end := dnsprov.LooseEnd(p.mixed.Text); end != "" {
+				p.skip("spf_all: The SPF record ends in ~all now, so mail of senders that it does not name is suspicious. Add those that you use with set_spf.",
+					dnsprov.Record{Name: d.Name, Type: "TXT", Value: end})
+			}
 		}
 	}
 	if now.NewDMARC != now.DMARC || !sameSPF(now.NewSPF, now.SPF) {
@@ -572,21 +576,9 @@ func (p *zoneImport) mergeSettings(e *zoneEdit) {
 	}
 }
 
-// mergedSPF returns what the merged SPF record has beside our terms. An ending other than ~all and
-// -all becomes ~all.
+// mergedSPF returns what the merged SPF record has beside our terms.
 func (p *zoneImport) mergedSPF() *store.DomainSPF {
-	out := &store.DomainSPF{All: store.SPFSoftFail}
-	terms, end := spf.Parse(p.mixed.Text).Split()
-	for _, t := range terms {
-		if text := t.String(); !slices.Contains(p.ours, text) {
-			out.Extra = append(out.Extra, text)
-		}
-	}
-	switch {
-	case end.Name == "redirect":
-		out.Extra = append(out.Extra, end.String())
-	case end.Qualifier == '-':
-		out.All = store.SPFFail
-	}
+	out := &store.DomainSPF{}
+	out.Extra, out.All = dnsprov.OwnersSPF(p.mixed.Text, p.ours)
 	return out
 }

@@ -484,3 +484,23 @@ func TestImportsTheWebSite(t *testing.T) {
 		t.Errorf("undone: %+v", got)
 	}
 }
+
+// TestImportedEndingOfSPF: the ending of an old SPF record stays if it can be one of ours. What
+// becomes of another one is told.
+func TestImportedEndingOfSPF(t *testing.T) {
+	for end, want := range map[string]string{"-all": "-", "~all": "~", "?all": "~", "+all": "~"} {
+		w := newZoneWorld(t, store.Options{})
+		out, code := w.take(zones.ImportZoneIn{ZoneFile: "$ORIGIN own.test.\n@ 300 IN TXT \"v=spf1 ip4:192.0.2.77 " + end + "\"\n"})
+		if code != "" {
+			t.Fatal(code)
+		}
+		d := w.domain()
+		if d.SPF == nil || d.SPF.All != want || !slices.Equal(d.SPF.Extra, []string{"ip4:192.0.2.77"}) || len(out.Merged) != 1 || !strings.HasSuffix(out.Merged[0].Value, " "+want+"all") {
+			t.Errorf("%s became %+v, merged %+v", end, d.SPF, out.Merged)
+		}
+		told := end != want+"all"
+		if is := len(out.Skipped) == 1 && out.Skipped[0].Value == `"`+end+`"` && strings.HasPrefix(out.Skipped[0].Reason, "spf_all: "); is != told || !told && len(out.Skipped) != 0 {
+			t.Errorf("of %s is told %+v", end, out.Skipped)
+		}
+	}
+}

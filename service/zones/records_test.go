@@ -535,7 +535,9 @@ func TestSPFOfTheOwner(t *testing.T) {
 		{"", []string{"a b"}, "", "validation_error"},
 		{"", []string{"include"}, "", "validation_error"},
 		{"", slices.Repeat([]string{"a:x.example.net"}, 9), strings.Repeat("a:x.example.net ", 9) + "~", `"v=spf1 mx ip4:127.0.0.1 a:x.example.net ~all"`},
-		{"", []string{"a", "a:b.test", "a:c.test", "a:d.test", "a:e.test", "a:f.test", "a:g.test", "a:h.test", "a:i.test", "a:j.test"}, "", "validation_error"},
+		{"", []string{"a", "a:b.test", "a:c.test", "a:d.test", "a:e.test", "a:f.test", "a:g.test", "a:h.test", "a:i.test", "a:j.test"}, "a a:b.test a:c.test a:d.test a:e.test a:f.test a:g.test a:h.test a:i.test a:j.test ~",
+			`"v=spf1 ip4:127.0.0.1 a a:b.test a:c.test a:d.test a:e.test a:f.test a:g.test a:h.test a:i.test a:j.test ~all"`}, // ours by address alone
+		{"", []string{"a", "a:b.test", "a:c.test", "a:d.test", "a:e.test", "a:f.test", "a:g.test", "a:h.test", "a:i.test", "a:j.test", "a:k.test"}, "", "validation_error"},
 	} {
 		shown, got := set(c.all, c.extra...)
 		if shown != c.shown || got != c.want {

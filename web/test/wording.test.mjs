@@ -28,7 +28,7 @@ test('an item of a list says in words why it was refused', () => {
   const said = (text) => wordsOf(faultIn(text))
   assert.equal(said('invalid_domain: "nodot" has no dot: give the whole name, such as nodot.com'), 'This domain name can’t be used. "nodot" has no dot: give the whole name, such as nodot.com.')
   assert.equal(said('invalid_domain: "my_shop" has no dot: give the whole name, such as my_shop.com'), 'This domain name can’t be used. "my_shop" has no dot: give the whole name, such as my_shop.com.')
-  assert.equal(said('zone_not_found: Cloudflare has no zone.'), 'The DNS provider has no zone for this domain that the credential can change. Add the domain there, or use a credential for its zone.')
+  assert.equal(said('zone_not_found: Cloudflare has no zone.'), 'The DNS provider has no zone for this domain that the credential or API token may change. Add the domain there, or use one with permissions for its zone.')
   assert.equal(said('x.test is being deleted. Connect it again when the job has ended.'), 'x.test is being deleted. Connect it again when the job has ended.')
   assert.equal(said('mail.test cannot be connected to this account.'), 'mail.test cannot be connected to this account.')
 })
