@@ -115,7 +115,7 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
-// newScanner returns the client that reads zones of domains from name servers of others. In a
+// newScanner returns the client that reads zones of domains from nameservers of others. In a
 // sandbox these may have private addresses.
 func newScanner(s *config.Settings, c core.Config) *scan.Client {
 	guard := &netguard.Guard{AllowPrivate: bool(s.Private) || s.Sandbox()}
@@ -127,7 +127,7 @@ func newScanner(s *config.Settings, c core.Config) *scan.Client {
 }
 
 // dnsProviders returns the DNS providers at which records of domains can be kept. Their APIs may
-// have private addresses, because the operator chooses their URLs; a name server for dynamic
+// have private addresses, because the operator chooses their URLs; a nameserver for dynamic
 // updates may not, because its user chooses it.
 func dnsProviders(s *config.Settings, c core.Config) map[string]core.OpenDNS {
 	t := (&netguard.Guard{AllowPrivate: true}).Transport(c.Resolver, c.RootCAs)

@@ -26,7 +26,7 @@ type dnsSettings struct {
 	TrustResolver bool                `toml:"trust_resolver"`
 }
 
-// secondarySettings is a secondary name server: a table of [[dns.secondaries]], or only an address
+// secondarySettings is a secondary nameserver: a table of [[dns.secondaries]], or only an address
 // in the list secondaries.
 type secondarySettings struct {
 	Name       string        `toml:"name"`

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
-	"github.com/mailstead/mailstead/mail/spf"
 )
 
 // Compatible returns the wanted records that can be added to a zone without replacing foreign
@@ -78,7 +77,7 @@ func excludes(h, w Record) bool {
 	case isAddress(w.Type):
 		return isAddress(h.Type) || h.Type == Flattened // or visitors would reach different hosts over IPv4 and IPv6
 	case w.Purpose == PurposeSPF:
-		return h.Type == "TXT" && spf.IsRecord(unquote(h.Value))
+		return h.IsSPF()
 	case w.Purpose == PurposeDMARC:
 		return h.Type == "TXT" && dmarc.IsRecord(unquote(h.Value))
 	}

@@ -150,13 +150,13 @@ func TestFitBesideAFlattenedAlias(t *testing.T) {
 	s := testSpec()
 	s.Apex.Elsewhere = true
 	site := Record{Name: s.Domain, Type: Flattened, Value: "site.test"}
-	want := Wanted(s, Cloudflare)
+	want := Wanted(s, atProvider)
 	if fits, err := Compatible([]Record{site}, want); err != nil || !slices.Equal(fits, want) {
 		t.Errorf("fits %v, %v", fits, err)
 	}
 	s.Apex.Elsewhere, s.RedirectWWW = false, true
 	var c *Conflict
-	if _, err := Compatible([]Record{site}, Wanted(s, Cloudflare)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
+	if _, err := Compatible([]Record{site}, Wanted(s, atProvider)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
 		t.Errorf("an address beside it: %v", err)
 	}
 }

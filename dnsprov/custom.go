@@ -52,7 +52,7 @@ func CustomName(given, domain string) (string, error) {
 	case wildcard:
 		name = "*." + below
 	}
-	inside := name == domain || strings.HasSuffix(name, "."+domain)
+	inside := IsWithin(name, domain)
 	switch {
 	case !inside && (absolute || hasPublicSuffix(below)):
 		return "", fmt.Errorf("%.80q is not in %s; to put a record below the domain, write the name in full, ending in .%s", name, domain, domain)
@@ -104,24 +104,14 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, forbidden)
 }
 
-// CustomValue returns the normalized value of a record that the domain's owner enters. The type
-// must be A, AAAA, CNAME or TXT. It removes the quotes of zone files from a TXT value. Its errors
-// are shown to the owner.
-func CustomValue(typ, given, domain string) (string, error) {
-	value := strings.TrimSpace(given)
-	switch typ {
-	case "A", "AAAA":
-		ip, err := netip.ParseAddr(value)
-		if err != nil || ip.Zone() != "" || ip.Is4() != (typ == "A") || ip.Is4In6() {
-			return "", fmt.Errorf("%.80q is not an %s address", value, map[string]string{"A": "IPv4", "AAAA": "IPv6"}[typ])
-		}
-		return ip.String(), nil
-	case "CNAME":
-		return targetName(value, domain)
-	case "TXT":
-		return textValue(value)
+// addressValue returns the normalized form of the address that the owner enters for an A or AAAA
+// record.
+func addressValue(typ, value string) (string, error) {
+	ip, err := netip.ParseAddr(value)
+	if err != nil || ip.Zone() != "" || ip.Is4() != (typ == "A") || ip.Is4In6() {
+		return "", fmt.Errorf("%.80q is not an %s address", value, map[string]string{"A": "IPv4", "AAAA": "IPv6"}[typ])
 	}
-	return "", fmt.Errorf("there are no records of type %.20s here; use TXT, CNAME, A or AAAA", typ)
+	return ip.String(), nil
 }
 
 // targetName converts a host name that the owner enters as a value to the form of Record.Name. "@"
@@ -160,7 +150,7 @@ func textValue(value string) (string, error) {
 	return text, nil
 }
 
-// QuoteText puts a text in the quotes of zone files. CustomValue removes them again.
+// QuoteText puts a text in the quotes of zone files. UnquoteText removes them again.
 func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/miekg/dns"
 )
-
-const maxTTL = math.MaxInt32 // maximum TTL in seconds (RFC 2181 section 8)
 
 // CustomTypes lists the types of the records that a domain's owner may add.
 var CustomTypes = []string{"A", "AAAA", "CNAME", "TXT", "MX", "NS", "SRV", "CAA", "TLSA", "SSHFP", "HTTPS", "SVCB", "DS"}
@@ -31,8 +28,8 @@ func CustomSet(domain, name, typ string, ttl uint32, values []string) ([]Record,
 		return nil, fmt.Errorf("there are no records of type %.20s here; use one of %s", typ, strings.Join(CustomTypes, ", "))
 	case len(values) == 0:
 		return nil, errors.New("has no values")
-	case ttl > maxTTL:
-		return nil, fmt.Errorf("has a TTL of more than %d seconds", maxTTL)
+	case ttl > MaxTTL:
+		return nil, fmt.Errorf("has a TTL of more than %d seconds", MaxTTL)
 	case typ == "DS" && name == domain:
 		return nil, errors.New("the DS records of the domain itself belong in the zone above it: enter them at the registrar")
 	case wildcard && (typ == "NS" || typ == "DS"):
@@ -78,14 +75,14 @@ func (e *ValueError) Unwrap() error { return e.Err }
 func (r *Record) setCustomValue(value, domain string) (err error) {
 	fields := strings.Fields(value)
 	switch r.Type {
-	case "A", "AAAA", "CNAME":
-		r.Value, err = CustomValue(r.Type, value, domain)
+	case "A", "AAAA":
+		r.Value, err = addressValue(r.Type, value)
 	case "TXT":
 		r.Value, err = textValue(value)
 		if strings.HasPrefix(r.Value, `"`) { // as RecordOf writes it
 			r.Value = QuoteText(r.Value)
 		}
-	case "NS":
+	case "CNAME", "NS":
 		r.Value, err = targetName(value, domain)
 	case "MX":
 		var numbers []uint64

@@ -2,9 +2,7 @@ package dnsprov
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -13,20 +11,20 @@ import (
 
 const delegationTimeout = 10 * time.Second
 
-// Delegation is the result of CheckDelegation: the name servers that the DNS has for a domain.
+// Delegation is the result of CheckDelegation: the nameservers that the DNS has for a domain.
 type Delegation struct {
 	Current  []string // host names, lower-case, without the trailing dot, sorted; empty if there are none
-	Verified bool     // whether Current is not empty and has only our name servers
+	Verified bool     // whether Current is not empty and has only our nameservers
 }
 
-// CheckDelegation looks up the name servers of a domain and compares them with ours. It bypasses
-// the lookup cache. A domain that does not exist has no name servers; an error means that the
-// lookup failed. Most resolvers return name servers only if these already answer for the domain.
+// CheckDelegation looks up the nameservers of a domain and compares them with ours. It bypasses
+// the lookup cache. A domain that does not exist has no nameservers; an error means that the
+// lookup failed. Most resolvers return nameservers only if these already answer for the domain.
 func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []string) (Delegation, error) {
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), delegationTimeout)
 	defer cancel()
 	found, err := r.LookupNS(ctx, domain+".")
-	if err != nil && !notFound(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return Delegation{}, fmt.Errorf("look up nameservers of %s: %w", domain, err)
 	}
 	d := Delegation{Current: make([]string, 0, len(found))}
@@ -42,10 +40,4 @@ func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []stri
 	foreign := func(ns string) bool { return !known[ns] }
 	d.Verified = len(d.Current) > 0 && !slices.ContainsFunc(d.Current, foreign)
 	return d, nil
-}
-
-// notFound reports whether err is the answer that the name or its records do not exist.
-func notFound(err error) bool {
-	var dnsErr *net.DNSError
-	return errors.As(err, &dnsErr) && dnsErr.IsNotFound
 }

@@ -24,6 +24,11 @@ func (d DS) String() string {
 	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
 }
 
+// DSOf returns the data of a DS record of the wire.
+func DSOf(rr *dns.DS) DS {
+	return DS{KeyTag: rr.KeyTag, Algorithm: rr.Algorithm, DigestType: rr.DigestType, Digest: strings.ToLower(rr.Digest)}
+}
+
 // LookupDS looks up the DS records of a domain. It bypasses the lookup cache. It returns nil if
 // there are none; an error means that the lookup failed.
 func LookupDS(ctx context.Context, c *lookup.Client, domain string) ([]DS, error) {
@@ -34,7 +39,7 @@ func LookupDS(ctx context.Context, c *lookup.Client, domain string) ([]DS, error
 	var out []DS
 	for _, rr := range m.Answer {
 		if ds, ok := rr.(*dns.DS); ok && hostName(ds.Hdr.Name) == hostName(domain) {
-			out = append(out, DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)})
+			out = append(out, DSOf(ds))
 		}
 	}
 	return out, nil

@@ -73,7 +73,7 @@ func (s Spec) optionalRecords(provider string) [][]Record {
 }
 
 // httpsHostRecords returns the records of a name below the domain at which this server serves
-// HTTPS. Only the built-in name server gets a CAA record.
+// HTTPS. Only the built-in nameserver gets a CAA record.
 func (s Spec) httpsHostRecords(label, purpose, provider string) []Record {
 	name := label + "." + s.Domain
 	out := s.addressRecords(name, purpose)
@@ -130,7 +130,7 @@ func (s Spec) hostSPFRecords() []Record {
 // (DANE, RFC 7672 section 3.1.1). It returns nil if the name of the mail host is not in this zone.
 func (s Spec) tlsaRecords() []Record {
 	host := hostName(s.MailHost)
-	if host != s.Domain && !strings.HasSuffix(host, "."+s.Domain) {
+	if !IsWithin(host, s.Domain) {
 		return nil
 	}
 	var out []Record
@@ -167,7 +167,7 @@ func (s Spec) ownRecords() ownRecords {
 func (own ownRecords) occupy(group []Record) bool {
 	return slices.ContainsFunc(group, func(r Record) bool {
 		replaces := func(c Record) bool {
-			if r.Purpose == PurposeSPF && c.Type == "TXT" && !spf.IsRecord(unquote(c.Value)) {
+			if r.Purpose == PurposeSPF && c.Type == "TXT" && !c.IsSPF() {
 				return false // other TXT records may have the same name
 			}
 			return c.Type == "CNAME" || c.Type == r.Type || isAddress(c.Type) && isAddress(r.Type)

@@ -40,7 +40,7 @@ func TestWantedOptionalRecords(t *testing.T) {
 	certified := []string{hosts[0], hosts[1], `CAA mta-sts 0 issue "ca.test"`, hosts[2], hosts[3], `CAA autoconfig 0 issue "ca.test"`, hosts[4], `CAA autodiscover 0 issue "ca.test"`}
 	for provider, want := range map[string][]string{
 		Builtin:    slices.Concat(www, certified, services),
-		Cloudflare: slices.Concat([]string{"A example.test"}, www, hosts, services[:3], services[4:]),
+		atProvider: slices.Concat([]string{"A example.test"}, www, hosts, services[:3], services[4:]),
 		Manual:     slices.Concat(www, hosts),
 	} {
 		if got := names(Wanted(wideSpec(), provider)); !slices.Equal(got, want) {
@@ -55,9 +55,9 @@ func TestWhatIsOffIsNotWanted(t *testing.T) {
 	if got := names(Wanted(s, Builtin)); got != nil {
 		t.Errorf("without HTTPS, redirect and ports there is %q", got)
 	}
-	for _, r := range Wanted(s, Cloudflare) {
+	for _, r := range Wanted(s, atProvider) {
 		if r.Type == "A" || r.Type == "AAAA" {
-			t.Errorf("the edge has, for a web site elsewhere, %+v", r)
+			t.Errorf("the edge has, for a website elsewhere, %+v", r)
 		}
 	}
 	s.HTTPS, s.HTTPSPort = true, 8443
@@ -186,7 +186,7 @@ func TestKeysOfTheMailHostAreInItsZoneOnly(t *testing.T) {
 		{"below the domain", func(*Spec) {}, Builtin, []string{"_25._tcp.mail.example.test 3 1 1 aa", "_25._tcp.mail.example.test 3 1 1 bb"}},
 		{"the domain itself", func(s *Spec) { s.MailHost = "Example.test." }, Builtin, []string{"_25._tcp.example.test 3 1 1 aa", "_25._tcp.example.test 3 1 1 bb"}},
 		{"another's", func(s *Spec) { s.MailHost = "mail.anexample.test" }, Builtin, nil},
-		{"the edge", func(*Spec) {}, Cloudflare, nil},
+		{"the edge", func(*Spec) {}, atProvider, nil},
 		{"by hand", func(*Spec) {}, Manual, nil},
 		{"an alias of the owner's", func(s *Spec) { s.Custom = []Record{alias} }, Builtin, nil},
 	} {

@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// MaxTTL is the maximum TTL in seconds (RFC 2181 section 8).
+const MaxTTL = 1<<31 - 1
+
 // Record is one DNS record of a domain, in a form that does not depend on the provider.
 type Record struct {
 	Name string // the full name, lower-case, without the trailing dot
@@ -122,6 +125,11 @@ func (r Record) value() string {
 // hostName converts a host name to the form of Record.Name.
 func hostName(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimSpace(s), "."))
+}
+
+// IsWithin reports whether a name is the domain or below it. Both are in the form of Record.Name.
+func IsWithin(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
 }
 
 // unquote parses a TXT value that consists of quoted character strings (RFC 1035 section 5.1), as

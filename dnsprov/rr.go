@@ -28,7 +28,7 @@ func TypeNumber(name string) (uint16, bool) {
 	return uint16(typ), isNumber && err == nil
 }
 
-// ServerMakes reports whether a name server makes records of a type itself, or no zone can have
+// ServerMakes reports whether a nameserver makes records of a type itself, or no zone can have
 // them (RFC 6895 section 3.1).
 func ServerMakes(typ uint16) bool {
 	if typ == dns.TypeOPT || 128 <= typ && typ <= 255 {
@@ -50,8 +50,8 @@ func (r Record) RR() (dns.RR, error) {
 }
 
 // ParseRR returns the record with this data, which is in the notation of zone files, in one line
-// (RFC 1035 section 5.1). Names in it that do not end in a dot are relative to origin; name is in
-// the form of Record.Name. Errors are written for whoever entered the data.
+// without a comment (RFC 1035 section 5.1). Names in it that do not end in a dot are relative to
+// origin; name is in the form of Record.Name. Errors are written for whoever entered the data.
 func ParseRR(name, typ, data, origin string, ttl uint32) (dns.RR, error) {
 	none := func() (dns.RR, error) {
 		return nil, fmt.Errorf("%.80q is not the value of a record of type %.20q", data, typ)
@@ -61,7 +61,7 @@ func ParseRR(name, typ, data, origin string, ttl uint32) (dns.RR, error) {
 	}
 	parser := dns.NewZoneParser(strings.NewReader(". 0 IN "+typ+" "+data+"\n"), origin, "")
 	rr, ok := parser.Next()
-	if !ok || parser.Err() != nil || dns.Type(rr.Header().Rrtype).String() != typ {
+	if !ok || parser.Err() != nil || parser.Comment() != "" || dns.Type(rr.Header().Rrtype).String() != typ {
 		return none()
 	}
 	if len(strings.Fields(data)) < leastFields[typ] {

@@ -61,6 +61,7 @@ func TestNoRecordsOnTheWire(t *testing.T) {
 		{Type: Flattened, Value: "a.test"},
 		{Type: "NONE", Value: "a"},
 		{Type: "", Value: "192.0.2.1"},
+		{Type: "A", Value: "192.0.2.1 ; a comment"},
 		{Type: "TXT", Name: "a..test", Value: "x"},
 		{Type: "TXT", Value: strings.Repeat("x", 70000)},
 	} {

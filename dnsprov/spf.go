@@ -51,6 +51,9 @@ func authorizes(published string, w Record) bool {
 	return end.Name == "all" && end.Qualifier == '+' || permitted()
 }
 
+// IsSPF reports whether a record is an SPF record.
+func (r Record) IsSPF() bool { return r.Type == "TXT" && spf.IsRecord(unquote(r.Value)) }
+
 func isMX(t spf.Term) bool { return t.Name == "mx" && !t.IsModifier() }
 
 // mayDenyOurHost reports whether an SPF record has a term that denies hosts and needs lookups. Such
@@ -62,80 +65,51 @@ func mayDenyOurHost(text string) bool {
 
 // MergeSPF returns one SPF record that permits everything that the published records permit, and
 // our host as w does. A domain may have only one SPF record (RFC 7208 section 3.2). The merged
-// record has our terms first, then the published terms without duplicates, and then the published
-// "all" or "redirect". MergeSPF returns a single published record unchanged if that permits our
-// host, and "" if the merged record is too long.
+// record is that of spf.Combine. MergeSPF returns a single published record unchanged if that
+// permits our host, and "" if the merged record is too long.
 func MergeSPF(published []string, w Record) string {
 	if len(published) == 1 && authorizes(published[0], w) && !mayDenyOurHost(published[0]) {
 		return published[0]
 	}
-	var merged []spf.Term
-	seen := map[string]bool{}
-	add := func(terms ...spf.Term) {
-		for _, t := range terms {
-			if key := t.Key(); !seen[key] {
-				seen[key] = true
-				merged = append(merged, t)
-			}
-		}
+	ours := spf.Parse(w.Value)
+	terms, end := ours.Split()
+	isOther := func(t spf.Term) bool {
+		return !slices.ContainsFunc(terms, func(o spf.Term) bool { return o.Key() == t.Key() })
 	}
-	ours, ourEnd := spf.Parse(w.Value).Split()
-	add(ours...)
-	var owners [][]spf.Term
-	var ends []spf.Term
+	var others []spf.Record
 	for _, text := range published {
-		terms, end := spf.Parse(text).Split()
-		isOurs := end == ourEnd && !slices.ContainsFunc(terms, func(t spf.Term) bool { return !seen[t.Key()] })
-		if len(published) == 1 || !isOurs {
-			owners, ends = append(owners, terms), append(ends, end)
+		record := spf.Parse(text)
+		theirs, theirEnd := record.Split()
+		if len(published) == 1 || theirEnd != end || slices.ContainsFunc(theirs, isOther) { // it is not one of ours
+			others = append(others, record)
 		}
 	}
-	for i, terms := range owners {
-		add(terms...)
-		if ends[i].Name == "redirect" && len(owners) > 1 {
-			add(spf.Term{Qualifier: '+', Name: "include", Value: ends[i].Value})
-		}
-	}
-	record := spf.Record{Terms: append(merged, mergedEnd(ends, ourEnd))}
-	text := record.String()
-	if spf.Lookups(text) > spf.MaxLookups && slices.ContainsFunc(ours, func(t spf.Term) bool { return t.Network.IsValid() }) {
-		// Receivers reject a record that needs too many lookups, so permit our host only by its
-		// addresses.
-		record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return isMX(t) && t.Value == "" && t.Lengths == "" })
-		text = record.String()
-	}
+	text := fewLookups(spf.Combine(ours, others), terms)
 	if len(text) > maxText {
 		return ""
 	}
 	return text
 }
 
-// mergedEnd returns the last term of a merged record: "redirect" if that is the only end, or else
-// the "all" with the mildest qualifier, so that no mail is refused that one of the records permits.
-func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
-	if len(ends) == 1 && ends[0].Name == "redirect" {
-		return ends[0]
+// fewLookups returns the text of an SPF record. If it would need more lookups than receivers make,
+// it permits our host by the addresses among our terms alone.
+func fewLookups(record spf.Record, ours []spf.Term) string {
+	text := record.String()
+	hasAddress := slices.ContainsFunc(ours, func(t spf.Term) bool { return t.Network.IsValid() })
+	if !hasAddress || spf.Lookups(text) <= spf.MaxLookups {
+		return text
 	}
-	const mildest = "+?~-"
-	out := spf.Term{}
-	for _, end := range ends {
-		if end.Name == "all" && (out.Name == "" || strings.IndexByte(mildest, end.Qualifier) < strings.IndexByte(mildest, out.Qualifier)) {
-			out = end
-		}
-	}
-	if out.Name == "" {
-		return ours
-	}
-	return out
+	record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return t.String() == "mx" })
+	return record.String()
 }
 
 // SPFText returns the SPF record of a domain with our terms, then those of the owner, and then all
 // with a qualifier. That is "~" by default, because with "-" some receivers refuse forwarded mail
 // before they check DKIM. A redirect of the owner takes the place of all. If the record would need
-// more look-ups than receivers make, it permits our host by address alone.
+// more lookups than receivers make, it permits our host by address alone.
 func SPFText(ours, extra []string, all string) string {
-	terms := spf.Parse("v=spf1 " + strings.Join(ours, " ")).Terms
-	hasAddress := slices.ContainsFunc(terms, func(t spf.Term) bool { return t.Network.IsValid() })
+	ourTerms := spf.Parse("v=spf1 " + strings.Join(ours, " ")).Terms
+	terms := slices.Clone(ourTerms)
 	end := spf.Term{Qualifier: '~', Name: "all"}
 	if all != "" {
 		end.Qualifier = all[0]
@@ -149,12 +123,7 @@ func SPFText(ours, extra []string, all string) string {
 			terms = append(terms, t)
 		}
 	}
-	record := spf.Record{Terms: append(terms, end)}
-	if text := record.String(); !hasAddress || spf.Lookups(text) <= spf.MaxLookups {
-		return text
-	}
-	record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return t.String() == "mx" })
-	return record.String()
+	return fewLookups(spf.Record{Terms: append(terms, end)}, ourTerms)
 }
 
 // OwnersSPF returns the part of a merged SPF record that is its owner's: the terms that are not

@@ -39,7 +39,7 @@ func TestMergedSPF(t *testing.T) {
 		{"several with a redirect", []string{"v=spf1 redirect=x.test", "v=spf1 a -all"}, "v=spf1 " + ours + " include:x.test a -all"},
 		{"malformed terms", []string{"v=spf1 mx include: ip4:1.2.3 foo:bar a -all"}, "v=spf1 " + ours + " a -all"},
 		{"macros and modifiers", []string{"v=spf1 exists:%{ir}.x.test exp=why.test -all"}, "v=spf1 " + ours + " exists:%{ir}.x.test exp=why.test -all"},
-		{"one of eleven look-ups", []string{"v=spf1" + strings.Repeat(" include:%d.test", 10) + " -all"}, "v=spf1 ip4:192.0.2.1 ip6:2001:db8::1" + strings.Repeat(" include:%d.test", 10) + " -all"},
+		{"one of eleven lookups", []string{"v=spf1" + strings.Repeat(" include:%d.test", 10) + " -all"}, "v=spf1 ip4:192.0.2.1 ip6:2001:db8::1" + strings.Repeat(" include:%d.test", 10) + " -all"},
 		{"too long", []string{"v=spf1 include:" + strings.Repeat("x", maxText) + ".test -all"}, ""},
 	} {
 		for i := range 10 {
@@ -331,7 +331,7 @@ func TestOwnersPartOfMergedSPF(t *testing.T) {
 	}
 }
 
-// A record that would need too many look-ups because of our mx permits our host by address alone.
+// A record that would need too many lookups because of our mx permits our host by address alone.
 func TestOurMXGivesWay(t *testing.T) {
 	s := Spec{Domain: "a.test", IPv4: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 	for n := range 10 {

@@ -99,7 +99,7 @@ type answer struct {
 
 func lookUp(ctx context.Context, r Resolver, q question) answer {
 	values, err := q.values(ctx, r)
-	if err != nil && !notFound(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return answer{err: err}
 	}
 	a := answer{values: values}
@@ -179,7 +179,7 @@ func (r Record) Text() string {
 // aliasOf returns the name to which the CNAME at name leads, or "" if there is no CNAME.
 func aliasOf(ctx context.Context, r Resolver, name string) (string, error) {
 	target, err := r.LookupCNAME(ctx, name+".")
-	if err != nil && !notFound(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return "", err
 	}
 	target = hostName(target)

@@ -198,7 +198,7 @@ func TestVerifyIsBoundedAndKeepsOrder(t *testing.T) {
 		start := time.Now()
 		checks := Verify(t.Context(), r, wanted)
 		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("20 look-ups of 1 s took %v, want 3 s, eight at a time", took)
+			t.Errorf("20 lookups of 1 s took %v, want 3 s, eight at a time", took)
 		}
 		if r.most.Load() != 8 || r.total.Load() != 20 {
 			t.Errorf("%d at once, %d in all, want 8 and 20", r.most.Load(), r.total.Load())
@@ -242,6 +242,6 @@ func TestCheckDelegation(t *testing.T) {
 		}
 	}
 	if d, err := CheckDelegation(t.Context(), zoneFile{"NS a.test.": {"SERVFAIL"}}, "a.test", ours); err == nil || d.Verified {
-		t.Errorf("a failed look-up gave %+v, %v", d, err)
+		t.Errorf("a failed lookup gave %+v, %v", d, err)
 	}
 }

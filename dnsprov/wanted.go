@@ -12,10 +12,9 @@ import (
 // Kinds of DNS service for a domain. Any other name is that of a provider at which the records are
 // written by its API.
 const (
-	Builtin    = "builtin"    // the authoritative server of this program
-	Cloudflare = "cloudflare" // Cloudflare, with an API token of the owner
-	Manual     = "manual"     // the owner enters the records at another DNS service
-	External   = "external"   // DNS and mail are elsewhere, so no records are wanted
+	Builtin  = "builtin"  // the authoritative server of this program
+	Manual   = "manual"   // the owner enters the records at another DNS service
+	External = "external" // DNS and mail are elsewhere, so no records are wanted
 )
 
 // byAPI reports whether records are written at a provider by its API.
@@ -36,7 +35,7 @@ const mxPriority = 10
 type Spec struct {
 	Domain       string
 	MailHost     string                  // the host that receives the domain's mail
-	Nameservers  []string                // our name servers, in display order
+	Nameservers  []string                // our nameservers, in display order
 	IPv4, IPv6   []netip.Addr            // public addresses of this host
 	SendFrom     []netip.Addr            // further addresses that send mail
 	Elsewhere    map[string][]netip.Addr // addresses of the Nameservers that are other hosts, by name
@@ -57,13 +56,13 @@ type Spec struct {
 	IMAPS        uint16   // port for IMAP with implicit TLS; 0 if not served
 	CAA          string   // issuer domain for CAA records (RFC 8659); "" if any authority may issue
 	MailKeys     []string // SHA-256, in hex, of the present and the next public key of MailHost
-	Challenges   []Record // pending ACME challenges
+	Challenges   []Record // pending ACME challenges; their names and values count
 	Custom       []Record // the owner's own records; Wanted sets their Purpose
 }
 
 // An Apex says where the addresses of a domain itself lead. The zero value is to this host.
 type Apex struct {
-	Elsewhere bool         // they belong to the owner's web site
+	Elsewhere bool         // they belong to the owner's website
 	Addresses []netip.Addr // its addresses, apart from custom records
 	Alias     string       // the host that has its addresses, where the owner enters the records; "" if Addresses are known
 	Critical  bool         // the domain needs an address before it is complete
@@ -116,7 +115,7 @@ func Wanted(s Spec, provider string) []Record {
 // AnyOrNone is the Value of the address record of a domain whose owner need not enter one.
 const AnyOrNone = "any or none"
 
-// siteRecords returns the address records of the owner's web site at the domain itself. Where the
+// siteRecords returns the address records of the owner's website at the domain itself. Where the
 // owner enters the records, any other public address does as well.
 func (s Spec) siteRecords(provider string) []Record {
 	var out []Record
@@ -139,7 +138,7 @@ func (s Spec) siteRecords(provider string) []Record {
 }
 
 // mailRecords returns the MX, SPF, DKIM and DMARC records. While other servers take the mail, only
-// the built-in name server needs their MX records; elsewhere they are there already.
+// the built-in nameserver needs their MX records; elsewhere they are there already.
 func (s Spec) mailRecords(provider string) []Record {
 	var out []Record
 	switch {
@@ -217,7 +216,7 @@ func splitFamilies(ips []netip.Addr) (four, six []netip.Addr) {
 	return four, six
 }
 
-// ownHosts returns the names of our mail host and name servers that are below the domain. Only the
+// ownHosts returns the names of our mail host and nameservers that are below the domain. Only the
 // zone of the domain can have their addresses.
 func (s Spec) ownHosts() []string {
 	var out []string
@@ -270,7 +269,7 @@ func CollidesWithManaged(wanted []Record, name, typ, value string) bool {
 		if w.Purpose == PurposeCustom {
 			continue
 		}
-		if typ == "NS" && (w.Name == name || strings.HasSuffix(w.Name, "."+name)) {
+		if typ == "NS" && IsWithin(w.Name, name) {
 			return true
 		}
 		if w.Name != name || w.Purpose == PurposeACME && typ == "TXT" || w.Purpose == PurposeAutoconfig {
@@ -280,7 +279,7 @@ func CollidesWithManaged(wanted []Record, name, typ, value string) bool {
 		case w.Purpose == PurposeDMARC, typ == "CNAME":
 			return true
 		case w.Purpose == PurposeSPF:
-			if typ == "TXT" && spf.IsRecord(unquote(value)) {
+			if (Record{Type: typ, Value: value}).IsSPF() {
 				return true
 			}
 		case w.Type == typ, !w.Critical && isAddress(w.Type) && isAddress(typ):

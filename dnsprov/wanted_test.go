@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// atProvider is one of the providers at which records are written by an API.
+const atProvider = "cloudflare"
+
 func testSpec() Spec {
 	return Spec{
 		Domain: "example.test", MailHost: "mail.host.test", Nameservers: []string{"ns1.host.test", "ns2.host.test"},

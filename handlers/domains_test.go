@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// newWorld starts a sandbox whose look-ups are answered by a worldDNS.
+// newWorld starts a sandbox whose lookups are answered by a worldDNS.
 func newWorld(t *testing.T, change func(*core.Config)) (*sandbox, *servicetest.World) {
 	t.Helper()
 	w := &servicetest.World{}
@@ -85,7 +85,7 @@ func TestConnectDomains(t *testing.T) {
 	b.get("/v1/domains/"+id).is(200).has("id", id, "domain_id", id, "domain", "one.test", "domain_unicode", "one.test", "status", "pending_ns",
 		"status_detail", "<nil>", "error", "<nil>", "source", "connected", "registrar", "<nil>", "expires_at", "<nil>", "auto_renew", "false",
 		"nameservers.0", "ns1.example.test", "ns_status", "pending", "dns_status", "pending", "dns_health.status", "unknown",
-		"dns_health.issues", "[]", "dns_health.checked_at", "<nil>", "dns_health.failing_since", "<nil>", "dkim_selector", "<nil>",
+		"dns_health.issues", "[]", "dns_health.checked_at", "<nil>", "dns_health.failing_since", "<nil>", "dkim_selector", "ms1",
 		"dmarc_override", "<nil>", "redirect_url", "<nil>", "forward_address", "<nil>", "catch_all", "<nil>", "sending_mode", "direct",
 		"email_users_count", "0", "tags", "[a b]", "notes", "<nil>", "job_id", "<nil>", "completed_at", "<nil>")
 	b.get("/v1/domains/"+r.text("domains.1.domain_id")).is(200).has("domain_unicode", "bücher.test", "dnssec.status", "unknown",
@@ -329,7 +329,7 @@ func TestExternalDomain(t *testing.T) {
 	b.get("/v1/events?type=domain.ready").has("pagination.count", "1", "data.0.data.job_id", "<nil>")
 	b.get("/v1/domains/"+id+"/dns-status?refresh=true").is(200).has("ready", "true", "records", "[]", "status", "complete", "nameservers.verified", "true")
 	if world.Looked > 1 || b.Zones.HostsName("away.test") { // for the record that proves the claim
-		t.Errorf("%d look-ups, hosted %v", world.Looked, b.Zones.HostsName("away.test"))
+		t.Errorf("%d lookups, hosted %v", world.Looked, b.Zones.HostsName("away.test"))
 	}
 }
 
@@ -456,7 +456,7 @@ func TestDNSStatus(t *testing.T) {
 	path := "/v1/domains/" + id + "/dns-status"
 	world.Tell("NS", "state.test")
 	b.get(path).is(200).has("domain_id", id, "domain", "state.test", "dns_provider", "builtin", "ready", "false", "cached", "false",
-		"nameservers.expected.0", "ns1.example.test", "nameservers.actual", "[]", "nameservers.verified", "false", "summary.mx", "true", "summary.dkim", "false")
+		"nameservers.expected.0", "ns1.example.test", "nameservers.actual", "[]", "nameservers.verified", "false", "summary.mx", "true", "summary.dkim", "true")
 	b.get(path).has("cached", "true", "next_check_at", b.get("/v1/domains/"+id).text("next_look_at"))
 	world.Tell("NS", "state.test", "ns1.example.test")
 	b.post("/v1/domains/check-ns", `{"domains":["state.test"]}`).is(200)
@@ -599,7 +599,7 @@ func TestSetupInParts(t *testing.T) {
 	b, world := newWorld(t, nil)
 	r := b.setUp(`{"domain":"mailonly.test","setup_dns":false,"users":[{"username":"ann"}]}`).has("status", "completed", "result.status", "pending_ns", "result.email_users.created", "1")
 	if got := fmt.Sprint(r.list("steps", "name")); got != "[keys users]" || world.Looked > 0 {
-		t.Errorf("steps %s, %d look-ups", got, world.Looked)
+		t.Errorf("steps %s, %d lookups", got, world.Looked)
 	}
 	b.post("/v1/domains/check-ns", `{"domains":["mailonly.test"]}`).has("all_verified", "true")
 	b.until("/v1/domains/"+r.text("resource.id"), "status", "complete")

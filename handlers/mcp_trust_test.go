@@ -325,7 +325,7 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/domains/" + b.domain, "catch_all", "<nil>", "ann@boxes.test"},
 		{"set_dmarc", "publish the DMARC policy v=DMARC1; p=none for boxes.test, in place of a record of others", map[string]any{"domain_id": b.domain, "value": "v=DMARC1; p=none", "replace": true},
 			"/v1/domains/" + b.domain, "dmarc_override.value", "", "v=DMARC1; p=none"},
-		{"update_domain", "leave the addresses of boxes.test itself to a web site elsewhere", map[string]any{"domain_id": b.domain, "apex": map[string]any{"mode": "elsewhere"}},
+		{"update_domain", "leave the addresses of boxes.test itself to a website elsewhere", map[string]any{"domain_id": b.domain, "apex": map[string]any{"mode": "elsewhere"}},
 			"/v1/domains/" + b.domain, "apex.mode", "here", "elsewhere"},
 		{"update_email_user", "send a copy of all mail to ann@boxes.test to me@evil.test", map[string]any{"user_id": ann, "forward_to": "me@evil.test"},
 			"/v1/email-users/" + ann, "forward_to", "<nil>", "me@evil.test"},

@@ -24,7 +24,7 @@ const (
 )
 
 // A pathMux finds the handler of a path. api is the handler of /v1/, where most requests go, and
-// saves the look-up for them.
+// saves the lookup for them.
 type pathMux struct {
 	*http.ServeMux
 	api http.Handler

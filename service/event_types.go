@@ -31,7 +31,7 @@ func EventTypes() []events.EventType {
 		{Name: events.EventDomainReady, About: "A domain is set up and can send.", Data: domains.DomainEvent{}},
 		{Name: events.EventDomainDNSFailed, About: "A domain's DNS failed two checks in a row; once until it is well again.", Data: domains.DNSFailure{}},
 		{Name: events.EventDomainNSChanged, About: "A domain was delegated to other nameservers than before.", Data: domains.NameserversChanged{}},
-		{Name: events.EventZoneScanFinished, About: "A job has read the zone that a domain has at the name servers of others, or has failed.", Data: scans.ScanFinished{}},
+		{Name: events.EventZoneScanFinished, About: "A job has read the zone that a domain has at the nameservers of others, or has failed.", Data: scans.ScanFinished{}},
 		{Name: events.EventEmailUserCreated, About: "A mailbox is ready.", Data: mailboxes.MailboxEvent{}},
 		{Name: events.EventEmailUserDeleted, About: "A mailbox was deleted.", Data: mailboxes.MailboxEvent{}},
 		{Name: events.EventHostAlert, About: "A check of this host turned bad, or is ok again. Only the first account of an installation has it.", Data: health.Alert{}},

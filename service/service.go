@@ -11,7 +11,7 @@
 //   - zonedata: what the zone of a domain has: the records that mail needs, and those of its owner.
 //   - edge: the records of domains at the DNS providers of others.
 //   - zones: the DNS zones that are served here: records, DNSSEC, secondaries, imports.
-//   - scans: the zones that domains have at name servers of others.
+//   - scans: the zones that domains have at nameservers of others.
 //   - domains: domains from adding to deleting: claims, setup, health, buying.
 //   - certs: TLS certificates.
 //   - mailboxes: creating mailboxes, and the logins of mail clients.

@@ -69,8 +69,8 @@ type Domain struct {
 	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
 	Challenges  []DNSChallenge    // ACME challenges that are in the zone now
 
-	Checks        []DNSCheck // results of the newest DNS look-up
-	CheckedAt     time.Time  // time of the newest look-up that was answered
+	Checks        []DNSCheck // results of the newest DNS lookup
+	CheckedAt     time.Time  // time of the newest lookup that was answered
 	NextCheckAt   time.Time  // time of the next periodic check, or of the next look while it waits; zero: none is planned
 	BadChecks     int        // failed checks in a row
 	FailingSince  time.Time
@@ -103,9 +103,9 @@ type Domain struct {
 	Apex            *DomainApex      `json:",omitempty"` // where visitors of its bare name go; nil: it is older than the choice, see ApexMode
 	MX              *DomainMX        `json:",omitempty"` // where its mail goes; nil: here
 
-	ScanJobID  string      `json:",omitempty"` // the newest job that scans its zone at the name servers of others; "": none
+	ScanJobID  string      `json:",omitempty"` // the newest job that scans its zone at the nameservers of others; "": none
 	ScanAt     time.Time   `json:",omitzero"`  // when that job was queued
-	PreviousNS *PreviousNS `json:",omitempty"` // the name servers of others that it had when it was last scanned; nil: none are known
+	PreviousNS *PreviousNS `json:",omitempty"` // the nameservers of others that it had when it was last scanned; nil: none are known
 	ForeignDS  *ForeignDS  `json:",omitempty"` // nil: the parent zone has had no DS record but ours
 	Delegation *Delegation `json:",omitempty"` // what the parent zone has had for it at the last look; nil: there was none
 }
@@ -118,7 +118,7 @@ type Delegation struct {
 	LookedAt    time.Time
 }
 
-// PreviousNS is the name servers of others that a domain has, or had before it was delegated to us.
+// PreviousNS is the nameservers of others that a domain has, or had before it was delegated to us.
 type PreviousNS struct {
 	Names []string // lower-case, no trailing dot
 	Addrs []string // IP addresses, since names in the domain itself may have none after the change
@@ -137,18 +137,18 @@ type DomainApex struct {
 	Chosen    bool     `json:",omitempty"` // the owner has chosen the mode, so it does not follow from what is found
 	Given     bool     `json:",omitempty"` // the owner has given the addresses or the alias, so they are not looked for
 	Found     []string `json:",omitempty"` // the addresses that were found at the old nameservers, in the order of their answer
-	Addresses []string `json:",omitempty"` // the addresses of the owner's web site; but for a manual domain, the values of custom records
+	Addresses []string `json:",omitempty"` // the addresses of the owner's website; but for a manual domain, the values of custom records
 	Alias     string   `json:",omitempty"` // host name whose addresses the bare name has; lower-case, no trailing dot
 
 	AliasAddresses []string  `json:",omitempty"` // the addresses of Alias that are served, sorted
-	AliasSeenAt    time.Time `json:",omitzero"`  // when a look-up last found these, or that there are none, to the hour
+	AliasSeenAt    time.Time `json:",omitzero"`  // when a lookup last found these, or that there are none, to the hour
 	AliasChangedAt time.Time `json:",omitzero"`  // when AliasAddresses last changed
 }
 
 // Values of DomainApex.Mode.
 const (
 	ApexHere      = "here"      // to this host, which redirects them
-	ApexElsewhere = "elsewhere" // to the owner's web site
+	ApexElsewhere = "elsewhere" // to the owner's website
 	ApexUndecided = "undecided" // the nameservers of the domain have not answered yet
 )
 
@@ -253,7 +253,7 @@ const (
 const (
 	DomainProviderBuiltin    = "builtin"    // this server
 	DomainProviderCloudflare = "cloudflare" // Cloudflare; we write the records with an API token of the owner
-	DomainProviderRFC2136    = "rfc2136"    // a name server of the owner; we write the records by dynamic updates (RFC 2136)
+	DomainProviderRFC2136    = "rfc2136"    // a nameserver of the owner; we write the records by dynamic updates (RFC 2136)
 	DomainProviderRoute53    = "route53"    // Amazon Route 53; as at Cloudflare, with an access key
 	DomainProviderHetzner    = "hetzner"    // Hetzner; as at Cloudflare
 	DomainProviderDeSEC      = "desec"      // deSEC; as at Cloudflare
@@ -359,7 +359,7 @@ func (d *Domain) MXMode() string {
 }
 
 // RedirectsWWW reports whether the redirect of a domain covers its www name too. It does not if the
-// redirect leads to the www name: then that name belongs to the owner's web site.
+// redirect leads to the www name: then that name belongs to the owner's website.
 func (d *Domain) RedirectsWWW() bool {
 	if d.RedirectURL == "" {
 		return false
@@ -489,7 +489,7 @@ type CustomRecord struct {
 	Type      string // one of dnsprov.CustomTypes
 	Value     string // data of the record as one line, as dnsprov.Record.Text returns it
 	TTL       int
-	Status    string // one of the CustomRecord… constants; "": the domain is not at Cloudflare
+	Status    string // one of the CustomRecord… constants; "": the domain is at no DNS provider by API
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -506,11 +506,11 @@ func (r *CustomRecord) LiveIn(generation uint64) bool {
 	return r.From <= generation && (r.Until == 0 || r.Until > generation)
 }
 
-// Values of CustomRecord.Status: the state of the record at Cloudflare.
+// Values of CustomRecord.Status: the state of the record at a DNS provider by API.
 const (
 	CustomRecordActive  = "active"
 	CustomRecordPending = "pending" // not written there yet
-	CustomRecordError   = "error"   // Cloudflare refused it
+	CustomRecordError   = "error"   // the provider refused it
 )
 
 // CustomRecords keeps the records that owners added, also those of earlier generations.

@@ -1,20 +1,17 @@
 package store
 
 import (
-	"time"
-
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// A ZoneScan is the newest finished scan of a domain's zone at the name servers of others. It stays
+// A ZoneScan is the newest finished scan of a domain's zone at the nameservers of others. It stays
 // as long as the domain.
 type ZoneScan struct {
 	DomainID string
 	JobID    string // the job that made it
 	Blob     BlobRef
-	EndedAt  time.Time
 	Excluded []RecordSetName `json:",omitempty"` // records of it that the owner has left out of an import
 }
 

@@ -13,7 +13,7 @@ const maxChain = 8
 const anyTTL = 3600
 
 // Answer returns the authoritative answer to the single question of q. A name outside the zone gets
-// REFUSED, a name in a delegated zone gets a referral to that zone's name servers, and ANY gets the
+// REFUSED, a name in a delegated zone gets a referral to that zone's nameservers, and ANY gets the
 // minimal answer of RFC 8482. Names keep the letter case of the question, which resolvers check. If
 // the zone is signed and the query has the DO bit, Answer adds signatures and proofs (RFC 4035
 // section 3.1). It returns nil if it cannot make them.
@@ -156,7 +156,7 @@ func (r *reply) addRecords(name string, n *node, asked string) (found bool) {
 	return true
 }
 
-// addReferral adds a referral to the delegated zone: its name servers, and its DS records or a
+// addReferral adds a referral to the delegated zone: its nameservers, and its DS records or a
 // proof that there are none.
 func (r *reply) addReferral(cut *node) {
 	if len(r.m.Answer) > 0 {

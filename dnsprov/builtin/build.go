@@ -20,7 +20,7 @@ const fewRecords = 8
 //
 // NewZone returns an error for records outside of the zone, values that are invalid for their type,
 // a CNAME beside other records of the name, a wildcard that is not the first label, other records
-// at or below a delegation, a DS without NS, and if there are no name servers. It leaves out
+// at or below a delegation, a DS without NS, and if there are no nameservers. It leaves out
 // managed records at or below a delegation, so that they cannot make a zone invalid later.
 func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) {
 	origin = strings.ToLower(strings.TrimSuffix(origin, "."))
@@ -55,7 +55,7 @@ func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) 
 		}
 	}
 	if len(o.Nameservers) == 0 {
-		return nil, fmt.Errorf("zone %s has no name servers", origin)
+		return nil, fmt.Errorf("zone %s has no nameservers", origin)
 	}
 	soa, err := b.soa(o)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A cut is a delegation of a name (RFC 1034 section 4.2).
 type cut struct {
 	served bool            // whether this server serves the zone below; that zone has all records of its names
-	hosts  map[string]bool // the names of the name servers
+	hosts  map[string]bool // the names of the nameservers
 }
 
 // addServedCut records a delegation from Options.
@@ -90,7 +90,7 @@ func (b *builder) delegate(d Delegation) error {
 		return nil
 	}
 	if len(d.Nameservers) == 0 {
-		return errors.New("the delegation has no name servers")
+		return errors.New("the delegation has no nameservers")
 	}
 	for _, ns := range d.Nameservers {
 		rr, err := newRR(dnsprov.Record{Name: d.Name, Type: "NS", Value: ns, TTL: soaTTL})

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -92,6 +91,5 @@ func (k PublicKey) String() string {
 // DS returns the DS record, with a SHA-256 digest (RFC 4509), that the parent zone of domain must
 // publish. domain is in the form of Record.Name.
 func (k PublicKey) DS(domain string) dnsprov.DS {
-	ds := k.record(fqdn(domain)).ToDS(dns.SHA256)
-	return dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)}
+	return dnsprov.DSOf(k.record(fqdn(domain)).ToDS(dns.SHA256))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Secondary is a secondary name server, which copies our zones. It is identified by its key, or by
+// Secondary is a secondary nameserver, which copies our zones. It is identified by its key, or by
 // its address if it has no key.
 type Secondary struct {
 	Name       string         // name in the settings and the log

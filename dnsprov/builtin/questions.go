@@ -96,7 +96,7 @@ func (z *Zones) Questions(origin, owner string, now time.Time) (out Questions) {
 }
 
 // PauseCounting stops the counting of questions for the zone that contains name, and for the zones
-// above it, until resume is called: a look-up of the name by this program asks them.
+// above it, until resume is called: a lookup of the name by this program asks them.
 func (z *Zones) PauseCounting(name string) (resume func()) {
 	var paused []*questions
 	z.mu.RLock()

@@ -27,8 +27,8 @@ func header(name string, typ uint16, ttl uint32) dns.RR_Header {
 // newRR converts r to a resource record of package dns. Its names have the same notation as names
 // in unpacked queries.
 func newRR(r dnsprov.Record) (dns.RR, error) {
-	if r.TTL > maxTTL {
-		return nil, fmt.Errorf("the TTL %d is more than %d (RFC 2181 section 8)", r.TTL, maxTTL)
+	if r.TTL > dnsprov.MaxTTL {
+		return nil, fmt.Errorf("the TTL %d is more than %d (RFC 2181 section 8)", r.TTL, dnsprov.MaxTTL)
 	}
 	name := fqdn(r.Name)
 	switch r.Type {

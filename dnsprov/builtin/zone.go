@@ -1,4 +1,4 @@
-// Package builtin has the zones of Mailstead's own authoritative name server in memory, and answers
+// Package builtin has the zones of Mailstead's own authoritative nameserver in memory, and answers
 // queries from them (RFC 1034 section 4.3.2). It does not know where zones are stored, or how
 // queries arrive.
 //
@@ -25,10 +25,9 @@ const (
 	// delegationTTL is the TTL of DS records in seconds. After a key change, validating resolvers
 	// may fail to resolve the delegated zone for this time.
 	delegationTTL = 300
-	soaRefresh    = 3600      // SOA refresh in seconds: how often secondaries check for changes
-	soaRetry      = 600       // SOA retry in seconds: when secondaries check again after an error
-	soaExpire     = 604800    // SOA expire in seconds: when secondaries drop a zone without contact
-	maxTTL        = 1<<31 - 1 // maximum TTL in seconds (RFC 2181 section 8)
+	soaRefresh    = 3600   // SOA refresh in seconds: how often secondaries check for changes
+	soaRetry      = 600    // SOA retry in seconds: when secondaries check again after an error
+	soaExpire     = 604800 // SOA expire in seconds: when secondaries drop a zone without contact
 )
 
 // Options are the properties of a zone except its records.

@@ -225,7 +225,7 @@ func TestNewZoneRefuses(t *testing.T) {
 		}
 	}
 	if _, err := NewZone("example.test", nil, Options{}); err == nil {
-		t.Error("a zone without name servers was made")
+		t.Error("a zone without nameservers was made")
 	}
 	if _, err := NewZone("example.test", nil, Options{Nameservers: []string{"ns.test"}, Hostmaster: "nobody"}); err == nil {
 		t.Error("a hostmaster without a domain was taken")

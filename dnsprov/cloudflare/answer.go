@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rest"
 )
 
 // Error codes of the API.
@@ -28,9 +27,6 @@ const (
 
 // credentialCodes lists the error codes that mean, with status 400, that the token is not accepted.
 var credentialCodes = []int{6003, 6111, 9103, 9106, 9107, 9109, 10000, 10001}
-
-// maxErrorText is the maximum length, in characters, of an error text of the API in our errors.
-const maxErrorText = 300
 
 // An Error means that the API refused a request, or that it could not be sent. Nothing was changed.
 type Error struct {
@@ -61,24 +57,6 @@ func (u *unknownOutcome) Unwrap() error { return u.error }
 type rateLimited struct{ after time.Duration }
 
 func (l *rateLimited) Error() string { return "too many requests" }
-
-// nextTry returns whether to send a request again after the given attempt has failed, and how long
-// to wait before that.
-func (c *Client) nextTry(ctx context.Context, err error, r Request, attempt int) (wait time.Duration, again bool) {
-	wait = time.Duration(attempt) * c.firstPause
-	var limit *rateLimited
-	var lost *unknownOutcome
-	switch {
-	case attempt == maxAttempts || ctx.Err() != nil:
-		return 0, false
-	case errors.As(err, &limit):
-		wait = limit.after
-	case !errors.As(err, &lost) || !r.Repeat:
-		return 0, false
-	}
-	deadline, ok := ctx.Deadline()
-	return wait, wait <= maxOwnWait && (!ok || time.Until(deadline) > wait)
-}
 
 // explain converts the error of a request to the form that callers get: it adds the request, and
 // wraps dnsprov.ErrCredential or makes a *dnsprov.Wait.
@@ -117,7 +95,7 @@ type fault struct {
 // decode parses an answer. It decodes the result into out unless out is nil.
 func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	if status == http.StatusTooManyRequests {
-		return Info{}, &rateLimited{retryAfter(h.Get("Retry-After"))}
+		return Info{}, &rateLimited{min(rest.RetryAfter(h), longestWait)}
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -157,13 +135,7 @@ func (e envelope) errorText() (codes []int, text string) {
 	if len(messages) == 0 {
 		return nil, "no reason was given"
 	}
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.Join(messages, "; "))
-	return codes, fmt.Sprintf("%.*s", maxErrorText, text)
+	return codes, rest.Clean(strings.Join(messages, "; "), "")
 }
 
 // appendTo appends the code and message of f and of its direct causes.
@@ -173,16 +145,4 @@ func (f fault) appendTo(codes []int, messages []string) ([]int, []string) {
 		codes, messages = append(codes, c.Code), append(messages, fmt.Sprintf("%s (%d)", c.Message, c.Code))
 	}
 	return codes, messages
-}
-
-// retryAfter parses a Retry-After header (RFC 9110 section 10.2.3). The result is at least one
-// second and at most longestWait. It is defaultBlock for an invalid header.
-func retryAfter(header string) time.Duration {
-	after := defaultBlock
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		after = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(header); err == nil {
-		after = time.Until(at)
-	}
-	return min(max(after, time.Second), longestWait)
 }

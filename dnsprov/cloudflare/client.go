@@ -14,21 +14,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/rest"
 )
 
 // BaseURL is the default URL of the API.
 const BaseURL = "https://api.cloudflare.com/client/v4"
 
 const (
-	attemptTimeout = 30 * time.Second       // for one request and its answer
-	maxAttempts    = 3                      // of one call
-	firstPause     = 500 * time.Millisecond // before the second attempt; later ones wait longer
-	maxAnswer      = 8 << 20                // maximum size of an answer in bytes
-	maxToken       = 512                    // maximum length of a token in bytes
-	maxOwnWait     = 10 * time.Second       // for longer waits, Call returns a *dnsprov.Wait
-	defaultBlock   = 5 * time.Minute        // wait after too many requests if the API names no time
-	longestWait    = time.Hour              // maximum wait after too many requests
+	maxAnswer   = 8 << 20   // maximum size of an answer in bytes
+	longestWait = time.Hour // maximum wait after too many requests
 )
 
 // Config configures a Client.
@@ -56,7 +50,7 @@ func New(c Config) *Client {
 		c.HTTP = http.DefaultClient
 	}
 	if c.Pause == 0 {
-		c.Pause = firstPause
+		c.Pause = rest.FirstPause
 	}
 	own := *c.HTTP
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // or the token would be sent to another address
@@ -84,7 +78,7 @@ type Info struct {
 // returns dnsprov.ErrCredential, a *dnsprov.Wait, or an *Error. After any other error it is unknown
 // whether something was changed.
 func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
-	if err := c.checkToken(); err != nil {
+	if err := rest.CheckToken("cloudflare", c.token); err != nil {
 		return Info{}, err
 	}
 	for n := 1; ; n++ {
@@ -92,32 +86,20 @@ func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 		if err == nil {
 			return info, nil
 		}
-		wait, again := c.nextTry(ctx, err, r, n)
-		if !again {
+		wait, again := time.Duration(n)*c.firstPause, r.Repeat && errors.As(err, new(*unknownOutcome))
+		var limit *rateLimited
+		if errors.As(err, &limit) {
+			wait, again = limit.after, true
+		}
+		if !again || !rest.Again(ctx, n, wait) {
 			return Info{}, explain(ctx, err, r)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return Info{}, explain(ctx, err, r)
-		case <-t.C:
-		}
 	}
-}
-
-// checkToken returns dnsprov.ErrCredential for a token that cannot be valid.
-func (c *Client) checkToken() error {
-	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
-	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, invalid) {
-		return fmt.Errorf("cloudflare: %w: it does not have the form of a token", dnsprov.ErrCredential)
-	}
-	return nil
 }
 
 // attempt sends a request once and decodes the answer.
 func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rest.AttemptTimeout)
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -125,13 +107,13 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return Info{}, &unknownOutcome{withoutURL(ctx, err)}
+		return Info{}, &unknownOutcome{rest.WithoutURL(ctx, err)}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return Info{}, &unknownOutcome{withoutURL(ctx, err)}
+		return Info{}, &unknownOutcome{rest.WithoutURL(ctx, err)}
 	case len(body) > maxAnswer:
 		return Info{}, &unknownOutcome{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
 	}
@@ -175,17 +157,4 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return req, nil
-}
-
-// withoutURL removes the URL from an error of net/http, because the URL may contain the password of
-// a proxy.
-func withoutURL(ctx context.Context, err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.New("the API did not answer in time")
-	}
-	return err
 }

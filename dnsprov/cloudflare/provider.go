@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
 )
@@ -51,7 +50,7 @@ func (c *Client) listRecords(ctx context.Context, z *Zone, at dnsprov.ZoneRef) (
 			if one.Type == "CNAME" && one.Name == z.Name { // Cloudflare always flattens a CNAME at the apex
 				one.Type = dnsprov.Flattened
 			}
-			if isWithin(one.Name, at.Domain) && isPlainID(r.ID) && !seen[r.ID] {
+			if dnsprov.IsWithin(one.Name, at.Domain) && isPlainID(r.ID) && !seen[r.ID] {
 				seen[r.ID] = true
 				out = append(out, one)
 			}
@@ -63,11 +62,6 @@ func (c *Client) listRecords(ctx context.Context, z *Zone, at dnsprov.ZoneRef) (
 }
 
 func (z *Zone) recordsPath() string { return "/zones/" + z.ID + "/dns_records" }
-
-// isWithin reports whether name is the domain or below it.
-func isWithin(name, domain string) bool {
-	return name == domain || strings.HasSuffix(name, "."+domain)
-}
 
 // Apply sends the changes in batches. If the API refuses a batch, Apply makes its changes one by
 // one, so that a record that already exists, or is already deleted, does not stop the others. An
@@ -114,10 +108,10 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 // domain. So a wrong plan cannot damage other records.
 func checkChanges(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 	for _, ch := range changes {
-		if h := ch.Have; h != nil && (h.Purpose == "" || !isPlainID(h.ID) || !isWithin(h.Name, at.Domain)) {
+		if h := ch.Have; h != nil && (h.Purpose == "" || !isPlainID(h.ID) || !dnsprov.IsWithin(h.Name, at.Domain)) {
 			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which is not ours", ch.Op, h.Name, h.Type)
 		}
-		if w := ch.Want; w != nil && (w.Purpose == "" && ch.Op != dnsprov.Create || !isWithin(w.Name, at.Domain)) {
+		if w := ch.Want; w != nil && (w.Purpose == "" && ch.Op != dnsprov.Create || !dnsprov.IsWithin(w.Name, at.Domain)) {
 			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
 		}
 		complete := ch.Op == dnsprov.Create && ch.Have == nil && ch.Want != nil || ch.Op == dnsprov.Delete && ch.Have != nil && ch.Want == nil ||

@@ -35,7 +35,7 @@ func client(api *desectest.Server, token string) *desec.Client {
 	return desec.New(desec.Config{BaseURL: "http://api.test/api/v1/", Token: token, HTTP: api.HTTP(), Pause: time.Microsecond})
 }
 
-// records returns the records of a domain but its name servers.
+// records returns the records of a domain but its nameservers.
 func records(api *desectest.Server, domain string) []dnsprov.Record {
 	out := []dnsprov.Record{}
 	for _, s := range api.Sets(domain) {

@@ -93,7 +93,7 @@ func (c *Client) zone(ctx context.Context, domain string) (*zone, error) {
 	}
 	for _, z := range found {
 		z.Name = strings.ToLower(z.Name)
-		if rrset.Within(domain, z.Name) && strings.Contains(z.Name, ".") {
+		if dnsprov.IsWithin(domain, z.Name) && strings.Contains(z.Name, ".") {
 			return &z, nil
 		}
 	}

@@ -217,7 +217,7 @@ func TestOneRefusedRecord(t *testing.T) {
 	if all, _ := err.(interface{ Unwrap() []error }); all == nil || len(all.Unwrap()) != 2 {
 		t.Errorf("two are refused: %v", err)
 	}
-	if _, err := bring(t, p, bad); !errors.As(err, new(*dnsprov.Conflict)) { // the name servers are there
+	if _, err := bring(t, p, bad); !errors.As(err, new(*dnsprov.Conflict)) { // the nameservers are there
 		t.Errorf("%v", err)
 	}
 	if _, err := bring(t, p, own("x", "TYPE65280", `\# 1 00`)); !errors.As(err, &refused) {
@@ -338,7 +338,7 @@ func TestNothingOfOthersIsTouched(t *testing.T) {
 		"a stranger's": {Op: dnsprov.Delete, Have: with(func(r *dnsprov.Record) { r.Purpose = "" })},
 		"another ID":   {Op: dnsprov.Delete, Have: with(func(r *dnsprov.Record) { r.Priority = 5 })},
 		"outside":      {Op: dnsprov.Create, Want: with(func(r *dnsprov.Record) { r.Name = "example.org" })},
-		"name servers": {Op: dnsprov.Create, Want: with(func(r *dnsprov.Record) { r.Type = "NS" })},
+		"nameservers":  {Op: dnsprov.Create, Want: with(func(r *dnsprov.Record) { r.Type = "NS" })},
 		"half":         {Op: dnsprov.Update, Want: &ours},
 		"no value":     {Op: dnsprov.Create, Want: with(func(r *dnsprov.Record) { r.Value = "two words" })},
 	} {

@@ -5,22 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rest"
-)
-
-const (
-	attemptTimeout = 30 * time.Second       // for one request and its answer
-	maxAttempts    = 3                      // of one call
-	firstPause     = 500 * time.Millisecond // before the second attempt; later ones wait longer
-	maxOwnWait     = 10 * time.Second       // for longer waits, call returns a *dnsprov.Wait
-	maxAnswer      = 5 << 20                // bytes of an answer
-	maxToken       = 512                    // bytes
 )
 
 // bounded ends answers that are too large, and takes a redirect for an error.
@@ -38,7 +28,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("the answer has status %d", resp.StatusCode)
 	}
-	resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	resp.Body = http.MaxBytesReader(nil, resp.Body, rest.MaxAnswer)
 	return resp, nil
 }
 
@@ -57,11 +47,11 @@ func (r *refusal) Error() string { return r.text }
 // a *dnsprov.Wait or a *refusal. After any other error it is unknown whether something was changed.
 func call[T any](ctx context.Context, c *Client, what string, repeat bool, send func(context.Context) (T, *hcloud.Response, error)) (T, error) {
 	var none T
-	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return none, fmt.Errorf("hetzner: %w: it does not have the form of a token", dnsprov.ErrCredential)
+	if err := rest.CheckToken("hetzner", c.token); err != nil {
+		return none, err
 	}
 	for n := 1; ; n++ {
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		attempt, cancel := context.WithTimeout(ctx, rest.AttemptTimeout)
 		out, answer, err := send(attempt)
 		lost := false
 		if err != nil {
@@ -75,10 +65,9 @@ func call[T any](ctx context.Context, c *Client, what string, repeat bool, send 
 		var wait *dnsprov.Wait
 		again := lost && repeat
 		if errors.As(err, &wait) {
-			pause, again = wait.For, wait.For <= maxOwnWait
+			pause, again = wait.For, true
 		}
-		deadline, bounded := ctx.Deadline()
-		if again && n < maxAttempts && (!bounded || time.Until(deadline) > pause) && rest.Sleep(ctx, pause) == nil {
+		if again && rest.Again(ctx, n, pause) {
 			continue
 		}
 		if ctx.Err() != nil {

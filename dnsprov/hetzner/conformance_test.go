@@ -35,7 +35,7 @@ func client(api *hetznertest.Server, token string) *hetzner.Client {
 	return hetzner.New(hetzner.Config{BaseURL: "http://api.test/v1/", Token: token, HTTP: api.HTTP(), Pause: time.Microsecond})
 }
 
-// records returns the records of a zone but its name servers.
+// records returns the records of a zone but its nameservers.
 func records(api *hetznertest.Server, zone string) []dnsprov.Record {
 	out := []dnsprov.Record{}
 	for _, s := range api.Sets(zone) {

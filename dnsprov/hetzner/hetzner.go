@@ -26,7 +26,6 @@ const (
 	perPage    = 50     // sets of a page
 	maxReads   = 3      // of a list that changes while it is read
 	leastTTL   = 60     // seconds
-	maxTTL     = 1<<31 - 1
 )
 
 // Config configures a Client.
@@ -54,7 +53,7 @@ func New(c Config) *Client {
 		c.HTTP = http.DefaultClient
 	}
 	if c.Pause == 0 {
-		c.Pause = firstPause
+		c.Pause = rest.FirstPause
 	}
 	own := *c.HTTP
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // or the token would be sent to another address
@@ -118,7 +117,7 @@ func (c *Client) zone(ctx context.Context, domain string) (*zone, error) {
 			switch {
 			case !strings.EqualFold(z.Name, name):
 			case z.Mode == hcloud.ZoneModeSecondary:
-				return nil, fmt.Errorf("hetzner: %w: the zone %s is a copy of one on other name servers", dnsprov.ErrZoneNotFound, name)
+				return nil, fmt.Errorf("hetzner: %w: the zone %s is a copy of one on other nameservers", dnsprov.ErrZoneNotFound, name)
 			default:
 				return &zone{z, name}, nil
 			}
@@ -201,7 +200,7 @@ func (c *Client) read(ctx context.Context, z *zone, l *list) (complete bool, err
 			}
 			records += len(s.Records)
 			for _, r := range s.Records {
-				l.sets[at] = append(l.sets[at], rrset.Read(at, uint32(min(max(ttl, 0), maxTTL)), r.Value, z.name))
+				l.sets[at] = append(l.sets[at], rrset.Read(at, uint32(min(max(ttl, 0), dnsprov.MaxTTL)), r.Value, z.name))
 			}
 		}
 		if records > maxRecords {

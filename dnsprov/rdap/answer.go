@@ -14,7 +14,7 @@ import (
 
 const (
 	maxDepth       = 5   // maximum depth of nested entities
-	maxNameservers = 32  // further name servers are ignored
+	maxNameservers = 32  // further nameservers are ignored
 	maxStatus      = 32  // further status values are ignored
 	maxText        = 200 // maximum length of a text in characters
 
@@ -47,7 +47,7 @@ type domainObject struct {
 	Entities    json.RawMessage  `json:"entities"`
 }
 
-// A host is a name server of a domainObject.
+// A host is a nameserver of a domainObject.
 type host struct {
 	LDHName     text `json:"ldhName"`
 	UnicodeName text `json:"unicodeName"`

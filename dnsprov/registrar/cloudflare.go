@@ -38,7 +38,7 @@ type CloudflareConfig struct {
 }
 
 // Cloudflare is the Registrar at Cloudflare. It ignores Order.Key, because each name can be bought
-// only once. Its domains must use Cloudflare's name servers. Its API does not sell premium names.
+// only once. Its domains must use Cloudflare's nameservers. Its API does not sell premium names.
 type Cloudflare struct {
 	api  *cloudflare.Client
 	path string // path of the account's registrar in the API
@@ -55,7 +55,7 @@ func NewCloudflare(c CloudflareConfig) *Cloudflare {
 // Name returns "cloudflare".
 func (*Cloudflare) Name() string { return "cloudflare" }
 
-// FixedNameservers returns true: a domain that is bought here must use Cloudflare's name servers.
+// FixedNameservers returns true: a domain that is bought here must use Cloudflare's nameservers.
 func (*Cloudflare) FixedNameservers() bool { return true }
 
 // Delegate returns ErrFixedNameservers.

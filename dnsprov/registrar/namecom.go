@@ -338,7 +338,7 @@ func markNotFound(err error) error {
 	return err
 }
 
-// Delegate sets the name servers of a domain of the account.
+// Delegate sets the nameservers of a domain of the account.
 func (n *NameCom) Delegate(ctx context.Context, domain string, nameservers []string) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -370,7 +370,7 @@ func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) erro
 	return nil
 }
 
-// SetGlue sets the glue addresses of a name server below a domain of the account.
+// SetGlue sets the glue addresses of a nameserver below a domain of the account.
 func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -378,7 +378,7 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	}
 	label, inside := strings.CutSuffix(host, "."+domain)
 	if _, err := domainPath(host); err != nil || !inside || len(ips) == 0 {
-		return fmt.Errorf("%w: %.100q with %d addresses is not a name server below %s", ErrBadDomain, host, len(ips), domain)
+		return fmt.Errorf("%w: %.100q with %d addresses is not a nameserver below %s", ErrBadDomain, host, len(ips), domain)
 	}
 	path += "/vanity_nameservers"
 	var has nameComGlue

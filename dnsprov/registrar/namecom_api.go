@@ -262,7 +262,7 @@ func (r nameComResult) offer(name string) Offer {
 	return o
 }
 
-// A nameComGlue is the glue of a name server, which name.com calls a vanity name server. Hostname
+// A nameComGlue is the glue of a nameserver, which name.com calls a vanity nameserver. Hostname
 // is the full name in answers, but only the part before the domain in requests.
 type nameComGlue struct {
 	Hostname string       `json:"hostname,omitempty"`

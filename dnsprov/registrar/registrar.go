@@ -23,11 +23,11 @@ type Registrar interface {
 	Register(ctx context.Context, o Order) (*Registration, error)
 	// Find returns a domain of the registrar account, or ErrNotFound.
 	Find(ctx context.Context, domain string) (*Registration, error)
-	// Delegate sets the name servers of a domain of the registrar account.
+	// Delegate sets the nameservers of a domain of the registrar account.
 	Delegate(ctx context.Context, domain string, nameservers []string) error
 }
 
-// A GlueSetter is a Registrar that can set glue: addresses of name servers below the domain that
+// A GlueSetter is a Registrar that can set glue: addresses of nameservers below the domain that
 // they serve, which resolvers could not find otherwise (RFC 1034 section 4.2.1).
 type GlueSetter interface {
 	// SetGlue sets the addresses of a host below a domain of the registrar account. It returns
@@ -42,14 +42,14 @@ type AutoRenewer interface {
 	SetAutoRenew(ctx context.Context, domain string, on bool) error
 }
 
-// A NameserverPolicy is a Registrar that knows whether it can change name servers. If
+// A NameserverPolicy is a Registrar that knows whether it can change nameservers. If
 // FixedNameservers returns true, domains must use the registrar's own DNS, and Delegate returns
 // ErrFixedNameservers.
 type NameserverPolicy interface {
 	FixedNameservers() bool
 }
 
-// HasFixedNameservers reports whether the domains of a registrar must use its own name servers.
+// HasFixedNameservers reports whether the domains of a registrar must use its own nameservers.
 func HasFixedNameservers(r Registrar) bool {
 	f, ok := r.(NameserverPolicy)
 	return ok && f.FixedNameservers()
@@ -75,7 +75,7 @@ type Order struct {
 	Years       int
 	MaxPrice    int64 // US cents for all years
 	AutoRenew   bool
-	Nameservers []string // empty for the registrar's own name servers
+	Nameservers []string // empty for the registrar's own nameservers
 }
 
 // A Registration is a domain in a registrar account.
@@ -103,5 +103,5 @@ var (
 	ErrNotNow = errors.New("the registrar accepts no orders at the moment")
 )
 
-// ErrFixedNameservers is returned by Delegate if domains must use the registrar's own name servers.
-var ErrFixedNameservers = errors.New("the registrar does not allow other name servers")
+// ErrFixedNameservers is returned by Delegate if domains must use the registrar's own nameservers.
+var ErrFixedNameservers = errors.New("the registrar does not allow other nameservers")

@@ -124,7 +124,7 @@ func (s *Sandbox) Find(_ context.Context, domain string) (*Registration, error) 
 	return &r, nil
 }
 
-// Delegate sets the name servers of a name that was sold.
+// Delegate sets the nameservers of a name that was sold.
 func (s *Sandbox) Delegate(_ context.Context, domain string, nameservers []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

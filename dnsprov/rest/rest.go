@@ -1,5 +1,5 @@
-// Package rest sends requests to APIs of DNS services that speak JSON over HTTP. It does not know
-// what they are about.
+// Package rest sends requests to APIs of DNS services that speak JSON over HTTP. Clients of other
+// make share its limits. It does not know what the requests are about.
 package rest
 
 import (
@@ -20,19 +20,21 @@ import (
 )
 
 const (
-	attemptTimeout = 30 * time.Second       // for one request and its answer
-	maxAttempts    = 3                      // of one call
-	firstPause     = 500 * time.Millisecond // before the second attempt; later ones wait longer
-	maxAnswer      = 5 << 20                // bytes of an answer
-	maxToken       = 512                    // bytes
-	maxErrorText   = 300                    // characters of an error text of the API
-	maxOwnWait     = 10 * time.Second       // for longer waits, Call returns a *dnsprov.Wait
-	defaultBlock   = 5 * time.Minute        // wait after too many requests if the API names no time
-	longestWait    = 24 * time.Hour         // maximum wait after too many requests
+	maxToken     = 512              // bytes
+	maxErrorText = 300              // characters of an error text of the API
+	maxOwnWait   = 10 * time.Second // for longer waits, Call returns a *dnsprov.Wait
+	defaultBlock = 5 * time.Minute  // wait after too many requests if the API names no time
+	longestWait  = 24 * time.Hour   // maximum wait after too many requests
 )
 
-// WorkTimeout is the time for reading or changing the records of one domain.
-const WorkTimeout = 60 * time.Second
+// Limits of all APIs.
+const (
+	WorkTimeout    = 60 * time.Second       // for reading or changing the records of one domain
+	AttemptTimeout = 30 * time.Second       // for one request and its answer
+	MaxAttempts    = 3                      // of one call
+	FirstPause     = 500 * time.Millisecond // before the second attempt; later ones wait longer
+	MaxAnswer      = 5 << 20                // bytes of an answer
+)
 
 // Config configures a Client.
 type Config struct {
@@ -59,7 +61,7 @@ func New(c Config) *Client {
 		c.HTTP = http.DefaultClient
 	}
 	if c.Pause == 0 {
-		c.Pause = firstPause
+		c.Pause = FirstPause
 	}
 	c.BaseURL = strings.TrimSuffix(c.BaseURL, "/")
 	own := *c.HTTP
@@ -106,23 +108,43 @@ func (l *rateLimited) Error() string { return "too many requests" }
 // If nothing was changed, it returns dnsprov.ErrCredential, a *dnsprov.Wait or an *Error. After any
 // other error it is unknown whether something was changed.
 func (c *Client) Call(ctx context.Context, r Request, out any) (*Answer, error) {
-	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
-	if c.Token == "" || len(c.Token) > maxToken || strings.ContainsFunc(c.Token, invalid) {
-		return nil, fmt.Errorf("%s: %w: it does not have the form of a token", c.Service, dnsprov.ErrCredential)
+	if err := CheckToken(c.Service, c.Token); err != nil {
+		return nil, err
 	}
 	for n := 1; ; n++ {
 		answer, err := c.attempt(ctx, r, out)
 		if err == nil {
 			return answer, nil
 		}
-		wait, again := c.nextTry(ctx, err, r, n)
-		if again {
-			again = Sleep(ctx, wait) == nil
+		wait, again := time.Duration(n)*c.Pause, r.Repeat && errors.As(err, new(*lost))
+		var limit *rateLimited
+		if errors.As(err, &limit) {
+			wait, again = limit.after, true
 		}
-		if !again {
+		if !again || !Again(ctx, n, wait) {
 			return nil, c.explain(ctx, err, r)
 		}
 	}
+}
+
+// CheckToken returns dnsprov.ErrCredential for a token that no API accepts, because of its form.
+func CheckToken(service, token string) error {
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, invalid) {
+		return fmt.Errorf("%s: %w: it does not have the form of a token", service, dnsprov.ErrCredential)
+	}
+	return nil
+}
+
+// Again reports whether a request is to be sent again after its attempt n has failed, and waits
+// before that. It is not after MaxAttempts, if the wait is longer than ten seconds, or if ctx ends
+// before.
+func Again(ctx context.Context, n int, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	if n >= MaxAttempts || ctx.Err() != nil || wait > maxOwnWait || ok && time.Until(deadline) <= wait {
+		return false
+	}
+	return Sleep(ctx, wait) == nil
 }
 
 // Sleep waits, or returns the error of ctx if that ends before.
@@ -135,23 +157,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	}
-}
-
-// nextTry returns whether to send a request again after the given attempt has failed, and how long
-// to wait before that.
-func (c *Client) nextTry(ctx context.Context, err error, r Request, attempt int) (wait time.Duration, again bool) {
-	wait = time.Duration(attempt) * c.Pause
-	var limit *rateLimited
-	switch {
-	case attempt == maxAttempts || ctx.Err() != nil:
-		return 0, false
-	case errors.As(err, &limit):
-		wait = limit.after
-	case !errors.As(err, new(*lost)) || !r.Repeat:
-		return 0, false
-	}
-	deadline, ok := ctx.Deadline()
-	return wait, wait <= maxOwnWait && (!ok || time.Until(deadline) > wait)
 }
 
 // explain adds the request to an error, and makes a *dnsprov.Wait.
@@ -169,7 +174,7 @@ func (c *Client) explain(ctx context.Context, err error, r Request) error {
 
 // attempt sends a request once and decodes the answer.
 func (c *Client) attempt(ctx context.Context, r Request, out any) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AttemptTimeout)
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -180,12 +185,12 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (*Answer, erro
 		return nil, &lost{WithoutURL(ctx, err)}
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	switch {
 	case err != nil:
 		return nil, &lost{WithoutURL(ctx, err)}
-	case len(body) > maxAnswer:
-		return nil, &lost{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
+	case len(body) > MaxAnswer:
+		return nil, &lost{fmt.Errorf("the answer has more than %d bytes", MaxAnswer)}
 	}
 	answer := &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
 	return answer, c.judge(answer, out)

@@ -1,4 +1,4 @@
-// Package rfc2136 keeps the records of domains at a name server that takes dynamic updates (RFC
+// Package rfc2136 keeps the records of domains at a nameserver that takes dynamic updates (RFC
 // 2136), which are signed with a key that both sides know (TSIG, RFC 8945). It does not know which
 // records a domain should have, nor which of those that it finds are ours.
 package rfc2136
@@ -31,8 +31,8 @@ const (
 
 // Errors beside those of dnsprov.
 var (
-	ErrNoAnswer = errors.New("the name server does not answer")
-	ErrClock    = errors.New("the clocks of the name server and of this host differ too much")
+	ErrNoAnswer = errors.New("the nameserver does not answer")
+	ErrClock    = errors.New("the clocks of the nameserver and of this host differ too much")
 )
 
 // Config configures a Client.
@@ -46,7 +46,7 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// A Client changes zones at one name server with one key. It is a dnsprov.Provider, and any number
+// A Client changes zones at one nameserver with one key. It is a dnsprov.Provider, and any number
 // of goroutines may use it. It connects anew for each call.
 type Client struct {
 	server string // host:port
@@ -59,7 +59,7 @@ type Client struct {
 func New(c Config) (*Client, error) {
 	server, ok := address(c.Server)
 	if !ok {
-		return nil, &dnsprov.FieldError{Field: "server", Why: "must be the host name or address of a name server, with or without a port, such as ns1.example.com:53"}
+		return nil, &dnsprov.FieldError{Field: "server", Why: "must be the host name or address of a nameserver, with or without a port, such as ns1.example.com:53"}
 	}
 	key, err := newKey(c)
 	if err != nil {
@@ -102,7 +102,7 @@ func address(server string) (string, bool) {
 func newKey(c Config) (*builtin.TSIGKey, error) {
 	name := dns.CanonicalName(strings.TrimSpace(c.KeyName))
 	if _, ok := dns.IsDomainName(name); !ok || name == "." {
-		return nil, &dnsprov.FieldError{Field: "key_name", Why: "must be the name of the key, as the name server has it"}
+		return nil, &dnsprov.FieldError{Field: "key_name", Why: "must be the name of the key, as the nameserver has it"}
 	}
 	algorithm := dns.CanonicalName(strings.TrimSpace(c.Algorithm))
 	switch algorithm {
@@ -110,7 +110,7 @@ func newKey(c Config) (*builtin.TSIGKey, error) {
 		algorithm = defaultAlgorithm
 	case dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512:
 	case dns.HmacSHA1, "hmac-md5.", "hmac-md5.sig-alg.reg.int.":
-		return nil, &dnsprov.FieldError{Field: "algorithm", Why: fmt.Sprintf("%s is too weak: give the name server a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
+		return nil, &dnsprov.FieldError{Field: "algorithm", Why: fmt.Sprintf("%s is too weak: give the nameserver a key for hmac-sha256", strings.TrimSuffix(algorithm, "."))}
 	default:
 		return nil, &dnsprov.FieldError{Field: "algorithm", Why: "must be hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512"}
 	}
@@ -125,7 +125,7 @@ func newKey(c Config) (*builtin.TSIGKey, error) {
 func (c *Client) zone(domain string) (string, error) {
 	found := ""
 	for _, zone := range c.zones {
-		if rrset.Within(domain, zone) && len(zone) > len(found) {
+		if dnsprov.IsWithin(domain, zone) && len(zone) > len(found) {
 			found = zone
 		}
 	}

@@ -24,12 +24,12 @@ func TestConfig(t *testing.T) {
 		field, value, text string
 		change             func(c *rfc2136.Config, value string)
 	}{
-		{"server", "", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
-		{"server", "ns1.example.com:0", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
-		{"server", "ns1.example.com:dns", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
-		{"server", "https://ns1.example.com", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
-		{"server", "a:b:c", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
-		{"server", "ns1..example.com", "name server", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "ns1.example.com:0", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "ns1.example.com:dns", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "https://ns1.example.com", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "a:b:c", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
+		{"server", "ns1..example.com", "nameserver", func(c *rfc2136.Config, v string) { c.Server = v }},
 		{"key_name", "", "name of the key", func(c *rfc2136.Config, v string) { c.KeyName = v }},
 		{"key_name", "a..key", "name of the key", func(c *rfc2136.Config, v string) { c.KeyName = v }},
 		{"algorithm", "hmac-md5", "hmac-md5 is too weak", func(c *rfc2136.Config, v string) { c.Algorithm = v }},
@@ -84,7 +84,7 @@ func TestNothingOfOthersIsTouched(t *testing.T) {
 		"another ID":              {Op: dnsprov.Update, Have: with(func(r *dnsprov.Record) { r.Priority = 5 }), Want: &ours},
 		"outside":                 {Op: dnsprov.Create, Want: identified(func(r *dnsprov.Record) { r.Name = "example.org" })},
 		"deleted outside":         {Op: dnsprov.Delete, Have: identified(func(r *dnsprov.Record) { r.Name = "example.org" })},
-		"name servers of a zone":  {Op: dnsprov.Create, Want: identified(func(r *dnsprov.Record) { r.Type, r.Priority = "NS", 0 })},
+		"nameservers of a zone":   {Op: dnsprov.Create, Want: identified(func(r *dnsprov.Record) { r.Type, r.Priority = "NS", 0 })},
 		"their deletion":          {Op: dnsprov.Delete, Have: identified(func(r *dnsprov.Record) { r.Type, r.Priority = "NS", 0 })},
 		"no purpose":              {Op: dnsprov.Create, Want: with(func(r *dnsprov.Record) { r.Purpose = "" })},
 		"half":                    {Op: dnsprov.Update, Want: &ours},

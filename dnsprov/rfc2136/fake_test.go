@@ -412,7 +412,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestServersThatAnswerForOthers: a resolver is no name server of the zone.
+// TestServersThatAnswerForOthers: a resolver is no nameserver of the zone.
 func TestServersThatAnswerForOthers(t *testing.T) {
 	serve := func(f *fake) {
 		for ok := true; ok; ok = f.next() {

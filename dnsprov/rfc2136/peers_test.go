@@ -110,7 +110,7 @@ template:
 zone:
 `
 
-// A kind is a kind of name server.
+// A kind is a kind of nameserver.
 type kind struct {
 	name, program, conf string
 	args                []string
@@ -135,7 +135,7 @@ var kinds = []kind{
 	}},
 }
 
-// A peer is a name server of somebody else's. Its zones are empty but for SOA and NS.
+// A peer is a nameserver of somebody else's. Its zones are empty but for SOA and NS.
 type peer struct {
 	kind
 	addr  string
@@ -143,7 +143,7 @@ type peer struct {
 	zones int          // of each sort
 }
 
-// start runs a name server until the test ends, with a number of zones that we may copy, and as
+// start runs a nameserver until the test ends, with a number of zones that we may copy, and as
 // many that we may not.
 func start(t *testing.T, k kind, zones int) *peer {
 	t.Helper()

@@ -91,11 +91,11 @@ func (s *session) answer(zone, domain string, q dns.Question, in *dns.Msg, refus
 	}
 	switch {
 	case cut == "":
-		return nil, fmt.Errorf("rfc2136: %w: %s is no name server of the zone %s", dnsprov.ErrZoneNotFound, s.server, zone)
+		return nil, fmt.Errorf("rfc2136: %w: %s is no nameserver of the zone %s", dnsprov.ErrZoneNotFound, s.server, zone)
 	case dns.IsSubDomain(cut, dns.Fqdn(domain)):
 		return nil, s.delegated(zone, domain)
 	}
-	// The zone has the name servers of the delegation, and their addresses (RFC 1034 section
+	// The zone has the nameservers of the delegation, and their addresses (RFC 1034 section
 	// 4.2.1).
 	if q.Qtype == dns.TypeNS || q.Qtype == dns.TypeANY {
 		collect(in.Ns, dns.TypeNS)
@@ -105,7 +105,7 @@ func (s *session) answer(zone, domain string, q dns.Question, in *dns.Msg, refus
 }
 
 func (s *session) delegated(zone, domain string) error {
-	return fmt.Errorf("rfc2136: %w: the zone %s at %s leaves %s to other name servers", dnsprov.ErrZoneNotFound, zone, s.server, domain)
+	return fmt.Errorf("rfc2136: %w: the zone %s at %s leaves %s to other nameservers", dnsprov.ErrZoneNotFound, zone, s.server, domain)
 }
 
 // real returns the records whose sets exist, each once. Answers also have records that the server

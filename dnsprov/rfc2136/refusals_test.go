@@ -33,7 +33,7 @@ func TestRefusals(t *testing.T) {
 				{"secret", func(c *rfc2136.Config) { c.Secret = otherSecret }, dnsprov.ErrCredential, "secret is not that of the key " + ourKey, false},
 				{"algorithm", func(c *rfc2136.Config) { c.Algorithm = "hmac-sha512" }, dnsprov.ErrCredential, "", false},
 				{"right", func(c *rfc2136.Config) { c.KeyName, c.Secret = guestKey, guestSecret }, dnsprov.ErrCredential, "allow", true},
-				{"zone", func(c *rfc2136.Config) { c.Zones = []string{"test"} }, dnsprov.ErrZoneNotFound, "primary name server of a zone test", false},
+				{"zone", func(c *rfc2136.Config) { c.Zones = []string{"test"} }, dnsprov.ErrZoneNotFound, "primary nameserver of a zone test", false},
 				{"no answer", func(c *rfc2136.Config) { c.Server = dead }, rfc2136.ErrNoAnswer, dead, false},
 			} {
 				for _, zone := range []string{open, closed} {

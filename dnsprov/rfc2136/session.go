@@ -240,7 +240,7 @@ func (e *refusal) Error() string {
 	name := dns.RcodeToString[e.code]
 	switch {
 	case e.code == dns.RcodeNotAuth:
-		return fmt.Sprintf("rfc2136: %s is not the primary name server of a zone %s", e.server, e.zone)
+		return fmt.Sprintf("rfc2136: %s is not the primary nameserver of a zone %s", e.server, e.zone)
 	case e.unsigned:
 		return fmt.Sprintf("rfc2136: %s answers %s without a signature, as if it did not know the key %s", e.server, name, e.key)
 	case e.code == dns.RcodeBadKey:

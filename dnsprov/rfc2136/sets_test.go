@@ -362,7 +362,7 @@ func TestWildcards(t *testing.T) {
 	})
 }
 
-// TestDelegatedDomain: records of a domain that the zone leaves to other name servers would be seen
+// TestDelegatedDomain: records of a domain that the zone leaves to other nameservers would be seen
 // by nobody.
 func TestDelegatedDomain(t *testing.T) {
 	each(t, func(t *testing.T, p *peer, zone string) {

@@ -36,7 +36,7 @@ func client(api *route53test.Server, key, secret string) *route53.Client {
 	return route53.New(route53.Config{BaseURL: "http://api.test", AccessKeyID: key, SecretAccessKey: secret, HTTP: api.HTTP(), Pause: time.Microsecond})
 }
 
-// records returns the records of a zone but its name servers.
+// records returns the records of a zone but its nameservers.
 func records(api *route53test.Server, zone string) []dnsprov.Record {
 	out := []dnsprov.Record{}
 	for _, s := range api.Sets(zone) {

@@ -24,13 +24,10 @@ import (
 )
 
 const (
-	region      = "us-east-1" // where the API is
-	maxRecords  = 10_000      // of one domain
-	maxProbed   = 5           // zones of one Check
-	maxAnswer   = 5 << 20     // bytes of an answer
-	maxAttempts = 3           // of one request
-	firstPause  = 500 * time.Millisecond
-	throttled   = time.Minute // the API does not say how long to wait
+	region     = "us-east-1" // where the API is
+	maxRecords = 10_000      // of one domain
+	maxProbed  = 5           // zones of one Check
+	throttled  = time.Minute // the API does not say how long to wait
 )
 
 // Config configures a Client.
@@ -56,7 +53,7 @@ func New(c Config) *Client {
 		c.HTTP = http.DefaultClient
 	}
 	if c.Pause == 0 {
-		c.Pause = firstPause
+		c.Pause = rest.FirstPause
 	}
 	own := *c.HTTP
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -66,7 +63,7 @@ func New(c Config) *Client {
 			return aws.Credentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey}, nil
 		}),
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = maxAttempts
+			o.MaxAttempts = rest.MaxAttempts
 			o.Backoff = retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) { return time.Duration(attempt) * c.Pause, nil })
 		}),
 	}
@@ -85,7 +82,7 @@ func (b bounded) Do(r *http.Request) (*http.Response, error) {
 		resp.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
+		}{io.LimitReader(resp.Body, rest.MaxAnswer), resp.Body}
 	}
 	return resp, err
 }
@@ -289,7 +286,7 @@ func (c *Client) list(ctx context.Context, z zone, domain string) (*list, error)
 		}
 		for _, s := range page.ResourceRecordSets {
 			name := decodeName(aws.ToString(s.Name))
-			if !rrset.Within(name, domain) {
+			if !dnsprov.IsWithin(name, domain) {
 				return l, nil
 			}
 			if s.Type != types.RRTypeSoa {
@@ -309,7 +306,7 @@ func (c *Client) list(ctx context.Context, z zone, domain string) (*list, error)
 
 // add adds a set of the API.
 func (l *list) add(at dnsprov.Set, s types.ResourceRecordSet) {
-	ttl := uint32(min(max(aws.ToInt64(s.TTL), 0), 1<<31-1))
+	ttl := uint32(min(max(aws.ToInt64(s.TTL), 0), dnsprov.MaxTTL))
 	if s.AliasTarget != nil {
 		target := strings.ToLower(strings.TrimSuffix(aws.ToString(s.AliasTarget.DNSName), "."))
 		l.aliases[at] = target

@@ -75,10 +75,10 @@ func NewEdits(zone string, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]*Edi
 	return out, nil
 }
 
-// ours reports whether a record can be of the domain. The name servers of the zone itself never
+// ours reports whether a record can be of the domain. The nameservers of the zone itself never
 // are.
 func ours(zone string, at dnsprov.ZoneRef, r dnsprov.Record) bool {
-	return Within(r.Name, at.Domain) && (r.Type != "NS" || r.Name != zone) && r.Type != "SOA"
+	return dnsprov.IsWithin(r.Name, at.Domain) && (r.Type != "NS" || r.Name != zone) && r.Type != "SOA"
 }
 
 // Plan finds out what is deleted and added, now that it is known what the set has. A set with
@@ -136,8 +136,8 @@ func (e *Edit) Plan(there []Value, leastTTL uint32) error {
 	return nil
 }
 
-// IsDone reports whether the set is as it shall be.
-func (e *Edit) IsDone() bool { return len(e.Gone)+len(e.Stale)+len(e.Add) == 0 }
+// isDone reports whether the set is as it shall be.
+func (e *Edit) isDone() bool { return len(e.Gone)+len(e.Stale)+len(e.Add) == 0 }
 
 // After returns the values that the set has afterwards.
 func (e *Edit) After() []Value {
@@ -167,7 +167,7 @@ func Plan(edits []*Edit, zone Sets, leastTTL uint32) (todo []*Edit, there []dnsp
 		if err := e.Plan(zone[e.Set], leastTTL); err != nil {
 			return nil, nil, err
 		}
-		if e.IsDone() {
+		if e.isDone() {
 			there = append(there, e.Made...)
 			continue
 		}

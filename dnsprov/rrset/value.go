@@ -4,7 +4,6 @@ package rrset
 
 import (
 	"strings"
-	"unicode"
 
 	"github.com/miekg/dns"
 
@@ -34,27 +33,11 @@ func Opaque(text string, ttl uint32) Value {
 // Read parses the data of a record in the notation of zone files (RFC 1035 section 5.1). Names
 // without a last dot are below origin. If the text cannot be read, the RR of the value is nil.
 func Read(set dnsprov.Set, ttl uint32, text, origin string) Value {
-	out := Opaque(text, ttl)
-	if strings.ContainsFunc(text+set.Type, unicode.IsControl) {
-		return out
-	}
-	parser := dns.NewZoneParser(strings.NewReader(". 0 IN "+set.Type+" "+text+"\n"), dns.Fqdn(origin), "")
-	rr, ok := parser.Next()
-	if !ok || parser.Err() != nil || parser.Comment() != "" || dns.Type(rr.Header().Rrtype).String() != set.Type {
-		return out
-	}
-	wire := make([]byte, dns.Len(rr)+1) // to unpack an empty text at the end takes one more byte
-	end, err := dns.PackRR(rr, wire, 0, nil, false)
+	rr, err := dnsprov.ParseRR(set.Name, set.Type, text, dns.Fqdn(origin), ttl)
 	if err != nil {
-		return out
+		return Opaque(text, ttl)
 	}
-	rr, _, err = dns.UnpackRR(wire[:end], 0)
-	if err != nil {
-		return out
-	}
-	rr.Header().Name, rr.Header().Ttl = dns.Fqdn(set.Name), ttl
-	out.RR, out.data = rr, Data(rr)
-	return out
+	return Value{RR: rr, Text: text, TTL: ttl, data: Data(rr)}
 }
 
 // Same reports whether two values of one set are the same. The letter case of names and the way of
@@ -107,16 +90,11 @@ func (s Sets) Records(domain string, leastTTL uint32) []dnsprov.Record {
 		for _, v := range values {
 			r := v.Record(set)
 			r.LeastTTL = leastTTL
-			if Within(r.Name, domain) && (r.ID == "" || !seen[r.ID]) {
+			if dnsprov.IsWithin(r.Name, domain) && (r.ID == "" || !seen[r.ID]) {
 				seen[r.ID] = true
 				out = append(out, r)
 			}
 		}
 	}
 	return out
-}
-
-// Within reports whether a name is the domain or below it.
-func Within(name, domain string) bool {
-	return name == domain || strings.HasSuffix(name, "."+domain)
 }

@@ -24,7 +24,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s %s: %+v", tc.typ, tc.text, r)
 		}
 	}
-	for _, tc := range [][2]string{{"TXT", `"open`}, {"TXT", "a ; comment"}, {"A", "(192.0.2.1"}, {"A", "192.0.2.1\nb 0 IN A 192.0.2.2"}, {"ALIAS", "x.test."}, {"A", "192.0.2.256"}, {"TLSA", ""}} {
+	for _, tc := range [][2]string{{"TXT", `"open`}, {"TXT", "a ; comment"}, {"A", "(192.0.2.1"}, {"A", "192.0.2.1\nb 0 IN A 192.0.2.2"}, {"ALIAS", "x.test."}, {"A", "192.0.2.256"}, {"TLSA", ""}, {"MX", "10"}} {
 		set := dnsprov.Set{Name: "a.example.com", Type: tc[0]}
 		v := Read(set, 60, tc[1], "example.com")
 		r := v.Record(set)

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
-// A world is name servers that are reached without a network. It is their resolver, too.
+// A world is nameservers that are reached without a network. It is their resolver, too.
 type world struct {
 	t       *testing.T
 	servers map[string]*fake        // by address
@@ -47,7 +47,7 @@ func (w *world) client() *scan.Client {
 	return &scan.Client{Resolver: w, Dial: w.dial, Pace: &w.pace}
 }
 
-// add adds a name server with an address, which serves a zone.
+// add adds a nameserver with an address, which serves a zone.
 func (w *world) add(host, addr, zone, text string) *fake {
 	f := &fake{t: w.t, zone: dns.CanonicalName(zone), edns: true, open: map[string]bool{}}
 	for z := dns.NewZoneParser(strings.NewReader(text), f.zone, ""); ; {
@@ -108,7 +108,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return ours, nil
 }
 
-// A fake is a name server for one zone. Its fields say how it behaves badly.
+// A fake is a nameserver for one zone. Its fields say how it behaves badly.
 type fake struct {
 	t    *testing.T
 	zone string

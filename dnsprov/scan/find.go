@@ -2,8 +2,6 @@ package scan
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,9 +17,9 @@ import (
 const (
 	findTimeout    = time.Minute
 	lookupTimeout  = 10 * time.Second
-	maxAddresses   = 4 // of one name server
+	maxAddresses   = 4 // of one nameserver
 	maxParents     = 4 // addresses of one zone above the domain
-	maxDelegations = 8 // between the first zone that has name servers and the domain
+	maxDelegations = 8 // between the first zone that has nameservers and the domain
 )
 
 // Find returns the servers that the parent zone delegates a domain to at the moment, and the DS
@@ -50,7 +48,7 @@ func (c *Client) Find(ctx context.Context, domain string, names []string) (*Serv
 }
 
 // Parent asks the servers of the parent zone for the delegation of a domain. If none of them
-// answers, the resolver tells the name servers, and the TTL is 0. The error is ErrLookup, or that
+// answers, the resolver tells the nameservers, and the TTL is 0. The error is ErrLookup, or that
 // of ctx.
 func (c *Client) Parent(ctx context.Context, domain string) (*Parent, error) {
 	d, err := c.delegation(lookup.Fresh(ctx), dns.CanonicalName(domain))
@@ -149,21 +147,20 @@ func (z *session) withDS(ctx context.Context, domain string, c *cut) delegation 
 	d.dsTold = true
 	for _, rr := range r.set[:min(len(r.set), maxAnswer)] {
 		if ds, ok := rr.(*dns.DS); ok {
-			d.ds = append(d.ds, dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)})
+			d.ds = append(d.ds, dnsprov.DSOf(ds))
 			d.dsTTL = time.Duration(ds.Hdr.Ttl) * time.Second
 		}
 	}
 	return d
 }
 
-// lookupNS asks the resolver for the name servers of a name. There are none if the name does not
+// lookupNS asks the resolver for the nameservers of a name. There are none if the name does not
 // exist.
 func (c *Client) lookupNS(ctx context.Context, name string) ([]dns.RR, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := c.Resolver.LookupNS(ctx, name)
-	var dnsErr *net.DNSError
-	if errors.As(err, &dnsErr) && dnsErr.IsNotFound {
+	if lookup.IsNotFound(err) {
 		return nil, nil
 	}
 	var out []dns.RR
@@ -173,7 +170,7 @@ func (c *Client) lookupNS(ctx context.Context, name string) ([]dns.RR, error) {
 	return out, err
 }
 
-// addresses returns the addresses of name servers: those that the resolver tells, or else the glue.
+// addresses returns the addresses of nameservers: those that the resolver tells, or else the glue.
 // The first addresses of all servers come before the second ones.
 func (c *Client) addresses(ctx context.Context, hosts []string, glue []dns.RR) []netip.AddrPort {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)

@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// Limits of a zone.
+// Limits of the records of a Result.
 const (
-	maxRecords = 10_000
-	maxBytes   = 5 << 20
+	MaxRecords = 10_000
+	MaxBytes   = 5 << 20 // of names and values
 )
 
 // A harvest is the records that were found at and below a domain, each one once. It is safe for
@@ -33,7 +33,7 @@ func newHarvest(domain string) *harvest {
 	return &harvest{domain: domain, records: map[dnsprov.Record]bool{}, seen: map[dnsprov.Record]bool{}}
 }
 
-// add adds records. It leaves out what is not at or below the domain, and what name servers make
+// add adds records. It leaves out what is not at or below the domain, and what nameservers make
 // themselves.
 func (h *harvest) add(rrs ...dns.RR) {
 	h.mu.Lock()
@@ -49,7 +49,7 @@ func (h *harvest) add(rrs ...dns.RR) {
 			continue
 		}
 		size := len(r.Name) + len(r.Value)
-		if len(h.records) == maxRecords || h.bytes+size > maxBytes {
+		if len(h.records) == MaxRecords || h.bytes+size > MaxBytes {
 			h.full = true
 			return
 		}
@@ -65,12 +65,12 @@ func (h *harvest) isFull() bool {
 }
 
 // sorted returns the records that can be seen: at a delegated name its NS and DS records, and below
-// it the addresses of its name servers (RFC 1034 section 4.2.1).
+// it the addresses of its nameservers (RFC 1034 section 4.2.1).
 func (h *harvest) sorted() []dnsprov.Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	domain := strings.TrimSuffix(h.domain, ".")
-	hosts := map[string]map[string]bool{} // the name servers of each delegated name
+	hosts := map[string]map[string]bool{} // the nameservers of each delegated name
 	for r := range h.records {
 		if r.Type == "NS" && r.Name != domain {
 			if hosts[r.Name] == nil {

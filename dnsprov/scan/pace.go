@@ -9,7 +9,7 @@ import (
 
 const perSecond = 20 // questions to one address
 
-// A Pace limits how often each name server is asked: 20 times a second at most, without bursts. Its
+// A Pace limits how often each nameserver is asked: 20 times a second at most, without bursts. Its
 // zero value is ready. It is safe for concurrent use.
 type Pace struct {
 	Every time.Duration // between two questions to one address; 0: a twentieth of a second

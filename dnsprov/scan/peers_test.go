@@ -74,7 +74,7 @@ zone:
   - domain: closed.test
 `
 
-// startPeer runs a name server of somebody else's until the test ends, and returns its port.
+// startPeer runs a nameserver of somebody else's until the test ends, and returns its port.
 func startPeer(t *testing.T, program, conf string, args ...string) uint16 {
 	t.Helper()
 	path := ""
@@ -173,7 +173,7 @@ func renamed(text, zone string) string {
 	return strings.NewReplacer("example.com", zone, "Example.COM", zone).Replace(text)
 }
 
-// loopback is the resolver of a test: all name servers are on this host.
+// loopback is the resolver of a test: all nameservers are on this host.
 type loopback struct{}
 
 func (loopback) LookupNS(context.Context, string) ([]*net.NS, error) {

@@ -4,11 +4,13 @@ import (
 	"slices"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 const (
 	maxAliases = 16 // CNAME records of one answer that are followed
-	maxHosts   = 16 // name servers of one zone, and of one delegation
+	maxHosts   = 16 // nameservers of one zone, and of one delegation
 )
 
 // A reply is what a server says of the name that it was asked for.
@@ -117,7 +119,7 @@ func usable(rrs []dns.RR) []dns.RR {
 			continue
 		}
 		h.Name = dns.CanonicalName(h.Name)
-		if h.Ttl > 1<<31-1 { // RFC 2181 section 8
+		if h.Ttl > dnsprov.MaxTTL {
 			h.Ttl = 0
 		}
 		out = append(out, rr)

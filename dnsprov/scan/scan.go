@@ -1,4 +1,4 @@
-// Package scan reads the present zone of a domain from the name servers of others that serve it: by
+// Package scan reads the present zone of a domain from the nameservers of others that serve it: by
 // a transfer, by a walk along its NSEC records, or by questions for usual names. It does not know
 // whose domain it is, nor what becomes of the records.
 package scan
@@ -16,18 +16,18 @@ import (
 // Errors of a Client. Their texts, and those of all other errors, are ours; no text of a server is
 // part of them.
 var (
-	ErrLookup   = errors.New("the DNS look-up of the name servers failed")
-	ErrNoServer = errors.New("none of the domain's name servers answers for it")
+	ErrLookup   = errors.New("the DNS lookup of the nameservers failed")
+	ErrNoServer = errors.New("none of the domain's nameservers answers for it")
 )
 
-// A Resolver tells name servers and their addresses. *lookup.Client and *net.Resolver implement it.
+// A Resolver tells nameservers and their addresses. *lookup.Client and *net.Resolver implement it.
 type Resolver interface {
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 	// LookupNetIP returns the addresses of host. network is "ip".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// A Client asks name servers of others. It is safe for concurrent use.
+// A Client asks nameservers of others. It is safe for concurrent use.
 type Client struct {
 	Resolver Resolver
 	// Dial connects to an IP address, which it must refuse if this server may not connect to it;
@@ -37,7 +37,7 @@ type Client struct {
 	// nil: then there are none.
 	LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 	Pace     *Pace  // shared by all clients of the program
-	Port     uint16 // of all name servers; 0: 53
+	Port     uint16 // of all nameservers; 0: 53
 }
 
 // Servers are the authoritative servers of a domain.
@@ -51,15 +51,9 @@ type Servers struct {
 
 // A Parent is what the parent zone has for a domain.
 type Parent struct {
-	Names []string      // name servers in the form of dnsprov.Record.Name, sorted; empty if the domain is not delegated
+	Names []string      // nameservers in the form of dnsprov.Record.Name, sorted; empty if the domain is not delegated
 	TTL   time.Duration // of the NS records; 0 if it is not known
 	DS    *[]dnsprov.DS // nil if they are not known
-}
-
-// An Answer is what a name server answers to one question.
-type Answer struct {
-	Records []dnsprov.Record // the set, after the CNAME records that lead to it; empty if there is none
-	Exists  bool             // whether the name exists
 }
 
 // A Method is how a zone was read.
@@ -73,7 +67,7 @@ const (
 	MethodNone      Method = "none"      // nobody serves the domain
 )
 
-// A Result is what the name servers have of a domain.
+// A Result is what the nameservers have of a domain.
 type Result struct {
 	Nameservers []string // those of Servers
 	Method      Method
@@ -81,11 +75,11 @@ type Result struct {
 	Wildcard    bool // whether there is a wildcard right below the domain (RFC 4592)
 	// Records at and below the domain, sorted by name and type, each one once. A wildcard's name
 	// begins with "*". At a name that is delegated there are its NS and DS records, and below it
-	// only addresses of its name servers. The SOA, and what a server makes to sign its zone, are
+	// only addresses of its nameservers. The SOA, and what a server makes to sign its zone, are
 	// left out.
 	Records []dnsprov.Record
 	DS      []dnsprov.DS
-	// NSTTL is how long resolvers may go on to ask these name servers: the longer one of the TTLs
+	// NSTTL is how long resolvers may go on to ask these nameservers: the longer one of the TTLs
 	// that the parent zone and the zone have for the NS records; 0 if neither is known.
 	NSTTL time.Duration
 	DSTTL time.Duration // that of Servers

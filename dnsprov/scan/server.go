@@ -24,11 +24,11 @@ const (
 
 // Errors of one question.
 var (
-	errSilent = errors.New("the name server does not answer")
-	errLame   = errors.New("the name server does not answer for the zone")
+	errSilent = errors.New("the nameserver does not answer")
+	errLame   = errors.New("the nameserver does not answer for the zone")
 )
 
-// A server is one address of a name server.
+// A server is one address of a nameserver.
 type server struct {
 	addr     netip.AddrPort
 	serial   uint32       // of its zone

@@ -15,7 +15,7 @@ const (
 
 // Errors of a transfer.
 var (
-	errRefused  = errors.New("the name server does not transfer the zone")
+	errRefused  = errors.New("the nameserver does not transfer the zone")
 	errBroken   = errors.New("the transfer is not that of a whole zone")
 	errTooLarge = errors.New("the zone is too large")
 )
@@ -71,7 +71,7 @@ func (z *session) transferFrom(ctx context.Context, s *server, domain string) (*
 			return nil, errBroken
 		}
 		size += len(wire)
-		if size > maxBytes {
+		if size > MaxBytes {
 			return nil, errTooLarge
 		}
 		in := new(dns.Msg)
@@ -91,8 +91,11 @@ func (z *session) transferFrom(ctx context.Context, s *server, domain string) (*
 			case first == nil:
 				first = soa
 			case isSOA:
-				if soa.Serial != first.Serial || i+1 < len(rrs) || !hasServers {
+				switch {
+				case soa.Serial != first.Serial || i+1 < len(rrs) || !hasServers:
 					return nil, errBroken
+				case found.isFull():
+					return nil, errTooLarge
 				}
 				return found, nil
 			default:

@@ -38,7 +38,7 @@ func TestBadTransfersAreLeftAside(t *testing.T) {
 		{"no SOA at its end", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa, ns, lie); l.Close() }},
 		{"another serial at its end", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa, ns, lie, later) }},
 		{"records after its end", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa, ns, soa, lie) }},
-		{"no name servers", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa, lie, soa) }},
+		{"no nameservers", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa, lie, soa) }},
 		{"the SOA alone", 0, time.Second, func(l *link, q *dns.Msg) { send(l, q, soa); l.Close() }},
 		{"the zone of somebody else", 0, time.Second, func(l *link, q *dns.Msg) {
 			other := record("example.org. 60 IN SOA ns. h. 1 2 3 4 5")
@@ -71,6 +71,19 @@ func TestBadTransfersAreLeftAside(t *testing.T) {
 				if !send(l, q, part...) {
 					return
 				}
+			}
+		}},
+		{"too many records, the last of them with the end", 0, time.Second, func(l *link, q *dns.Msg) {
+			send(l, q, soa, ns)
+			for n := range 10 {
+				var part []dns.RR
+				for i := range 1010 {
+					part = append(part, record("n%d.example.com. 60 IN A 192.0.2.66", 1010*n+i))
+				}
+				if n == 9 {
+					part = append(part, soa)
+				}
+				send(l, q, part...)
 			}
 		}},
 		{"the same record without end", 0, time.Second, func(l *link, q *dns.Msg) {

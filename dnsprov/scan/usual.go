@@ -31,7 +31,7 @@ var usualNames = []struct {
 	below       string // a label that follows each name
 	names       string
 }{
-	// web sites
+	// websites
 	{hostTypes, moreHostTypes, "", `www www1 www2 www3 web web1 web2 m mobile wap amp home site sites start welcome landing go link links
 		url click r t track tracking blog blogs news press magazine wiki forum forums community shop store shops checkout cart pay payment payments
 		billing invoice order orders booking bookings book tickets ticket events event jobs job careers career about info contact help helpdesk

@@ -38,7 +38,7 @@ func (z *session) walk(ctx context.Context, domain string) (map[string][]uint16,
 		if next == z.zone { // the chain has gone around
 			return names, nil
 		}
-		if inOrder(next, owner) || !dns.IsSubDomain(z.zone, next) || hasZeroByte(next) || len(names) == maxRecords {
+		if inOrder(next, owner) || !dns.IsSubDomain(z.zone, next) || hasZeroByte(next) || len(names) == MaxRecords {
 			return names, errNoWalk
 		}
 		if !dns.IsSubDomain(domain, next) && inOrder(domain, next) { // the chain has left the domain

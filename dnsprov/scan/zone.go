@@ -16,23 +16,24 @@ import (
 const zoneTimeout = 10 * time.Minute
 
 // Ask asks the servers, one after the other until one answers, for the records of a name and type,
-// such as AAAA or TYPE65. The error is ErrNoServer if none answers, or that of ctx.
-func (c *Client) Ask(ctx context.Context, s *Servers, name, typ string) (Answer, error) {
+// such as AAAA or TYPE65. CNAME records that lead to them come first. The error is ErrNoServer if
+// none answers, or that of ctx.
+func (c *Client) Ask(ctx context.Context, s *Servers, name, typ string) ([]dnsprov.Record, error) {
 	number, ok := dnsprov.TypeNumber(typ)
 	if !ok {
-		return Answer{}, fmt.Errorf("there is no type %.20q of DNS records", typ)
+		return nil, fmt.Errorf("there is no type %.20q of DNS records", typ)
 	}
 	r, err := c.session("", s.Addrs).ask(ctx, dns.CanonicalName(name), number, false)
 	if ctx.Err() != nil {
-		return Answer{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		return Answer{}, ErrNoServer
+		return nil, ErrNoServer
 	}
-	out := Answer{Exists: r.exists}
+	var out []dnsprov.Record
 	for _, rr := range slices.Concat(r.set, r.led) {
-		if len(out.Records) < maxAnswer {
-			out.Records = append(out.Records, dnsprov.RecordOf(rr))
+		if len(out) < maxAnswer {
+			out = append(out, dnsprov.RecordOf(rr))
 		}
 	}
 	return out, nil

@@ -1,7 +1,6 @@
 package zonefile
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -9,10 +8,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-const (
-	defaultTTL = 300           // seconds; for records of a file that says no TTL before them
-	maxTTL     = math.MaxInt32 // maximum TTL in seconds (RFC 2181 section 8)
-)
+const defaultTTL = 300 // seconds; for records of a file that says no TTL before them
 
 // Read returns the sets of a master file (RFC 1035 section 5), in the order in which they begin.
 // Names that do not end in a dot are relative to origin, which is in the form of Record.Name, or to
@@ -239,7 +235,7 @@ func parseTTL(w word) (seconds uint32, ok bool) {
 		return 0, false
 	}
 	if n, err := strconv.ParseUint(w.text, 10, 32); err == nil {
-		return uint32(n), n <= maxTTL
+		return uint32(n), n <= dnsprov.MaxTTL
 	}
 	total, rest := uint64(0), strings.ToLower(w.text)
 	for rest != "" {
@@ -250,7 +246,7 @@ func parseTTL(w word) (seconds uint32, ok bool) {
 		}
 		unit := map[byte]uint64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 604800}[rest[digits]]
 		total += n * unit
-		if unit == 0 || total > maxTTL {
+		if unit == 0 || total > dnsprov.MaxTTL {
 			return 0, false
 		}
 		rest = rest[digits+1:]
@@ -281,11 +277,7 @@ func typeName(w word) (name string, ok bool) {
 	if name == "ALIAS" || name == "ANAME" {
 		return name, true
 	}
-	number, known := dns.StringToType[name]
-	if digits, numbered := strings.CutPrefix(name, "TYPE"); !known && numbered {
-		n, err := strconv.ParseUint(digits, 10, 16)
-		number, known = uint16(n), err == nil
-	}
+	number, known := dnsprov.TypeNumber(name)
 	const firstMeta, lastMeta, reserved = 128, 255, 65535 // QTYPEs and Meta-TYPEs
 	if !known || number == 0 || number == dns.TypeOPT || number >= firstMeta && number <= lastMeta || number == reserved {
 		return "", false

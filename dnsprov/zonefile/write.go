@@ -15,7 +15,7 @@ import (
 // SOA is the data of the SOA record of a zone (RFC 1035 section 3.3.13). Names are in the form of
 // Record.Name, times in seconds.
 type SOA struct {
-	Primary    string // a name server; "" means that of the zone's first NS record, or else the zone itself
+	Primary    string // a nameserver; "" means that of the zone's first NS record, or else the zone itself
 	Hostmaster string // an email address with a dot in place of the @; "" means hostmaster.ORIGIN
 	TTL        uint32
 	Serial     uint32 // 0 means 1

@@ -263,12 +263,12 @@ func TestZoneThatBecomesActiveProves(t *testing.T) {
 }
 
 // startServer serves a zone of the fake of deSEC on port 53 of an address of this machine, until
-// the test ends: name servers of others are asked on that port alone.
+// the test ends: nameservers of others are asked on that port alone.
 func startServer(t *testing.T, ip, zone string, fake *desectest.Server) {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(ip, "53"))
 	if err != nil {
-		t.Skipf("name servers of others are asked on port 53, which is not free here: %v", err)
+		t.Skipf("nameservers of others are asked on port 53, which is not free here: %v", err)
 	}
 	soa, err := dns.NewRR(zone + ". 60 IN SOA ns." + zone + ". hostmaster." + zone + ". 1 3600 600 86400 60")
 	if err != nil {

@@ -653,7 +653,7 @@ func (k *stepKill) setUp() (id, jobID string) {
 	}
 	body["users"] = list
 	if k.provider != "cloudflare" {
-		body["apex"] = "here" // no nameserver answers for the domain, so nobody knows whether it has a web site
+		body["apex"] = "here" // no nameserver answers for the domain, so nobody knows whether it has a website
 	}
 	switch k.provider {
 	case "manual":

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/e2e/rig"
 )
 
-// TestQuestionsOfTheWorld: the questions for a zone are counted, over UDP and TCP. The look-ups by
+// TestQuestionsOfTheWorld: the questions for a zone are counted, over UDP and TCP. The lookups by
 // which the program sets the domain up and checks it ask the same server, and are not counted.
 func TestQuestionsOfTheWorld(t *testing.T) {
 	t.Parallel()

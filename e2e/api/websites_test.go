@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/e2e/rig"
 )
 
-const webSiteText = "this is the web site"
+const webSiteText = "this is the website"
 
-// startWebSite serves a web site on a loopback address that is not the program's. It returns the
+// startWebSite serves a website on a loopback address that is not the program's. It returns the
 // address and the port.
 func startWebSite(t *testing.T) (ip, port string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func startWebSite(t *testing.T) (ip, port string) {
 }
 
 // wantWebSite asks our DNS server for the addresses of a name, which must be those given, and gets
-// the web site there.
+// the website there.
 func wantWebSite(i *rig.Instance, step, name, ip, port string) {
 	i.T.Helper()
 	r, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA), i.Ready.DNS)
@@ -59,11 +59,11 @@ func wantWebSite(i *rig.Instance, step, name, ip, port string) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != webSiteText {
-		i.T.Errorf("%s: the web site says %q, %v", step, text, err)
+		i.T.Errorf("%s: the website says %q, %v", step, text, err)
 	}
 }
 
-// TestWebSiteAnswersThroughout: a web site at the domain itself answers while the domain is
+// TestWebSiteAnswersThroughout: a website at the domain itself answers while the domain is
 // connected, set up and changed, whoever serves its DNS.
 func TestWebSiteAnswersThroughout(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestWebSiteAnswersThroughout(t *testing.T) {
 	}
 	i.Want(200, "POST", hand+"/verify-dns", nil, &verified)
 	if !verified.CriticalVerified {
-		t.Error("a manual domain is not verified with its web site")
+		t.Error("a manual domain is not verified with its website")
 	}
 	complete(i, out.Domains[0].DomainID)
 	wantWebSite(i, "manual and complete", "hand.test", ip, port)

@@ -18,7 +18,7 @@ import (
 // oldHosts is how many hosts the scanned zone has.
 const oldHosts = 300
 
-// An oldServer is a name server of others, with the zone killed.test.
+// An oldServer is a nameserver of others, with the zone killed.test.
 type oldServer struct {
 	zone []dns.RR
 	ip   string
@@ -29,7 +29,7 @@ type oldServer struct {
 	hold  chan struct{} // it answers when this is closed; nil: at once
 }
 
-// startOldServer runs a name server on port 53 of a loopback address of its own until the test
+// startOldServer runs a nameserver on port 53 of a loopback address of its own until the test
 // ends.
 func startOldServer(t *testing.T) *oldServer {
 	t.Helper()

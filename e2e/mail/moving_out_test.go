@@ -51,7 +51,7 @@ var carriedRows = map[string]struct {
 		"SendingPaused": "history of its sending", "Counting": "history of its sending",
 		"ZoneGeneration": "each installation counts its own", "ZoneStaged": "work of the moment", "EdgeError": "work of the moment", "EdgeErrorAt": "work of the moment",
 		"ScanJobID": "work of the moment", "ScanAt": "work of the moment",
-		"PreviousNS": "looked up anew", "ForeignDS": "looked up anew",
+		"PreviousNS": "looked up anew", "ForeignDS": "looked up anew", "Delegation": "looked up anew",
 	}, domainRows, func(r any) string { return r.(*store.Domain).Name }},
 	"CustomRecord": {store.CustomRecord{}, map[string]string{"Status": "of a domain at Cloudflare", "Error": "of a domain at Cloudflare",
 		"From": "each installation counts its own", "Until": "history", "Was": "history"},
@@ -128,7 +128,7 @@ func rowsOf[T any](table *store.Table[T]) func(*store.Tx) []any {
 	}
 }
 
-// domainRows are the domains without the times of look-ups of aliases, which each installation has
+// domainRows are the domains without the times of lookups of aliases, which each installation has
 // of its own.
 func domainRows(tx *store.Tx) (list []any) {
 	for d := range store.Domains.All(tx) {

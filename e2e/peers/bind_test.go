@@ -83,8 +83,8 @@ func startBIND(t *testing.T, more string, zones map[string]string) (addr string)
 	return addr
 }
 
-// passOn carries what comes to port 53 of eight loopback addresses to a name server, and returns
-// the addresses. Name servers of others are asked on port 53, and BIND takes only addresses that an
+// passOn carries what comes to port 53 of eight loopback addresses to a nameserver, and returns
+// the addresses. Nameservers of others are asked on port 53, and BIND takes only addresses that an
 // interface has. A scan asks an address 20 times a second, so it is eight times as fast as at one.
 // Each n stands for other addresses.
 func passOn(t *testing.T, n int, server string) (ips []string) {

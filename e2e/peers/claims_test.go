@@ -9,13 +9,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// serveAt answers on port 53 of an address of this machine what a name server answers: name servers
+// serveAt answers on port 53 of an address of this machine what a nameserver answers: nameservers
 // of others are asked on that port alone, and BIND does not listen on such an address.
 func serveAt(t *testing.T, ip, server string) {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(ip, "53"))
 	if err != nil {
-		t.Skipf("name servers of others are asked on port 53, which is not free here: %v", err)
+		t.Skipf("nameservers of others are asked on port 53, which is not free here: %v", err)
 	}
 	front := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		if answer, err := dns.Exchange(q, server); err == nil {
@@ -31,7 +31,7 @@ func serveAt(t *testing.T, ip, server string) {
 // key is there has the domain, and another one that claims it loses it.
 func TestPrivateBINDProvesNothing(t *testing.T) {
 	t.Parallel()
-	addr, world := startUpdated(t), rig.NewFakeResolver(t)
+	addr, world := startUpdated(t, ""), rig.NewFakeResolver(t)
 	const ip = "127.53.0.2"
 	serveAt(t, ip, addr)
 	i := rig.Start(t, rig.GenerousLimits, "--resolver", world.Addr)

@@ -200,7 +200,7 @@ func TestDomainVerifiesAgainstItsOwnServer(t *testing.T) {
 		t.Errorf("wrong records %q, want %q", wrong, want)
 	}
 	if d, err := dnsprov.CheckDelegation(t.Context(), r, "other.test", spec.Nameservers); err == nil {
-		t.Errorf("a refused look-up gave %+v", d)
+		t.Errorf("a refused lookup gave %+v", d)
 	}
 }
 
@@ -318,7 +318,7 @@ func (r rootServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 // TestUnboundFollowsTheDelegation: a resolver that knows nothing but a root finds the domain by its
-// delegation and glue. Name servers are asked at port 53, so that the test needs the right to
+// delegation and glue. Nameservers are asked at port 53, so that the test needs the right to
 // listen there.
 func TestUnboundFollowsTheDelegation(t *testing.T) {
 	t.Parallel()

@@ -170,7 +170,7 @@ func textsOf(answers map[question][]string, zone string) (others, spf []string) 
 	return others, spf
 }
 
-// worldOfTheZone is a resolver that knows the name servers of a zone in use, and what its SPF
+// worldOfTheZone is a resolver that knows the nameservers of a zone in use, and what its SPF
 // record includes.
 func worldOfTheZone(t *testing.T, zone string, servers []string) *rig.FakeResolver {
 	t.Helper()
@@ -269,7 +269,7 @@ func (m *zoneMove) importScan(id string) int {
 	return out.Imported
 }
 
-// goesOn waits until the domain goes on after the change of its name servers: to its end, or until
+// goesOn waits until the domain goes on after the change of its nameservers: to its end, or until
 // its mail comes here.
 func (m *zoneMove) goesOn() {
 	m.T.Helper()
@@ -367,7 +367,7 @@ func TestScannedAtBIND(t *testing.T) {
 				unknown = 1
 			}
 			// All but two MX and two NS records come, two of them merged, and two are here since
-			// the domain was connected: the addresses of its web site.
+			// the domain was connected: the addresses of its website.
 			if want := most - 4 - 2 - 2 - unknown; n != want || len(m.skipped) != 2+unknown || way.complete != (unknown > 0) {
 				t.Errorf("imported %d, not %d, skipped %v", n, want, m.skipped)
 			}

@@ -97,7 +97,7 @@ zone:
     catalog-template: member
 `
 
-// A copier is a name server of somebody else's that copies our zones.
+// A copier is a nameserver of somebody else's that copies our zones.
 type copier struct {
 	t    *testing.T
 	addr string

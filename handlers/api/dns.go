@@ -26,7 +26,7 @@ func dnsOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Zones.CreateCustomDNSRecord),
 			Group: "DNS", Summary: "Add a record",
-			Text:   "At Cloudflare it is `pending` until it is created, and `error` if that fails.",
+			Text:   "At a DNS provider by API it is `pending` until it is created, and `error` if that fails.",
 			Errors: errorCodes(recordErrorCodes),
 		},
 		{

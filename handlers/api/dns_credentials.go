@@ -61,7 +61,7 @@ func dnsCredentialOperations(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
 			Call:  With(s.Edge.GetDNSPlan),
 			Group: "DNS", Summary: "Show what Mailstead would change now at a domain's DNS provider",
-			Text:   "It is empty for domains that Mailstead's own name servers serve. A plan is kept for 60 seconds.",
+			Text:   "It is empty for domains that Mailstead's own nameservers serve. A plan is kept for 60 seconds.",
 			Errors: errorCodes("dns_provider_unsupported" + planErrors),
 			Tool:   Tool{Outward: true},
 		},

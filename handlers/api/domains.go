@@ -200,7 +200,7 @@ func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in doma
 		case in.Apex.Addresses != nil || in.Apex.Alias.Set:
 			would = append(would, fmt.Sprintf("leave %s itself without addresses", d.Domain))
 		case d.Apex.Mode != in.Apex.Mode:
-			would = append(would, fmt.Sprintf("leave the addresses of %s itself to a web site elsewhere", d.Domain))
+			would = append(would, fmt.Sprintf("leave the addresses of %s itself to a website elsewhere", d.Domain))
 		}
 	}
 	if in.MX != nil && d.MX != nil && d.MX.Mode != in.MX.Mode {

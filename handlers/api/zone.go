@@ -44,8 +44,8 @@ func zoneOperations(s *service.Service) []Operation {
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
 			Call:  With(s.Zones.GetZoneQuestions),
 			Group: "DNS", Summary: "Get how often a domain's zone is asked here",
-			Text: "How many DNS questions Mailstead's name server has answered for the zone of a `builtin` domain since it was started, with the last 24 hours one by one. They tell whether the change of the " +
-				"name servers has reached the world. Questions of Mailstead itself, and those that name servers elsewhere answer which copy the zone, are not counted.",
+			Text: "How many DNS questions Mailstead's nameserver has answered for the zone of a `builtin` domain since it was started, with the last 24 hours one by one. They tell whether the change of the " +
+				"nameservers has reached the world. Questions of Mailstead itself, and those that nameservers elsewhere answer which copy the zone, are not counted.",
 			Errors: errorCodes(dnsErrorCodes),
 		},
 		{
@@ -69,7 +69,7 @@ func zoneOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Scans.ScanZone),
 			Group: "DNS", Summary: "Read the zone that a domain has elsewhere",
-			Text: "The job asks the domain's present name servers, or those that are given: for the whole zone, or else for usual names and types. Its result is in `get_job`, and `import_zone` " +
+			Text: "The job asks the domain's present nameservers, or those that are given: for the whole zone, or else for usual names and types. Its result is in `get_job`, and `import_zone` " +
 				"takes it. Connecting a domain begins a scan, which is the domain's `scan_job_id`. A second request within 10 minutes returns the job of the first one. Of each domain the newest result is kept.",
 			Errors: errorCodes(dnsErrorCodes + " domain_busy not_configured"),
 			Tool:   Tool{Outward: true},

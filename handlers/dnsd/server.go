@@ -53,7 +53,7 @@ const (
 // cookie proves its address.
 const cookieRateFactor = 10
 
-// A Server is an authoritative name server. Set its fields before Run. Only Zones is required;
+// A Server is an authoritative nameserver. Set its fields before Run. Only Zones is required;
 // other zero fields have defaults.
 type Server struct {
 	Zones Zones

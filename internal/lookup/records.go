@@ -49,6 +49,13 @@ func notFoundError(name string) error {
 	return &net.DNSError{Err: "no such host", Name: strings.TrimSuffix(name, "."), IsNotFound: true}
 }
 
+// IsNotFound reports whether an error is the answer that a name, or a record of that type, does not
+// exist.
+func IsNotFound(err error) bool {
+	var e *net.DNSError
+	return errors.As(err, &e) && e.IsNotFound
+}
+
 // records looks up the records of a type. It follows CNAME records. If there are no records, it
 // returns an error with IsNotFound.
 func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16) ([]T, error) {

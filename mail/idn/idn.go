@@ -6,7 +6,8 @@
 //     checks A-labels, since records store and compare the result.
 //   - Host is for names that come from other hosts and from DNS. It also accepts underscores, which
 //     selectors and return paths have. It accepts any ASCII label, even one that IDNA forbids, such
-//     as r3---sn.example. DNS has such names, and to refuse them would refuse good mail.
+//     as r3---sn.example. DNS has such names, and to refuse them would refuse good mail. WholeHost
+//     is Host for the name of a host that a person enters.
 //   - Registrable is for a domain that a person wants to host. It accepts what Address accepts, but
 //     only names that somebody can own. Its errors tell the person what is wrong.
 package idn
@@ -14,6 +15,7 @@ package idn
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -66,6 +68,14 @@ func Host(name string) (_ string, ok bool) {
 		}
 	}
 	return strings.ToLower(name), true
+}
+
+// WholeHost is like Host for the name of a host that somebody enters. It also returns false for an
+// IP address, and for a name of one label.
+func WholeHost(text string) (name string, ok bool) {
+	name, ok = Host(strings.TrimSpace(text))
+	_, err := netip.ParseAddr(name)
+	return name, ok && err != nil && strings.Contains(name, ".")
 }
 
 func isLabel(label string) bool {

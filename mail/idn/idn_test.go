@@ -39,6 +39,17 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+func TestWholeHost(t *testing.T) {
+	for in, want := range map[string]string{
+		" Site.Example.NET. ": "site.example.net", "bücher.example": "xn--bcher-kva.example", "_a.example.net": "_a.example.net",
+		"site": "", "site.": "", "192.0.2.7": "", "2001:db8::7": "", "a b.example.net": "", "": "", ".": "",
+	} {
+		if name, ok := WholeHost(in); ok != (want != "") || ok && name != want {
+			t.Errorf("%q is %q, %v; want %q", in, name, ok, want)
+		}
+	}
+}
+
 // FuzzProfiles holds that a form is the form of itself, and that a narrower profile gives what a
 // wider one does.
 func FuzzProfiles(f *testing.F) {

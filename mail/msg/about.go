@@ -35,7 +35,7 @@ const (
 		"アドレスが見つかりません|ユーザーが存在しません|ユーザが存在しません|アドレスが存在しません|受信者が見つかりません|メールアドレスが存在しません|ディレクトリには見つかりません|ディレクトリのリストにありません|존재하지 않는 사용자|존재하지 않는 주소|unbekannter empfänger|empfänger unbekannt|benutzer unbekannt|adresse existiert nicht|" +
 		"postfach existiert nicht|utilisateur inconnu|destinataire inconnu|adresse n'existe pas|utilisateur n'existe pas|destinataire n'existe pas|usuario desconocido|destinatario desconocido|dirección no existe|usuario no existe|buzón no existe|utente sconosciuto|destinatario sconosciuto|" +
 		"usuário desconhecido|endereço não existe|usuário não existe|пользователь не найден|адрес не существует|пользователь не существует|nieznany użytkownik|adres nie istnieje|użytkownik nie istnieje"
-	lookupPhrases = "not found, try again|temporary lookup failure|name server timeout|temporarily unable to look up"
+	lookupPhrases = "not found, try again|temporary lookup failure|nameserver timeout|temporarily unable to look up"
 	domainPhrases = "host not found|domain not found|domain name not found|no such domain|no such host|unrouteable mail domain|host unknown|unknown host|unknown domain|invalid domain|invalid host|illegal host/domain|" +
 		"couldn't find any host|couldn't find a mail exchanger|non-existent host|non-existent domain|bad destination host|bad destination system|domain does not exist|domain doesn't exist|no mx found|no mx record|no mx or a record|" +
 		"could not find a gateway|domain is not reachable"

@@ -2,19 +2,19 @@ package spf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lookup"
 )
 
 // Limits of one Merge.
 const (
 	maxMergeNames = 60               // names whose records are looked up
-	mergeTimeout  = 20 * time.Second // for all look-ups
+	mergeTimeout  = 20 * time.Second // for all lookups
 )
 
 // Resolver looks up TXT records. Callers add a trailing dot to names.
@@ -25,11 +25,11 @@ type Resolver interface {
 // Merged is one SPF record made of several.
 type Merged struct {
 	Text    string
-	Lookups map[string]int // how many look-ups each term needs, with those of the records that it includes
+	Lookups map[string]int // how many lookups each term needs, with those of the records that it includes
 }
 
 // TooManyLookups is the error that receivers would refuse a record, because it needs more than
-// MaxLookups look-ups (RFC 7208 section 4.6.4).
+// MaxLookups lookups (RFC 7208 section 4.6.4).
 type TooManyLookups struct {
 	Lookups map[string]int // as in Merged
 }
@@ -40,53 +40,28 @@ func (e *TooManyLookups) Error() string {
 		total += e.Lookups[term]
 		terms = append(terms, fmt.Sprintf("%s needs %d", term, e.Lookups[term]))
 	}
-	return fmt.Sprintf("the SPF record needs %d DNS look-ups, and receivers make at most %d: %s", total, MaxLookups, strings.Join(terms, ", "))
+	return fmt.Sprintf("the SPF record needs %d DNS lookups, and receivers make at most %d: %s", total, MaxLookups, strings.Join(terms, ", "))
 }
 
 // Merge returns one SPF record that permits what ours permits and what the present records of the
 // domain permit. ours are the terms of our record, in order; old are the texts of the present TXT
 // records, of which it uses the SPF records. mxHosts are the hosts of the present MX records.
 //
-// The record has our terms first, then the present ones in order without duplicates, then the
-// present ending. A mechanism mx of the domain itself is replaced by an a for each of mxHosts,
-// because its MX records are about to change. A redirect stays the ending if there is one present
-// record; of several records, it becomes an include, and the ending is the mildest of their all. If
-// there is no present ending, ours is used, or else ~all. Malformed terms are left out.
+// It is that of Combine, but with a mechanism mx of the domain itself replaced by an a for each of
+// mxHosts, because its MX records are about to change. Malformed terms are left out.
 //
-// Merge counts the look-ups of the record with those of included records. It returns
+// Merge counts the lookups of the record with those of included records. It returns
 // *TooManyLookups if they are more than MaxLookups, and another error if it cannot count them: if a
-// look-up fails, or they take more than 20 seconds. A term with a macro that depends on the message
-// counts as one look-up. It looks up at most 60 names.
+// lookup fails, or they take more than 20 seconds. A term with a macro that depends on the message
+// counts as one lookup. It looks up at most 60 names.
 func Merge(ctx context.Context, r Resolver, domain string, ours, old, mxHosts []string) (Merged, error) {
-	m := merger{seen: map[string]bool{}}
-	ourTerms, ourEnd := Parse("v=spf1 " + strings.Join(ours, " ")).Split()
-	m.add(ourTerms...)
 	var present []Record
 	for _, text := range old {
 		if IsRecord(text) {
-			present = append(present, Parse(text))
+			present = append(present, Record{Terms: replaceMX(Parse(text).Terms, domain, mxHosts)})
 		}
 	}
-	var ends []Term
-	for _, record := range present {
-		terms, end := record.Split()
-		for _, t := range terms {
-			m.add(withoutMX(t, domain, mxHosts)...)
-		}
-		if end.Name == "redirect" && len(present) > 1 {
-			m.add(Term{Qualifier: '+', Name: "include", Value: end.Value})
-			continue
-		}
-		ends = append(ends, end)
-	}
-	end := mildest(ends)
-	switch {
-	case end.Name == "" && ourEnd.Name != "":
-		end = ourEnd
-	case end.Name == "":
-		end = Term{Qualifier: '~', Name: "all"}
-	}
-	record := Record{Terms: append(m.terms, end)}
+	record := Combine(Parse("v=spf1 "+strings.Join(ours, " ")), present)
 	lookups, err := countLookups(ctx, r, domain, record)
 	if err != nil {
 		return Merged{}, err
@@ -94,21 +69,41 @@ func Merge(ctx context.Context, r Resolver, domain string, ours, old, mxHosts []
 	return Merged{Text: record.String(), Lookups: lookups}, nil
 }
 
-// merger collects the terms of a merged record.
-type merger struct {
-	terms []Term
-	seen  map[string]bool // the keys of terms
-}
-
-// add appends terms, unless an earlier term matches the same hosts.
-func (m *merger) add(terms ...Term) {
-	for _, t := range terms {
-		key := t.Key()
-		if !m.seen[key] {
-			m.seen[key] = true
-			m.terms = append(m.terms, t)
+// Combine returns one record that permits what ours and the others permit: our terms first, then
+// theirs in order without duplicates, then their ending. A redirect stays the ending if there is
+// one other record; of several records it becomes an include, and the ending is the mildest of
+// their all, so that no mail is refused that one of the records permits. If the others have no
+// ending, ours is used, or else ~all.
+func Combine(ours Record, others []Record) Record {
+	var merged []Term
+	seen := map[string]bool{} // the keys of merged
+	add := func(terms ...Term) {
+		for _, t := range terms {
+			if key := t.Key(); !seen[key] {
+				seen[key] = true
+				merged = append(merged, t)
+			}
 		}
 	}
+	ourTerms, end := ours.Split()
+	add(ourTerms...)
+	var ends []Term
+	for _, record := range others {
+		terms, theirs := record.Split()
+		add(terms...)
+		if theirs.Name == "redirect" && len(others) > 1 {
+			add(Term{Qualifier: '+', Name: "include", Value: theirs.Value})
+			continue
+		}
+		ends = append(ends, theirs)
+	}
+	if theirs := mildest(ends); theirs.Name != "" {
+		end = theirs
+	}
+	if end.Name == "" {
+		end = Term{Qualifier: '~', Name: "all"}
+	}
+	return Record{Terms: append(merged, end)}
 }
 
 // WithoutMX returns an SPF record of a domain that stays true when the MX records of the domain
@@ -120,11 +115,7 @@ func WithoutMX(text, domain string, mxHosts []string) string {
 	if len(mxHosts) == 0 || !slices.ContainsFunc(record.Terms, isOwn) {
 		return text
 	}
-	var terms []Term
-	for _, t := range record.Terms {
-		terms = append(terms, withoutMX(t, domain, mxHosts)...)
-	}
-	return Record{Terms: terms}.String()
+	return Record{Terms: replaceMX(record.Terms, domain, mxHosts)}.String()
 }
 
 // isOwnMX reports whether a term stands for the MX records of the domain whose record it is in.
@@ -133,25 +124,26 @@ func isOwnMX(t Term, domain string) bool {
 	return !t.IsModifier() && t.Name == "mx" && (of == "" || of == domain || of == "%{d}" || of == "%{o}")
 }
 
-// withoutMX returns the terms that take the place of t: for an mx of the domain itself, an a for
-// each MX host, and otherwise t.
-func withoutMX(t Term, domain string, mxHosts []string) []Term {
-	if !isOwnMX(t, domain) {
-		return []Term{t}
-	}
+// replaceMX returns terms with an a for each MX host in the place of an mx of the domain itself.
+func replaceMX(terms []Term, domain string, mxHosts []string) []Term {
 	var out []Term
-	for _, host := range mxHosts {
-		host = strings.ToLower(strings.TrimSuffix(host, "."))
-		if isDomainSpec(host) { // a null MX has none (RFC 7505)
-			out = append(out, Term{Qualifier: t.Qualifier, Name: "a", Value: host, Lengths: t.Lengths})
+	for _, t := range terms {
+		if !isOwnMX(t, domain) {
+			out = append(out, t)
+			continue
+		}
+		for _, host := range mxHosts {
+			host = strings.ToLower(strings.TrimSuffix(host, "."))
+			if isDomainSpec(host) { // a null MX has none (RFC 7505)
+				out = append(out, Term{Qualifier: t.Qualifier, Name: "a", Value: host, Lengths: t.Lengths})
+			}
 		}
 	}
 	return out
 }
 
-// mildest returns the redirect, if it is the only end, or else the all with the mildest qualifier,
-// so that no mail is refused that one of the records permits. It returns the zero Term if there is
-// none.
+// mildest returns the redirect, if it is the only end, or else the all with the mildest qualifier.
+// It returns the zero Term if there is none.
 func mildest(ends []Term) Term {
 	if len(ends) == 1 {
 		return ends[0]
@@ -166,7 +158,7 @@ func mildest(ends []Term) Term {
 	return out
 }
 
-// countLookups returns the look-ups that each term of a record of domain needs.
+// countLookups returns the lookups that each term of a record of domain needs.
 func countLookups(ctx context.Context, r Resolver, domain string, record Record) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()
@@ -190,12 +182,12 @@ func countLookups(ctx context.Context, r Resolver, domain string, record Record)
 	return lookups, nil
 }
 
-// counter counts look-ups of included records.
+// counter counts lookups of included records.
 type counter struct {
 	ctx      context.Context
 	resolver Resolver
 	domain   string         // the domain of the sender
-	known    map[string]int // look-ups of the records of names; of those that are being counted: tooMany
+	known    map[string]int // lookups of the records of names; of those that are being counted: tooMany
 	names    int            // how many names were looked up
 }
 
@@ -203,7 +195,7 @@ type counter struct {
 // not rise above it.
 const tooMany = 100
 
-// term returns the look-ups of one term of the record at a name.
+// term returns the lookups of one term of the record at a name.
 func (c *counter) term(t Term, at string) (int, error) {
 	if t.Name != "include" && t.Name != "redirect" {
 		return 1, nil
@@ -226,7 +218,7 @@ func (c *counter) term(t Term, at string) (int, error) {
 	return min(1+n, tooMany), err
 }
 
-// record returns the look-ups of the record of a name.
+// record returns the lookups of the record of a name.
 func (c *counter) record(name string) (int, error) {
 	if n, ok := c.known[name]; ok {
 		return n, nil
@@ -237,8 +229,7 @@ func (c *counter) record(name string) (int, error) {
 	}
 	c.names++
 	texts, err := c.resolver.LookupTXT(c.ctx, name+".")
-	var dnsErr *net.DNSError
-	if err != nil && !(errors.As(err, &dnsErr) && dnsErr.IsNotFound) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return 0, fmt.Errorf("look up the SPF record of %.80q: %w", name, err)
 	}
 	total := 0

@@ -31,7 +31,7 @@ func TestMerge(t *testing.T) {
 			lookups += n
 		}
 		if want := "v=spf1 " + ourTerms + " " + tc.Want; err != nil || got.Text != want || lookups != tc.Lookups {
-			t.Errorf("%q: %q with %d look-ups, %v\nwant %q with %d", tc.Old, got.Text, lookups, err, want, tc.Lookups)
+			t.Errorf("%q: %q with %d lookups, %v\nwant %q with %d", tc.Old, got.Text, lookups, err, want, tc.Lookups)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestMergeRefusesTooManyLookups(t *testing.T) {
 		if !errors.As(err, &many) || merged.Text != "" || tc.want != nil && !maps.Equal(many.Lookups, tc.want) {
 			t.Errorf("%q: %+v, %v", tc.old, merged, err)
 		}
-		if tc.want != nil && (!strings.Contains(err.Error(), "11 DNS look-ups") || !strings.Contains(err.Error(), "include:_spf.large.test needs 4")) {
+		if tc.want != nil && (!strings.Contains(err.Error(), "11 DNS lookups") || !strings.Contains(err.Error(), "include:_spf.large.test needs 4")) {
 			t.Error(err)
 		}
 	}

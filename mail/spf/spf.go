@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// MaxLookups is how many terms that need DNS look-ups receivers evaluate (RFC 7208 section 4.6.4).
+// MaxLookups is how many terms that need DNS lookups receivers evaluate (RFC 7208 section 4.6.4).
 const MaxLookups = 10
 
 // IsRecord reports whether a text is an SPF record, which its version shows (RFC 7208 section 4.5).
@@ -72,7 +72,7 @@ func (r Record) Split() (terms []Term, end Term) {
 	return terms, end
 }
 
-// Lookups returns the number of terms in text for which receivers need DNS look-ups (RFC 7208
+// Lookups returns the number of terms in text for which receivers need DNS lookups (RFC 7208
 // section 4.6.4), without those in included records. It returns 0 if text is not an SPF record.
 func Lookups(text string) int {
 	if !IsRecord(text) {
@@ -127,7 +127,7 @@ type Term struct {
 // IsModifier reports whether the term is a modifier; otherwise it is a mechanism.
 func (t Term) IsModifier() bool { return t.Qualifier == 0 }
 
-// NeedsLookup reports whether receivers need DNS look-ups to evaluate the term (RFC 7208 section
+// NeedsLookup reports whether receivers need DNS lookups to evaluate the term (RFC 7208 section
 // 4.6.4).
 func (t Term) NeedsLookup() bool {
 	if t.IsModifier() {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -286,7 +285,7 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
 	defer cancel()
 	addrs, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
-	if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
+	if lookup.IsNotFound(err) {
 		return nil, nil
 	}
 	return addrs, err

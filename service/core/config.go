@@ -69,6 +69,17 @@ func (c Config) OtherNameservers() map[string][]netip.Addr {
 	return out
 }
 
+// IsOwnNameserver reports whether a name, in lower case and without the last dot, is that of one of
+// this host's nameservers.
+func (c Config) IsOwnNameserver(name string) bool { return slices.Contains(c.Nameservers, name) }
+
+// AreOwnNameservers reports whether all of a domain's nameservers are this host's. It returns false
+// if there are none.
+func (c Config) AreOwnNameservers(names []string) bool {
+	isOther := func(name string) bool { return !c.IsOwnNameserver(name) }
+	return len(names) > 0 && !slices.ContainsFunc(names, isOther)
+}
+
 // Config is the operator's configuration of the service.
 type Config struct {
 	Hostname     string   // this host's public name
@@ -87,7 +98,7 @@ type Config struct {
 	Simulator    bool                  // addresses at the SimulatorDomain simulate recipients
 	Registrars   []registrar.Registrar // the first one is asked for prices
 	RDAP         RDAP                  // asked if no registrar answers; nil: no RDAP
-	Scanner      Scanner               // reads zones from name servers of others; nil: not possible
+	Scanner      Scanner               // reads zones from nameservers of others; nil: not possible
 	ScanNew      bool                  // domains are scanned when they are connected; without it only on request
 	DNS          map[string]OpenDNS    // the DNS providers at which records can be kept, by their name in dns_provider
 	HTTPS        bool                  // this host serves HTTPS
@@ -118,11 +129,11 @@ type Config struct {
 	Log          *slog.Logger   // nil: slog.Default
 }
 
-// A Scanner reads zones from name servers of others; *scan.Client implements it.
+// A Scanner reads zones from nameservers of others; *scan.Client implements it.
 type Scanner interface {
 	Find(ctx context.Context, domain string, names []string) (*scan.Servers, error)
 	Parent(ctx context.Context, domain string) (*scan.Parent, error)
-	Ask(ctx context.Context, s *scan.Servers, name, typ string) (scan.Answer, error)
+	Ask(ctx context.Context, s *scan.Servers, name, typ string) ([]dnsprov.Record, error)
 	OwnTexts(ctx context.Context, s *scan.Servers, domain string, names ...string) (map[string][]string, error)
 	Zone(ctx context.Context, s *scan.Servers, domain string, progress func(done, total int)) (*scan.Result, error)
 }

@@ -2,8 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,13 +15,13 @@ import (
 func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string, resolvesBack bool, err error) {
 	ip = ip.Unmap()
 	names, err = s.Resolver.LookupAddr(lookup.Fresh(ctx), ip.String())
-	if err != nil && !IsNoSuchName(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return nil, false, err
 	}
 	for i, name := range names {
 		names[i] = strings.TrimSuffix(name, ".")
 		addrs, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", names[i]+".")
-		if err != nil && !IsNoSuchName(err) {
+		if err != nil && !lookup.IsNotFound(err) {
 			return nil, false, err
 		}
 		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == ip }) {
@@ -31,11 +29,4 @@ func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string,
 		}
 	}
 	return names, false, nil
-}
-
-// IsNoSuchName reports whether the DNS answered that the name, or a record of that type, does not
-// exist.
-func IsNoSuchName(err error) bool {
-	var e *net.DNSError
-	return errors.As(err, &e) && e.IsNotFound
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A domain that is connected may have a web site and mail elsewhere. Its present nameservers say
+// A domain that is connected may have a website and mail elsewhere. Its present nameservers say
 // so, and what they say is kept, so that nothing breaks when the nameservers change.
 
 const (
@@ -24,11 +24,11 @@ const (
 	maxMXTTL     = 86400 // seconds
 )
 
-// A presentSite is what the present nameservers of a domain say about its web site and its mail.
+// A presentSite is what the present nameservers of a domain say about its website and its mail.
 type presentSite struct {
 	answered  bool     // they have answered, or there are none
 	ours      bool     // they are ours, so they say nothing about what was before
-	addresses []string // of the web site; those of this host are left out
+	addresses []string // of the website; those of this host are left out
 	alias     string   // the host that has its addresses; "": none
 	aliasHas  []string // the addresses of that host
 	aliasSeen time.Time
@@ -56,17 +56,17 @@ func (s *Service) lookAtSite(ctx context.Context, name string) presentSite {
 		if err != nil {
 			return err
 		}
-		isOther := func(host string) bool { return !slices.Contains(s.Config.Nameservers, host) }
-		if !slices.ContainsFunc(servers.Names, isOther) {
-			f.answered, f.ours = true, len(servers.Names) > 0
+		f.ours = s.Config.AreOwnNameservers(servers.Names)
+		if f.ours || len(servers.Names) == 0 {
+			f.answered = true
 			return nil
 		}
 		for _, typ := range []string{"A", "AAAA", "MX"} {
-			a, err := s.Config.Scanner.Ask(ctx, servers, name, typ)
+			records, err := s.Config.Scanner.Ask(ctx, servers, name, typ)
 			if err != nil {
 				return err
 			}
-			for _, r := range a.Records {
+			for _, r := range records {
 				s.noteRecord(&f, name, r)
 			}
 		}
@@ -96,8 +96,7 @@ func (s *Service) lookAtSite(ctx context.Context, name string) presentSite {
 func (s *Service) noteRecord(f *presentSite, name string, r dnsprov.Record) {
 	switch {
 	case (r.Type == "A" || r.Type == "AAAA") && len(f.addresses) < zones.MaxApexAddresses:
-		isSame := func(text string) bool { return text == r.Value }
-		if !s.isOwnAddress(r.Value) && !slices.ContainsFunc(f.addresses, isSame) {
+		if !s.isOwnAddress(r.Value) && !slices.Contains(f.addresses, r.Value) {
 			f.addresses = append(f.addresses, r.Value)
 		}
 	case r.Type == "CNAME" && r.Name == name && r.Value != s.Config.Hostname:
@@ -171,7 +170,7 @@ func (s *Service) newApex(d *store.Domain, asked string, f presentSite) *store.D
 	return out
 }
 
-// setSite sets the addresses or the alias of a web site that was found.
+// setSite sets the addresses or the alias of a website that was found.
 func (s *Service) setSite(apex *store.DomainApex, f presentSite) {
 	apex.Found, apex.Addresses, apex.Alias = f.addresses, f.addresses, f.alias
 	apex.AliasAddresses, apex.AliasSeenAt, apex.AliasChangedAt = f.aliasHas, f.aliasSeen, f.aliasSeen
@@ -226,7 +225,7 @@ func (s *Service) followSite(ctx context.Context, d *store.Domain) error {
 		return &next, nil
 	}, nil)
 	if e, ok := core.AsError(err); ok {
-		s.LogOf(ctx).Warn("could not keep the web site of a domain", "domain", d.Name, "error", e)
+		s.LogOf(ctx).Warn("could not keep the website of a domain", "domain", d.Name, "error", e)
 		return nil // the next look tries again
 	}
 	return err
@@ -288,7 +287,7 @@ func (s *Service) writeApex(ctx context.Context, who core.Actor, d *store.Domain
 // An ApexIn is an Apex in a request.
 type ApexIn struct {
 	Mode string `json:"mode" required:"true" enum:"here|elsewhere"`
-	// Only with elsewhere: the addresses of your web site, which become your A and AAAA records of
+	// Only with elsewhere: the addresses of your website, which become your A and AAAA records of
 	// the name `@`. Without them and alias, what there is stays; before the nameservers change, it
 	// is what they have.
 	Addresses *[]string `json:"addresses" max:"8" example:"[\"192.0.2.7\"]"`
@@ -362,7 +361,7 @@ func (s *Service) changeApex(ctx context.Context, who core.Actor, d *store.Domai
 
 // mayRedirect reports whether a setup may give a domain a redirect: whether its bare name leads to
 // this host, or may without another choice, as at a DNS provider by API. There the records of
-// others stay, so a redirect takes the place of no web site.
+// others stay, so a redirect takes the place of no website.
 func mayRedirect(d *store.Domain) bool {
 	mode := d.ApexMode()
 	return mode == store.ApexHere || d.AtEdge() && mode == store.ApexElsewhere && (d.Apex == nil || !d.Apex.Chosen && len(d.Apex.Addresses) == 0)
@@ -374,12 +373,12 @@ func undecidedText(d *store.Domain) string {
 	const whose = ` and {"apex": {"mode": "elsewhere", "addresses": [...]}} or {"apex": {"mode": "here"}}.`
 	switch {
 	case d.DNSProvider == store.DomainProviderManual && d.ApexMode() == store.ApexUndecided:
-		return d.Name + " waits until its records are found. Its nameservers do not answer, so it is not known either whether it has a web site: enter the records of dns-records, and leave the addresses of " +
+		return d.Name + " waits until its records are found. Its nameservers do not answer, so it is not known either whether it has a website: enter the records of dns-records, and leave the addresses of " +
 			d.Name + " itself as they are. Mailstead asks again by itself. You can say where it leads with PATCH /v1/domains/" + d.ID + whose
 	case d.DNSProvider != dnsprov.Builtin:
 		return ""
 	case d.ApexMode() == store.ApexUndecided:
-		return "The present nameservers of " + d.Name + " do not answer, so it is not known whether it has a web site. Do not change them yet: Mailstead asks them again, or say it with PATCH /v1/domains/" +
+		return "The present nameservers of " + d.Name + " do not answer, so it is not known whether it has a website. Do not change them yet: Mailstead asks them again, or say it with PATCH /v1/domains/" +
 			d.ID + whose
 	case d.MXMode() == store.MXElsewhere && !d.MX.Found:
 		return "The present nameservers of " + d.Name + " do not answer, so it is not known which hosts take its mail. Do not change them yet: Mailstead asks them again."

@@ -46,14 +46,14 @@ func (o *oldServers) Parent(_ context.Context, domain string) (*scan.Parent, err
 	return &scan.Parent{Names: o.names[domain]}, nil
 }
 
-func (o *oldServers) Ask(_ context.Context, _ *scan.Servers, name, typ string) (scan.Answer, error) {
+func (o *oldServers) Ask(_ context.Context, _ *scan.Servers, name, typ string) ([]dnsprov.Record, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked++
 	if o.silent {
-		return scan.Answer{}, scan.ErrNoServer
+		return nil, scan.ErrNoServer
 	}
-	return scan.Answer{Records: o.records[typ+" "+name], Exists: true}, nil
+	return o.records[typ+" "+name], nil
 }
 
 func (o *oldServers) OwnTexts(context.Context, *scan.Servers, string, ...string) (map[string][]string, error) {
@@ -118,7 +118,7 @@ func setApex(t *testing.T, s *service.Service, who core.Actor, id string, in dom
 	return s.Domains.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: id, Apex: &in})
 }
 
-// A web site keeps its addresses when its domain is connected, follows them until the nameservers
+// A website keeps its addresses when its domain is connected, follows them until the nameservers
 // change, and gives way to a redirect only when its owner says so.
 func TestWebSiteStaysWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestUndecidedDomainKeepsItsNameservers(t *testing.T) {
 	})
 }
 
-// A name that nobody serves is here, and the setup of a domain with a web site does not redirect
+// A name that nobody serves is here, and the setup of a domain with a website does not redirect
 // it.
 func TestSetupTakesNoSitesPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestManualDomainKeepsItsAddress(t *testing.T) {
 		time.Sleep(6 * time.Hour)
 		synctest.Wait()
 		if d := getDomain(t, b.Service, who, id); len(eventsOf(t, b.Service, who, "domain.dns_failed")) > 0 || d.DNSStatus != "complete" {
-			t.Errorf("failed for its web site: %+v", d.DNSHealth)
+			t.Errorf("failed for its website: %+v", d.DNSHealth)
 		}
 	})
 }
@@ -490,7 +490,7 @@ func TestAliasFollowsItsHost(t *testing.T) {
 		time.Sleep(20 * time.Hour)
 		ask()
 		if got := ask(); got != "192.0.2.13" {
-			t.Errorf("while look-ups fail: %q", got)
+			t.Errorf("while lookups fail: %q", got)
 		}
 		time.Sleep(5 * time.Hour)
 		ask()
@@ -514,7 +514,7 @@ func TestAliasFollowsItsHost(t *testing.T) {
 		synctest.Wait()
 		world.Set(func() {
 			if world.Looked > 200 { // an hour of the alias, and the looks at the waiting domain
-				t.Errorf("%d look-ups while nobody asks", world.Looked)
+				t.Errorf("%d lookups while nobody asks", world.Looked)
 			}
 		})
 		if _, err := b.Zones.SetZoneRecords(t.Context(), who, zones.SetZoneRecordsIn{DomainID: id, Name: "@", Type: "A", Values: []string{"192.0.2.1"}}); err != nil && code(err) != "managed_record_collision" {

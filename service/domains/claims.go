@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -82,12 +81,12 @@ func errClaimedElsewhere(name string) *core.Error {
 // now.
 func errClaimExpired(d *store.Domain) *core.Error {
 	how := "Set its nameservers, or publish " + claimRecordText(d) + " where its DNS is, and run setup again."
-	switch d.DNSProvider {
-	case store.DomainProviderManual:
+	switch {
+	case d.DNSProvider == store.DomainProviderManual:
 		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
-	case store.DomainProviderCloudflare, store.DomainProviderRFC2136, store.DomainProviderRoute53, store.DomainProviderHetzner, store.DomainProviderDeSEC:
+	case d.AtEdge():
 		how = "Set the nameservers of its DNS provider at its registrar, or publish " + claimRecordText(d) + " where its DNS is, and run setup again."
-	case store.DomainProviderExternal:
+	case d.DNSProvider == store.DomainProviderExternal:
 		how = "Publish " + claimRecordText(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
 	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimPeriod.Hours()/24), d.Name, how)
@@ -333,7 +332,7 @@ func hasClaimRecord(d *store.Domain, texts []string) bool {
 // proofByTXT returns ProvenByTXT if the TXT record of a claim is published, and otherwise "".
 func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, err error) {
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), claimLabel+"."+d.Name+".")
-	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
+	if lookup.IsNotFound(err) {
 		return "", nil
 	}
 	if hasClaimRecord(d, texts) {

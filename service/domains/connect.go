@@ -32,7 +32,7 @@ type ConnectDomainsIn struct {
 	External  bool     `json:"external"`
 	Tags      []string `json:"tags" max:"50"`
 	// here: visitors of the domains themselves come to this host, as a redirect needs. elsewhere:
-	// their web sites stay where they are. Without it, Mailstead finds out from their nameservers.
+	// their websites stay where they are. Without it, Mailstead finds out from their nameservers.
 	Apex string `json:"apex" enum:"here|elsewhere|"`
 	// elsewhere: the hosts of before go on to take the mail, until update_domain changes this to
 	// here. Their MX records at a DNS provider stay, also with replace. here by default.
@@ -154,8 +154,11 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		return nil, err
 	}
 	var dkim map[string][]dkimKey
-	if provider == dnsprov.Builtin {
-		dkim, err = s.dkimOf(ctx, who, names)
+	if provider == dnsprov.Builtin { // which has a zone from now on
+		fresh, err := s.newNames(who, names)
+		if err == nil {
+			dkim, err = generateDKIMFor(ctx, fresh)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +222,7 @@ func (s *Service) probeEdge(ctx context.Context, who core.Actor, access edge.Acc
 	return s.edge.Probe(ctx, access, fresh, like)
 }
 
-// sitesOf asks the present nameservers of new names about their web sites and mail, as far as the
+// sitesOf asks the present nameservers of new names about their websites and mail, as far as the
 // request needs it.
 func (s *Service) sitesOf(ctx context.Context, who core.Actor, provider string, in ConnectDomainsIn, names []candidate) (map[string]presentSite, error) {
 	needsApex := !store.IsEdge(provider) && in.Apex != store.ApexHere
@@ -311,10 +314,7 @@ func notAvailableText(name string) string {
 // are the names of this host and of its nameservers, and the names above them: whoever owns them
 // controls the server. Only the oldest account, which has set up the server, may connect them.
 func (s *Service) isOperatorName(tx *store.Tx, accountID, name string) bool {
-	holds := func(host string) bool {
-		host = strings.ToLower(host)
-		return host == name || strings.HasSuffix(host, "."+name)
-	}
+	holds := func(host string) bool { return dnsprov.IsWithin(strings.ToLower(host), name) }
 	if !holds(s.Config.Hostname) && !slices.ContainsFunc(s.Config.Nameservers, holds) {
 		return false
 	}
@@ -432,9 +432,8 @@ func (s *Service) CheckProvider(ctx context.Context, who core.Actor, in CheckPro
 	if err = errors.Join(err, listErr); err != nil {
 		return nil, err
 	}
-	isOther := func(ns string) bool { return !slices.Contains(s.Config.Nameservers, ns) }
 	guess := edge.GuessProvider(p.Nameservers)
-	if len(p.Nameservers) > 0 && !slices.ContainsFunc(p.Nameservers, isOther) {
+	if s.Config.AreOwnNameservers(p.Nameservers) {
 		guess = dnsprov.Builtin
 	}
 	p.DNSProviderGuess = core.OrNull(guess)

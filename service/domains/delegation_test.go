@@ -101,12 +101,12 @@ func TestTheAnswerOfTheParentZone(t *testing.T) {
 		tell(many, nil)
 		time.Sleep(2 * time.Hour)
 		if d := getDomain(t, b.Service, who, id); len(d.Delegation.Nameservers) != 13 || len(d.Delegation.DS) != 16 {
-			t.Errorf("%d name servers and %d DS records are kept", len(d.Delegation.Nameservers), len(d.Delegation.DS))
+			t.Errorf("%d nameservers and %d DS records are kept", len(d.Delegation.Nameservers), len(d.Delegation.DS))
 		}
 	})
 }
 
-// Where no name servers of others are asked, the resolver tells.
+// Where no nameservers of others are asked, the resolver tells.
 func TestTheParentZoneByTheResolver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, who := newWorld(t)

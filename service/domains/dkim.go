@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mailstead/mailstead/mail/auth"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
@@ -22,7 +21,8 @@ type dkimKey struct {
 }
 
 // generateDKIM generates the keys of one domain: an RSA key, which all verifiers support, and an
-// Ed25519 key (RFC 8463). It takes some tenths of a second, so it is called outside of transactions.
+// Ed25519 key (RFC 8463). It takes some tenths of a second, so it is called outside of
+// transactions.
 func generateDKIM() ([]dkimKey, error) {
 	var out []dkimKey
 	for _, kind := range []struct {
@@ -38,17 +38,13 @@ func generateDKIM() ([]dkimKey, error) {
 	return out, nil
 }
 
-// dkimOf generates the keys of new domains, by name, for which the built-in DNS has a zone at once.
-func (s *Service) dkimOf(ctx context.Context, who core.Actor, names []candidate) (map[string][]dkimKey, error) {
-	fresh, err := s.newNames(who, names)
-	if err != nil {
-		return nil, err
-	}
+// generateDKIMFor generates the keys of several domains, by name.
+func generateDKIMFor(ctx context.Context, names []string) (map[string][]dkimKey, error) {
 	var mu sync.Mutex
 	out := map[string][]dkimKey{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, name := range fresh {
+	for _, name := range names {
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()

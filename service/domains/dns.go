@@ -594,10 +594,9 @@ func (s *Service) noteNameservers(tx *store.Tx, d *store.Domain, found []string)
 	if len(before) == 0 || slices.Equal(before, found) {
 		return nil
 	}
-	isForeign := func(ns string) bool { return !slices.Contains(s.Config.Nameservers, ns) }
 	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainNSChanged, NameserversChanged{
 		DomainID: d.ID, Domain: d.Name, Before: before, After: append([]string{}, found...),
-		Verified: len(found) > 0 && !slices.ContainsFunc(found, isForeign), ChangedAt: core.Time{Time: tx.Now()},
+		Verified: s.Config.AreOwnNameservers(found), ChangedAt: core.Time{Time: tx.Now()},
 	})
 	return err
 }

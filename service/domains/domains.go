@@ -44,8 +44,8 @@ type Domain struct {
 	ExpiresAt     core.Time        `json:"expires_at"`
 	AutoRenew     bool             `json:"auto_renew"`
 	Nameservers   []string         `json:"nameservers" words:"ours"`
-	// The name servers of others that the domain had when it was scanned. Setting them again at the
-	// registrar undoes the change of the name servers.
+	// The nameservers of others that the domain had when it was scanned. Setting them again at the
+	// registrar undoes the change of the nameservers.
 	PreviousNameservers []string             `json:"previous_nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	ScanJobID           *string              `json:"scan_job_id" words:"ours" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The job of its newest scan, for get_job and import_zone; null if there was none.
 	Delegation          *scans.Delegation    `json:"delegation"`                                                        // What the parent zone answered at the last look. Null if there was none, and for an `external` domain.

@@ -310,7 +310,7 @@ func TestAnSPFRecordThatFitsIsNotReplaced(t *testing.T) {
 // that are too many to be kept.
 func TestWhatCannotBeReplacedStays(t *testing.T) {
 	for name, records := range map[string][]string{
-		"look-ups":  {"TXT edge.test v=spf1 mx" + strings.Repeat(" include:%d.elsewhere.test", 9) + " -all", usedZone[0], usedZone[1]},
+		"lookups":   {"TXT edge.test v=spf1 mx" + strings.Repeat(" include:%d.elsewhere.test", 9) + " -all", usedZone[0], usedZone[1]},
 		"too many":  make([]string, 101),
 		"too large": {"TXT edge.test v=spf1 a -all" + strings.Repeat(" ", 65<<10)},
 	} {

@@ -161,7 +161,7 @@ func TestEdgeRecordsOfADomainInProgress(t *testing.T) {
 }
 
 // The addresses of an edge domain are its owner's until its bare name is said to lead here, which a
-// redirect needs. A web site that is there stays, and does not keep other records from changing.
+// redirect needs. A website that is there stays, and does not keep other records from changing.
 func TestRedirectAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)

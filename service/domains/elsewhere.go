@@ -48,8 +48,8 @@ func parseSendingPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
 		case (in.Host == "") == (in.Network == ""):
 			return nil, core.Invalid("sends_elsewhere", "invalid", "needs either host or network for each place")
 		case in.Host != "":
-			host, ok := idn.Host(strings.TrimSuffix(in.Host, "."))
-			if _, err := netip.ParseAddr(in.Host); !ok || err == nil || !strings.Contains(host, ".") {
+			host, ok := idn.WholeHost(in.Host)
+			if !ok {
 				return nil, core.Invalid("sends_elsewhere", "invalid", "has %q, which is no host name; give an address as a network, such as 192.0.2.7/32", in.Host)
 			}
 			place.Host = host

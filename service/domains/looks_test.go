@@ -421,8 +421,8 @@ func TestManyLooksHoldNothingUp(t *testing.T) {
 	})
 }
 
-// Many domains whose name servers are all changed at the same time complete by themselves, although
-// each look-up takes four seconds: the looks begin within the schedule, and end as fast as 16 at
+// Many domains whose nameservers are all changed at the same time complete by themselves, although
+// each lookup takes four seconds: the looks begin within the schedule, and end as fast as 16 at
 // the same time can. Meanwhile other jobs of the account and of other accounts are done at once.
 // make soak-looks has 500 domains.
 func TestManyDomainsComplete(t *testing.T) {

@@ -121,9 +121,9 @@ func (s *Service) changeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode s
 	return s.addProvision(tx, d, who.UserID)
 }
 
-// changeEdgeMX is changeMX for a domain at a DNS provider by API. With replace, MX records of others
-// are replaced if the mail comes here. What it changes is written by another provisioning of the
-// domain, or by the caller's sync of a complete one.
+// changeEdgeMX is changeMX for a domain at a DNS provider by API. With replace, MX records of
+// others are replaced if the mail comes here. What it changes is written by another provisioning of
+// the domain, or by the caller's sync of a complete one.
 func (s *Service) changeEdgeMX(tx *store.Tx, who core.Actor, d *store.Domain, mode string, replace bool, f presentSite) error {
 	failed := d.Status == store.DomainError && !d.ClaimEnded()
 	switch {

@@ -135,8 +135,8 @@ func (p *providerServers) Parent(context.Context, string) (*scan.Parent, error) 
 	return nil, scan.ErrNoServer
 }
 
-func (p *providerServers) Ask(context.Context, *scan.Servers, string, string) (scan.Answer, error) {
-	return scan.Answer{}, scan.ErrNoServer
+func (p *providerServers) Ask(context.Context, *scan.Servers, string, string) ([]dnsprov.Record, error) {
+	return nil, scan.ErrNoServer
 }
 
 func (p *providerServers) Zone(context.Context, *scan.Servers, string, func(done, total int)) (*scan.Result, error) {
@@ -200,7 +200,7 @@ func TestClaimRecordAtTheServersProves(t *testing.T) {
 	})
 }
 
-// A name server that no parent zone delegates a name to proves nothing, even if the resolver of
+// A nameserver that no parent zone delegates a name to proves nothing, even if the resolver of
 // this server asks it.
 func TestPrivateServerProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -139,7 +139,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 	}, func(d *store.Domain, jobID string) {
 		message := "Visitors of " + d.Name + " are sent to " + d.RedirectURL + "."
 		if !d.RedirectsWWW() {
-			message += " The records of www." + d.Name + " are yours: see that they lead to your web site."
+			message += " The records of www." + d.Name + " are yours: see that they lead to your website."
 		}
 		out = &RedirectSet{d.Name, d.RedirectURL, true, message, jobID}
 	})

@@ -42,7 +42,7 @@ type SetupDomainIn struct {
 	ForwardAddress string      `json:"forward_address" alias:"address"`
 	Tags           *[]string   `json:"tags" max:"50"`
 	// here: visitors of the domain itself come to this host, as a redirect needs. elsewhere: its
-	// web site stays where it is. Without it, Mailstead finds out from its nameservers. A domain
+	// website stays where it is. Without it, Mailstead finds out from its nameservers. A domain
 	// that is registered is here.
 	Apex string `json:"apex" enum:"here|elsewhere|"`
 }
@@ -66,7 +66,7 @@ type setupArgs struct {
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
 	Credential string          `json:"dns_credential_id,omitempty"`
-	FindSite   bool            `json:"find_site,omitempty"` // the nameservers of the domain are asked about its web site before anything changes
+	FindSite   bool            `json:"find_site,omitempty"` // the nameservers of the domain are asked about its website before anything changes
 	Apex       string          `json:"apex,omitempty"`      // as SetupDomainIn.Apex, for a domain that exists
 	delegated  bool            // the domain is known to be delegated to us, so the job does not wait for that
 }
@@ -179,7 +179,7 @@ func (p *setupPlan) readCredential(tx *store.Tx) (err error) {
 func (p *setupPlan) planRouting() (err error) {
 	switch {
 	case p.in.Apex == store.ApexElsewhere && p.in.Register:
-		return core.Invalid("apex", "not_allowed", "cannot be elsewhere with register: a new domain has no web site yet")
+		return core.Invalid("apex", "not_allowed", "cannot be elsewhere with register: a new domain has no website yet")
 	case p.in.Apex == store.ApexElsewhere && p.in.RedirectURL != "":
 		return core.Errorf("apex_elsewhere", "A redirect needs that %s itself leads to this host. Leave out redirect_url, or give apex as here.", p.name).
 			With("redirect_url", "apex_elsewhere", "excludes the apex elsewhere")

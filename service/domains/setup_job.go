@@ -63,7 +63,7 @@ func (p *setupRun) steps() []jobStep {
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []jobStep{
 		{"edge_token", len(a.EdgeToken) > 0 || a.Credential != "", p.storeEdgeAccess}, // tests the new token or credential at the DNS provider and stores it
-		{"apex", a.FindSite || a.Apex != "", p.decideApex},                            // finds out whether the domain has a web site elsewhere
+		{"apex", a.FindSite || a.Apex != "", p.decideApex},                            // finds out whether the domain has a website elsewhere
 		{"register", a.PurchaseID != "", p.buyDomain},                                 // buys the domain, once
 		{"keys", true, p.generateKeys},                                                // generates and seals the DKIM keys and the DNSSEC key
 		{"zone", ours, p.checkZone},                                                   // checks that our DNS server can serve the records
@@ -252,8 +252,8 @@ func (p *setupRun) storeEdgeAccess() error {
 	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken, d.DNSCredentialID = p.args.EdgeToken, p.args.Credential })
 }
 
-// decideApex finds out where the domain itself leads, unless the request says so. If it has a web
-// site, a redirect would take its place, so the setup ends before anything changes. If its
+// decideApex finds out where the domain itself leads, unless the request says so. If it has a
+// website, a redirect would take its place, so the setup ends before anything changes. If its
 // nameservers do not answer, later attempts ask them again.
 func (p *setupRun) decideApex() error {
 	if p.args.Apex != "" && p.args.Apex != p.d.ApexMode() {

@@ -40,7 +40,7 @@ const optionalSecret = "algorithm"
 type DNSCredential struct {
 	ID         string    `json:"id" words:"ours" example:"dnsc_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Provider   string    `json:"provider" enum:"cloudflare|rfc2136|route53|hetzner|desec"`
-	Name       string    `json:"name" words:"ours" example:"Name server in Bern"`
+	Name       string    `json:"name" words:"ours" example:"Nameserver in Bern"`
 	Zones      []string  `json:"zones" words:"ours" example:"example.com"` // The zones that it is for; empty if the provider tells them.
 	Error      *string   `json:"error" words:"theirs" rare:"true"`         // Why the provider refuses it; null if it was accepted the last time.
 	CreatedAt  core.Time `json:"created_at"`
@@ -60,7 +60,7 @@ type DNSSecrets struct {
 	Token           *string `json:"token" min:"1" max:"500" example:"v1.0-4f1c9d2e7a"` // For cloudflare, hetzner and desec: an API token that may change records.
 	AccessKeyID     *string `json:"access_key_id" min:"1" max:"200" example:"AKIAIOSFODNN7EXAMPLE"`
 	SecretAccessKey *string `json:"secret_access_key" min:"1" max:"500" example:"wJalrXUtnFEMI"` // With access_key_id, for route53.
-	// For rfc2136: the name server that takes dynamic updates (RFC 2136), as host or host:port. The
+	// For rfc2136: the nameserver that takes dynamic updates (RFC 2136), as host or host:port. The
 	// port is 53 by default.
 	Server    *string `json:"server" min:"1" max:"300" example:"ns1.example.com"`
 	KeyName   *string `json:"key_name" min:"1" max:"255" example:"mailstead.key"`  // For rfc2136: the name of the TSIG key (RFC 8945).
@@ -118,7 +118,7 @@ func cleanZones(given []string) ([]string, error) {
 // CreateDNSCredentialIn is the body of create_dns_credential.
 type CreateDNSCredentialIn struct {
 	Provider string   `json:"provider" required:"true" enum:"cloudflare|rfc2136|route53|hetzner|desec"`
-	Name     string   `json:"name" required:"true" min:"1" max:"100" example:"Name server in Bern"`
+	Name     string   `json:"name" required:"true" min:"1" max:"100" example:"Nameserver in Bern"`
 	Zones    []string `json:"zones" max:"100" example:"example.com"` // The zones that it is for. Required for rfc2136; else all zones of the provider if it is left out.
 	DNSSecrets
 }
@@ -241,7 +241,7 @@ func (s *Service) ListDNSCredentials(_ context.Context, who core.Actor) (*core.L
 // their values.
 type UpdateDNSCredentialIn struct {
 	CredentialID string    `path:"credential_id"`
-	Name         *string   `json:"name" min:"1" max:"100" example:"Name server in Bern"`
+	Name         *string   `json:"name" min:"1" max:"100" example:"Nameserver in Bern"`
 	Zones        *[]string `json:"zones" max:"100" example:"example.com"` // The zones that it is for; empty for all zones of the provider, except for rfc2136.
 	DNSSecrets
 }
@@ -376,8 +376,8 @@ func CredentialFor(tx *store.Tx, who core.Actor, id string, domains ...string) (
 
 // CoversDomain reports whether a domain is in a zone that a DNS credential is for.
 func CoversDomain(c *store.DNSCredential, name string) bool {
-	within := func(zone string) bool { return name == zone || strings.HasSuffix(name, "."+zone) }
-	return len(c.Zones) == 0 || slices.ContainsFunc(c.Zones, within)
+	has := func(zone string) bool { return dnsprov.IsWithin(name, zone) }
+	return len(c.Zones) == 0 || slices.ContainsFunc(c.Zones, has)
 }
 
 func dnsCredentialTarget(c *store.DNSCredential) store.AuditTarget {

@@ -22,7 +22,7 @@ const (
 
 // providerNames has the names of DNS providers in texts.
 var providerNames = map[string]string{
-	store.DomainProviderCloudflare: "Cloudflare", store.DomainProviderRFC2136: "its name server", store.DomainProviderRoute53: "Route 53",
+	store.DomainProviderCloudflare: "Cloudflare", store.DomainProviderRFC2136: "its nameserver", store.DomainProviderRoute53: "Route 53",
 	store.DomainProviderHetzner: "Hetzner", store.DomainProviderDeSEC: "deSEC",
 }
 
@@ -146,7 +146,7 @@ func errorsIn[T error](err error) []T {
 // conflictAdvice says what to do about conflicts with records at the provider.
 func (a Access) conflictAdvice(domain string, conflicts []*dnsprov.Conflict) string {
 	isMail := func(c *dnsprov.Conflict) bool {
-		return c.Have.Name == domain && (c.Have.Type == "MX" || c.Want.Purpose == dnsprov.PurposeSPF && isSPF(c.Have))
+		return c.Have.Name == domain && (c.Have.Type == "MX" || c.Want.Purpose == dnsprov.PurposeSPF && c.Have.IsSPF())
 	}
 	if !slices.ContainsFunc(conflicts, isMail) {
 		return "Remove them there, or change them to the expected values, then try again."
@@ -154,7 +154,7 @@ func (a Access) conflictAdvice(domain string, conflicts []*dnsprov.Conflict) str
 	advice := "To have Mailstead replace MX and SPF records, connect the domain with replace; they can be put back. To leave its mail where it is until its mailboxes are here, connect it with mx elsewhere."
 	switch {
 	case a.replaces:
-		advice = "They cannot be replaced: they are too many, or one SPF record of all would be too long, or need more look-ups than receivers make (RFC 7208 section 4.6.4). Remove what is no longer needed there, then try again."
+		advice = "They cannot be replaced: they are too many, or one SPF record of all would be too long, or need more lookups than receivers make (RFC 7208 section 4.6.4). Remove what is no longer needed there, then try again."
 	case a.replaceCall != "":
 		advice = "To have Mailstead replace MX and SPF records, call " + a.replaceCall + "; they can be put back."
 	}

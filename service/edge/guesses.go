@@ -5,10 +5,10 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -19,7 +19,7 @@ const (
 	askTimeout = 3 * time.Second // for all of them
 )
 
-// serverNames has the names of name servers that DNS providers document.
+// serverNames has the names of nameservers that DNS providers document.
 var serverNames = []struct {
 	provider string
 	pattern  func() *regexp.Regexp
@@ -30,7 +30,7 @@ var serverNames = []struct {
 	{store.DomainProviderDeSEC, lazyregexp.New(`^ns\d+\.desec\.(io|org)$`)},
 }
 
-// GuessProvider returns the DNS provider by API that runs all of a domain's name servers, by their
+// GuessProvider returns the DNS provider by API that runs all of a domain's nameservers, by their
 // names, which are in lower case and without the last dot. It returns "" if there is none.
 func GuessProvider(nameservers []string) string {
 	for _, of := range serverNames {
@@ -69,7 +69,7 @@ func (s *Service) FindCredentials(ctx context.Context, who core.Actor, domain st
 	)
 	for i, c := range all {
 		for _, zone := range c.Zones {
-			if (domain == zone || strings.HasSuffix(domain, "."+zone)) && len(zone) > len(zones[i]) {
+			if dnsprov.IsWithin(domain, zone) && len(zone) > len(zones[i]) {
 				zones[i] = zone
 			}
 		}

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,10 +88,7 @@ func (w *zoneSync) adoptPolicy(have []dnsprov.Record) error {
 		return nil
 	}
 	return w.s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
-			return errNotAtEdge
-		}
+		d, err := w.current(tx)
 		if err != nil {
 			return err
 		}

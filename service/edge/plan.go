@@ -241,7 +241,7 @@ func (w *zoneSync) plan() (*DNSPlan, error) {
 	out.Changes = w.plannedChanges(mine, want, fits)
 	for _, r := range replaced {
 		end := ""
-		if isSPF(r) {
+		if r.IsSPF() {
 			end = dnsprov.LooseEnd(dnsprov.UnquoteText(r.Value))
 		}
 		for i, c := range out.Changes {

@@ -81,7 +81,7 @@ func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, repla
 		case h.Purpose != "" || slices.ContainsFunc(want, h.Same):
 		case h.Type == "MX" && h.Name == d.Name:
 			mx = append(mx, i)
-		case isSPF(h) && h.Name == d.Name:
+		case h.IsSPF() && h.Name == d.Name:
 			spfs = append(spfs, i)
 		case isPolicy(d, h):
 			policies = append(policies, i)
@@ -113,7 +113,7 @@ func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, repla
 	}
 	var before []string // the SPF records that were replaced
 	for _, r := range d.Replaced {
-		if isSPF(replacedRecord(r)) {
+		if replacedRecord(r).IsSPF() {
 			before = append(before, dnsprov.UnquoteText(r.Value))
 		}
 	}
@@ -139,7 +139,6 @@ func takeOver(d *store.Domain, have, want []dnsprov.Record) (mine, wanted, repla
 			}
 			if len(spfs) > 0 && elsewhere {
 				wanted = slices.Delete(wanted, i, i+1)
-				break
 			}
 		}
 	}
@@ -210,10 +209,6 @@ func addSPF(now, taken *store.DomainSPF) *store.DomainSPF {
 		}
 	}
 	return out
-}
-
-func isSPF(r dnsprov.Record) bool {
-	return r.Type == "TXT" && spf.IsRecord(dnsprov.UnquoteText(r.Value))
 }
 
 // PutBackZoneRecordsIn names the domain whose replaced records are put back.
@@ -367,10 +362,7 @@ func (w *zoneSync) leaveMail() error {
 		return err
 	}
 	return w.s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
-			return errNotAtEdge
-		}
+		d, err := w.current(tx)
 		if err != nil {
 			return err
 		}

@@ -290,10 +290,7 @@ func (w *zoneSync) loadOwn(known map[uint32]ownRecords) error {
 		return err
 	}
 	return w.s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
-			return errNotAtEdge
-		}
+		d, err := w.current(tx)
 		if err != nil {
 			return err
 		}
@@ -316,6 +313,14 @@ func (w *zoneSync) check(tx *store.Tx) error {
 		err = errNotAtEdge
 	}
 	return err
+}
+
+// current returns the domain as it is now. The error is that of check.
+func (w *zoneSync) current(tx *store.Tx) (*store.Domain, error) {
+	if err := w.check(tx); err != nil {
+		return nil, err
+	}
+	return store.Domains.Get(tx, w.d.ID)
 }
 
 // isOf reports whether the records of a domain are still those at the provider.
@@ -524,15 +529,12 @@ func (w *zoneSync) storeIntents(changes []dnsprov.Change, replaced []dnsprov.Rec
 	}
 	if len(replaced) > 0 {
 		err := w.s.Store.Update(func(tx *store.Tx) error {
-			d, err := store.Domains.Get(tx, w.d.ID)
-			if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
-				return errNotAtEdge
-			}
+			d, err := w.current(tx)
 			if err != nil {
 				return err
 			}
 			addReplaced(d, replaced)
-			if slices.ContainsFunc(replaced, isSPF) {
+			if slices.ContainsFunc(replaced, dnsprov.Record.IsSPF) {
 				d.SPF = addSPF(d.SPF, w.d.SPF)
 			}
 			w.d.Replaced = d.Replaced
@@ -589,8 +591,8 @@ func (w *zoneSync) storeResult(have []dnsprov.Record, changes []dnsprov.Change, 
 		return err
 	}
 	err = w.s.Store.Update(func(tx *store.Tx) error {
-		d, err := store.Domains.Get(tx, w.d.ID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !w.isOf(d) {
+		d, err := w.current(tx)
+		if errors.Is(err, errNotAtEdge) {
 			return nil
 		}
 		if err != nil {

@@ -94,7 +94,7 @@ func (s *Service) checkResolver(ctx context.Context) []Check {
 	took := time.Since(began).Round(time.Millisecond)
 	const mend = "Have a resolver on this host, such as unbound, and name it with resolver = \"127.0.0.1:53\", or mend the one in /etc/resolv.conf."
 	switch {
-	case err != nil && !core.IsNoSuchName(err):
+	case err != nil && !lookup.IsNotFound(err):
 		return badResult(code, Error, subject, fmt.Sprintf("It does not answer a question about %s: %v.", s.Hostname(), err), mend)
 	case took > 2*time.Second:
 		return badResult(code, Warning, subject, fmt.Sprintf("It took %s to answer a question about %s.", took, s.Hostname()), mend)
@@ -115,7 +115,7 @@ func addressRecordText(name string, ip netip.Addr) string {
 // an error.
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
 	found, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
-	if err != nil && !core.IsNoSuchName(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return nil, err
 	}
 	for i := range found {
@@ -159,7 +159,7 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 func (s *Service) checkHostSPF(ctx context.Context, code string, hostIPs []netip.Addr) []Check {
 	name := s.Hostname()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
-	if err != nil && !core.IsNoSuchName(err) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return badResult(code, Warning, name, fmt.Sprintf("Its SPF record cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
 	}
 	texts = slices.DeleteFunc(texts, func(text string) bool { return !spf.IsRecord(text) })

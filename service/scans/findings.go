@@ -3,7 +3,6 @@ package scans
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -129,9 +128,9 @@ func (s *Service) Issues(tx *store.Tx, d *store.Domain) ([]Issue, error) {
 			"These records have addresses of a proxy, which serve nothing once the DNS is here: %s. Set the addresses of the servers behind it, or import these with accept.", namesText(found.Proxied))})
 	}
 	if found.Values > 0 {
-		of := "at its present name servers has"
+		of := "at its present nameservers has"
 		if switched {
-			of = "at its name servers of before has"
+			of = "at its nameservers of before has"
 		}
 		out = append(out, Issue{Code: issueNotImported, Purpose: dnsprov.PurposeCustom, Host: found.NotImported[0].Name, Message: fmt.Sprintf(
 			"The zone of %s %s records that are not here (%d values): %s. Import them with import_zone, or leave them out there with exclude.",
@@ -142,8 +141,7 @@ func (s *Service) Issues(tx *store.Tx, d *store.Domain) ([]Issue, error) {
 
 // isSwitched reports whether a domain is delegated to us, as far as the looks have seen.
 func (s *Service) isSwitched(d *store.Domain) bool {
-	isOther := func(ns string) bool { return !s.isOurs(ns) }
-	return d.DNSProvider == dnsprov.Builtin && len(d.CurrentNS) > 0 && !slices.ContainsFunc(d.CurrentNS, isOther)
+	return d.DNSProvider == dnsprov.Builtin && s.Config.AreOwnNameservers(d.CurrentNS)
 }
 
 // dsText says what to do about DS records of other keys; "" if there are none. switched: the domain
@@ -155,31 +153,31 @@ func (s *Service) dsText(d *store.Domain, switched bool) string {
 	until, waits := d.ForeignDS.Until.UTC().Format("2006-01-02 15:04 UTC"), s.Now().Before(d.ForeignDS.Until)
 	switch bogus := d.DNSSEC.Status == store.DNSSECBogus; {
 	case bogus && switched:
-		return fmt.Sprintf("The DS records of %s at its registrar are for a key of other name servers, so resolvers that validate refuse Mailstead's answers: its web site and its mail fail. Remove them there now, or enter those in dnssec of the domain in their place. Resolvers may keep the old ones for another %s.",
+		return fmt.Sprintf("The DS records of %s at its registrar are for a key of other nameservers, so resolvers that validate refuse Mailstead's answers: its website and its mail fail. Remove them there now, or enter those in dnssec of the domain in their place. Resolvers may keep the old ones for another %s.",
 			d.Name, durationText(d.ForeignDS.TTL))
 	case bogus:
-		return fmt.Sprintf("The DS records of %s at its registrar are for a key of other name servers, so resolvers that validate would refuse Mailstead's answers. Remove them there first, and wait %s before the name servers are changed.",
+		return fmt.Sprintf("The DS records of %s at its registrar are for a key of other nameservers, so resolvers that validate would refuse Mailstead's answers. Remove them there first, and wait %s before the nameservers are changed.",
 			d.Name, durationText(d.ForeignDS.TTL))
 	case waits && switched:
 		text := fmt.Sprintf("The old DS records of %s are removed, but resolvers that validate may keep them until %s and refuse Mailstead's answers until then. It ends by itself.", d.Name, until)
 		if d.PreviousNS != nil {
-			text += fmt.Sprintf(" To have its web site and its mail back sooner, set its name servers of before (%s) until then.", strings.Join(d.PreviousNS.Names, ", "))
+			text += fmt.Sprintf(" To have its website and its mail back sooner, set its nameservers of before (%s) until then.", strings.Join(d.PreviousNS.Names, ", "))
 		}
 		return text
 	case waits && d.Status != store.DomainComplete:
-		return fmt.Sprintf("The DS records of %s are removed, but resolvers may keep them until %s. Change the name servers after that.", d.Name, until)
+		return fmt.Sprintf("The DS records of %s are removed, but resolvers may keep them until %s. Change the nameservers after that.", d.Name, until)
 	}
 	return ""
 }
 
-// mailText warns of mail that comes here with the change of the name servers, and would be refused;
+// mailText warns of mail that comes here with the change of the nameservers, and would be refused;
 // "" if there is none.
 func mailText(tx *store.Tx, d *store.Domain, found *zones.ScanFindings) string {
 	taken := d.CatchAll != "" || d.Forward != "" || store.MailboxesByDomain.Count(tx, d.ID, 1)+store.AddressesByDomain.Count(tx, d.ID, 1) > 0
 	if len(found.MX) == 0 || taken || d.MXMode() != store.MXHere {
 		return ""
 	}
-	return fmt.Sprintf("The mail of %s goes to %s now. It comes here once the name servers are changed, and is refused then, since there is no mailbox here. Create the mailboxes first; or leave the mail where it is for now: call PATCH /v1/domains/%s with {\"mx\": {\"mode\": \"elsewhere\"}}.",
+	return fmt.Sprintf("The mail of %s goes to %s now. It comes here once the nameservers are changed, and is refused then, since there is no mailbox here. Create the mailboxes first; or leave the mail where it is for now: call PATCH /v1/domains/%s with {\"mx\": {\"mode\": \"elsewhere\"}}.",
 		d.Name, strings.Join(found.MX[:min(len(found.MX), maxNamed)], ", "), d.ID)
 }
 
@@ -201,14 +199,14 @@ func sendersText(d *store.Domain, found *zones.ScanFindings, published bool) str
 	if todo == "" {
 		return ""
 	}
-	when := "Once the name servers are changed, receivers refuse"
+	when := "Once the nameservers are changed, receivers refuse"
 	if published {
 		when = "Receivers refuse"
 	}
 	return fmt.Sprintf("%s mail that other servers send as %s: Mailstead's SPF record does not name all of them, and its DMARC policy is p=%s. %s", when, d.Name, policy.Policy, todo)
 }
 
-// NextStep says what the owner of a domain that waits for its name servers does next; "" if it was
+// NextStep says what the owner of a domain that waits for its nameservers does next; "" if it was
 // never scanned. issues are those of the domain.
 func (s *Service) NextStep(tx *store.Tx, d *store.Domain, issues []Issue) (string, error) {
 	if d.ScanJobID == "" || d.Status != store.DomainPendingNS || d.DNSProvider != dnsprov.Builtin {
@@ -219,10 +217,10 @@ func (s *Service) NextStep(tx *store.Tx, d *store.Domain, issues []Issue) (strin
 		return "", err
 	}
 	if j != nil && !j.Ended() {
-		return fmt.Sprintf("Mailstead reads the records that %s has now. Wait for the job %s before you change its name servers.", d.Name, j.ID), nil
+		return fmt.Sprintf("Mailstead reads the records that %s has now. Wait for the job %s before you change its nameservers.", d.Name, j.ID), nil
 	}
 	servers := strings.Join(s.Config.Nameservers, ", ")
-	var first []string // what to do before the name servers are changed
+	var first []string // what to do before the nameservers are changed
 	for _, i := range issues {
 		switch i.Code {
 		case issueDS, issueSTS:
@@ -236,14 +234,14 @@ func (s *Service) NextStep(tx *store.Tx, d *store.Domain, issues []Issue) (strin
 		if len(first) > 1 {
 			text += " See also the other issues in dns_health."
 		}
-		return text + " Then set these name servers, and only these, at its registrar: " + servers + ".", nil
+		return text + " Then set these nameservers, and only these, at its registrar: " + servers + ".", nil
 	}
 	if row, err := store.ZoneScans.Find(tx, d.ID); err != nil {
 		return "", err
 	} else if row == nil {
-		return fmt.Sprintf("The records that %s has now could not be read. Scan its zone again, or import a zone file, before you set these name servers, and only these, at its registrar: %s.", d.Name, servers), nil
+		return fmt.Sprintf("The records that %s has now could not be read. Scan its zone again, or import a zone file, before you set these nameservers, and only these, at its registrar: %s.", d.Name, servers), nil
 	}
-	return fmt.Sprintf("Set these name servers, and only these, at the registrar of %s: %s.", d.Name, servers), nil
+	return fmt.Sprintf("Set these nameservers, and only these, at the registrar of %s: %s.", d.Name, servers), nil
 }
 
 // namesText names the first of some record sets.

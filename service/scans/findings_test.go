@@ -46,11 +46,11 @@ func TestDSComesFirst(t *testing.T) {
 		if got := w.issues(id); got != "" {
 			t.Errorf("issues after the TTL: %s", got)
 		}
-		w.wantDetail(id, "Set these name servers")
+		w.wantDetail(id, "Set these nameservers")
 	})
 }
 
-// TestDSAfterTheChange: if the name servers were changed too early, the owner is told what to do
+// TestDSAfterTheChange: if the nameservers were changed too early, the owner is told what to do
 // now, until resolvers have forgotten the DS record.
 func TestDSAfterTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestDSAfterTheChange(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		d = w.domain(id)
-		if w.issues(id) != "remove_ds_first" || !strings.Contains(d.DNSHealth.Issues[0].Message, "name servers of before (ns1.old.test, ns2.old.test)") {
+		if w.issues(id) != "remove_ds_first" || !strings.Contains(d.DNSHealth.Issues[0].Message, "nameservers of before (ns1.old.test, ns2.old.test)") {
 			t.Errorf("after the DS record is gone: %+v", d.DNSHealth)
 		}
 		time.Sleep(7 * time.Hour)
@@ -85,7 +85,7 @@ func TestDSAfterTheChange(t *testing.T) {
 }
 
 // TestMailThatComesWithTheChange: the owner is told of mail that comes here with the change of the
-// name servers and would be refused.
+// nameservers and would be refused.
 func TestMailThatComesWithTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newScanWorld(t)
@@ -161,7 +161,7 @@ func TestOtherSendersAreRefused(t *testing.T) {
 		policy := func(name string) dnsprov.Record { return record("_dmarc."+name, "TXT", "v=DMARC1; p=none") }
 		spf, dmarc, both := connect("spf.test", "", other("spf.test")), connect("dmarc.test", "", policy("dmarc.test")), connect("both.test", "", other("both.test"), policy("both.test"))
 		for _, id := range []string{spf, dmarc, both} {
-			if !has(id, "Once the name servers are changed") || !has(id, "p=reject") {
+			if !has(id, "Once the nameservers are changed") || !has(id, "p=reject") {
 				t.Errorf("%s: %+v", w.domain(id).Domain, w.domain(id).DNSHealth.Issues)
 			}
 		}
@@ -300,7 +300,7 @@ func TestPolicyIsEnforced(t *testing.T) {
 	})
 }
 
-// TestAddressesThatChange: an address that the name servers do not give twice is that of a proxy.
+// TestAddressesThatChange: an address that the nameservers do not give twice is that of a proxy.
 func TestAddressesThatChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newScanWorld(t)

@@ -20,12 +20,12 @@ const (
 
 // A Delegation is what the parent zone of a domain answers for it.
 type Delegation struct {
-	// The name servers. Empty if the domain has none.
+	// The nameservers. Empty if the domain has none.
 	Nameservers []string `json:"nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	// The DS records in zone file format.
 	DS []string `json:"ds" words:"theirs" example:"[\"12345 8 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17\"]"`
-	// For how many seconds resolvers keep the name servers. Null if the parent zone's own servers
-	// did not answer; then a resolver has told the name servers, and these can be older ones.
+	// For how many seconds resolvers keep the nameservers. Null if the parent zone's own servers
+	// did not answer; then a resolver has told the nameservers, and these can be older ones.
 	TTL      *int      `json:"ttl"`
 	LookedAt core.Time `json:"looked_at"`
 }
@@ -46,7 +46,7 @@ func DelegationOf(d *store.Domain) *Delegation {
 }
 
 // AskParent asks the parent zone of a domain for its delegation. It returns nil if this
-// installation asks no name servers of others, or if the look-up failed.
+// installation asks no nameservers of others, or if the lookup failed.
 func (s *Service) AskParent(ctx context.Context, name string) *scan.Parent {
 	if s.Config.Scanner == nil || !s.Config.ScanNew {
 		return nil
@@ -80,7 +80,7 @@ func (s *Service) NoteParent(tx *store.Tx, d *store.Domain, found *scan.Parent) 
 }
 
 // NoteDS sets the DNSSEC status of a domain by the DS records that the parent zone has, and notes
-// until when resolvers may have one of another key; found is nil if the look-up has failed. ttl is
+// until when resolvers may have one of another key; found is nil if the lookup has failed. ttl is
 // that of the records, 0 if it is not known. The caller writes the domain.
 func (s *Service) NoteDS(tx *store.Tx, d *store.Domain, found *[]dnsprov.DS, ttl time.Duration) {
 	if found == nil || d.DNSSEC == nil {

@@ -23,28 +23,26 @@ import (
 )
 
 const (
-	scansAtOnce     = 4
-	scansOfAccount  = 2
-	scanTimeout     = 11 * time.Minute // of an attempt; the scan itself takes at most 10 minutes
-	scanTries       = 3
-	scanAgain       = 10 * time.Minute // between two scans of one domain
-	addressesTwice  = 20               // names that are asked for their addresses a second time
-	policyTimeout   = 20 * time.Second
-	maxNameservers  = 13
-	stsLabel        = "_mta-sts."
-	codeNoScanner   = "not_configured"
-	scanFailedDefer = "The present zone could not be read. Scan it again."
+	scansAtOnce    = 4
+	scansOfAccount = 2
+	scanTimeout    = 11 * time.Minute // of an attempt; the scan itself takes at most 10 minutes
+	scanTries      = 3
+	scanAgain      = 10 * time.Minute // between two scans of one domain
+	addressesTwice = 20               // names that are asked for their addresses a second time
+	policyTimeout  = 20 * time.Second
+	maxNameservers = 13
+	stsLabel       = "_mta-sts."
 )
 
 // ScanZoneIn is the body of scan_zone.
 type ScanZoneIn struct {
 	DomainID string `path:"domain_id"`
-	// The name servers to ask, by name or IP address. By default those to which the domain is
+	// The nameservers to ask, by name or IP address. By default those to which the domain is
 	// delegated, or those of before, if it is delegated to Mailstead already.
 	Nameservers []string `json:"nameservers" max:"13" example:"[\"ns1.example.net\"]"`
 }
 
-// ScanZone queues a job that reads the zone of a domain at the name servers of others. A second
+// ScanZone queues a job that reads the zone of a domain at the nameservers of others. A second
 // request within 10 minutes returns the job of the first one.
 func (s *Service) ScanZone(ctx context.Context, who core.Actor, in ScanZoneIn) (*core.JobResponse, error) {
 	names, err := nameservers(in.Nameservers)
@@ -63,7 +61,7 @@ func (s *Service) ScanZone(ctx context.Context, who core.Actor, in ScanZoneIn) (
 		case d.Gone():
 			return core.DomainBusy(d, "is being deleted")
 		case s.Config.Scanner == nil:
-			return core.Errorf(codeNoScanner, "This installation cannot read zones of others: it has no DNS resolver.")
+			return core.Errorf("not_configured", "This installation cannot read zones of others: it has no DNS resolver.")
 		}
 		j, err := store.Jobs.Find(tx, d.ScanJobID)
 		if err != nil {
@@ -87,14 +85,14 @@ func (s *Service) ScanZone(ctx context.Context, who core.Actor, in ScanZoneIn) (
 	return &out, nil
 }
 
-// nameservers validates the names and addresses of name servers.
+// nameservers validates the names and addresses of nameservers.
 func nameservers(given []string) ([]string, error) {
 	var out []string
 	for _, text := range given {
 		name := strings.TrimSuffix(strings.TrimSpace(text), ".")
 		if ip, err := netip.ParseAddr(name); err == nil && ip.Zone() == "" {
 			name = ip.Unmap().String()
-		} else if host, ok := idn.Host(name); ok && strings.Contains(host, ".") {
+		} else if host, ok := idn.WholeHost(name); ok {
 			name = host
 		} else {
 			return nil, core.Invalid("nameservers", "invalid", "has %.80q, which is neither the name of a host nor an IP address", text)
@@ -135,7 +133,7 @@ func (s *Service) queue(tx *store.Tx, d *store.Domain, userID string, names []st
 	return j, nil
 }
 
-// scanKind returns the kind of job that scans a zone. A slow name server holds up only other scans,
+// scanKind returns the kind of job that scans a zone. A slow nameserver holds up only other scans,
 // and no account holds up another one.
 func (s *Service) scanKind() jobs.Kind {
 	return jobs.Kind{
@@ -158,7 +156,7 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		return nil, err
 	}
 	if s.Config.Scanner == nil { // the installation had one when the job was queued
-		return nil, jobs.Permanent(core.Errorf(codeNoScanner, scanFailedDefer))
+		return nil, jobs.Permanent(core.Errorf("not_configured", "The present zone could not be read. Scan it again."))
 	}
 	servers, err := s.serversOf(ctx, d, args.Nameservers)
 	if err != nil {
@@ -195,13 +193,13 @@ func (s *Service) scanZone(ctx context.Context, j *store.Job) (jobs.Writes, erro
 	return func(tx *store.Tx, j *store.Job) error { return s.finish(tx, j, args, blob, file, servers, parent) }, nil
 }
 
-// serversOf returns the name servers that a scan asks: those of the request, those to which the
+// serversOf returns the nameservers that a scan asks: those of the request, those to which the
 // domain is delegated, or those of before if it is delegated to us.
 func (s *Service) serversOf(ctx context.Context, d *store.Domain, names []string) (*scan.Servers, error) {
 	defer s.zones.PauseQuestions(d.Name)()
 	scanner := s.Config.Scanner
 	found, err := scanner.Find(ctx, d.Name, names)
-	if err != nil || len(names) > 0 || !slices.ContainsFunc(found.Names, s.isOurs) {
+	if err != nil || len(names) > 0 || !slices.ContainsFunc(found.Names, s.Config.IsOwnNameserver) {
 		return found, err
 	}
 	if d.PreviousNS == nil {
@@ -212,11 +210,6 @@ func (s *Service) serversOf(ctx context.Context, d *store.Domain, names []string
 		before, err = scanner.Find(ctx, d.Name, d.PreviousNS.Addrs)
 	}
 	return before, err
-}
-
-// isOurs reports whether a name server is one of this host's.
-func (s *Service) isOurs(name string) bool {
-	return slices.ContainsFunc(s.Config.Nameservers, func(ns string) bool { return strings.EqualFold(strings.TrimSuffix(ns, "."), name) })
 }
 
 // read reads the zone. If none of the servers answers, the method is none.
@@ -236,12 +229,12 @@ func scanError(ctx context.Context, d *store.Domain, err error) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, scan.ErrLookup) {
-		return core.Errorf("upstream_error", "The name servers of %s could not be looked up. Scan its zone again, or give its name servers.", d.Name).Because(err)
+		return core.Errorf("upstream_error", "The nameservers of %s could not be looked up. Scan its zone again, or give its nameservers.", d.Name).Because(err)
 	}
 	return err
 }
 
-// changing asks for addresses a second time, and returns those that the name servers did not give
+// changing asks for addresses a second time, and returns those that the nameservers did not give
 // again. Proxies answer with other addresses each time.
 func (s *Service) changing(ctx context.Context, servers *scan.Servers, records []dnsprov.Record) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
@@ -258,14 +251,14 @@ func (s *Service) changing(ctx context.Context, servers *scan.Servers, records [
 		}
 		sets[set] = append(sets[set], ip)
 	}
-	slices.SortStableFunc(order, func(a, b dnsprov.Set) int { return len(a.Name) - len(b.Name) }) // a web site has a short name
+	slices.SortStableFunc(order, func(a, b dnsprov.Set) int { return len(a.Name) - len(b.Name) }) // a website has a short name
 	for _, set := range order[:min(len(order), addressesTwice)] {
 		answer, err := s.Config.Scanner.Ask(ctx, servers, set.Name, set.Type)
-		if err != nil || len(answer.Records) == 0 {
+		if err != nil || len(answer) == 0 {
 			continue
 		}
 		stays := func(ip netip.Addr) bool {
-			return slices.ContainsFunc(answer.Records, func(r dnsprov.Record) bool { return r.Value == ip.String() })
+			return slices.ContainsFunc(answer, func(r dnsprov.Record) bool { return r.Value == ip.String() })
 		}
 		if !slices.ContainsFunc(sets[set], stays) {
 			for _, ip := range sets[set] {
@@ -309,12 +302,12 @@ func (s *Service) finish(tx *store.Tx, j *store.Job, args scanArgs, blob store.B
 		tx.After(func() { s.Store.Release(blob) })
 		return err
 	}
-	if err := tx.PutZoneScan(&store.ZoneScan{DomainID: d.ID, JobID: j.ID, Blob: blob, EndedAt: tx.Now()}); err != nil {
+	if err := tx.PutZoneScan(&store.ZoneScan{DomainID: d.ID, JobID: j.ID, Blob: blob}); err != nil {
 		return err
 	}
 	j.Detail = file.Summary(d.Name)
 	delegated := len(args.Nameservers) == 0 && len(servers.Names) > 0
-	if delegated && !slices.ContainsFunc(servers.Names, s.isOurs) {
+	if delegated && !slices.ContainsFunc(servers.Names, s.Config.IsOwnNameserver) {
 		d.PreviousNS = previousNS(servers)
 		if len(d.CurrentNS) == 0 {
 			d.CurrentNS = servers.Names
@@ -331,7 +324,7 @@ func (s *Service) finish(tx *store.Tx, j *store.Job, args scanArgs, blob store.B
 	return s.emitFinished(tx, j, d, &file.Result)
 }
 
-// previousNS returns the name servers of others in the form in which they are stored.
+// previousNS returns the nameservers of others in the form in which they are stored.
 func previousNS(servers *scan.Servers) *store.PreviousNS {
 	out := &store.PreviousNS{Names: servers.Names[:min(len(servers.Names), maxNameservers)]}
 	for _, addr := range servers.Addrs[:min(len(servers.Addrs), maxNameservers)] {

@@ -24,7 +24,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A scanner is a fake of the name servers of others, which serve each domain alike.
+// A scanner is a fake of the nameservers of others, which serve each domain alike.
 type scanner struct {
 	mu      sync.Mutex
 	servers scan.Servers
@@ -61,7 +61,7 @@ func (s *scanner) Parent(context.Context, string) (*scan.Parent, error) {
 	return &scan.Parent{Names: s.servers.Names, TTL: s.servers.NSTTL, DS: &ds}, s.err
 }
 
-func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) (scan.Answer, error) {
+func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) ([]dnsprov.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	records, ok := s.again[typ+" "+name]
@@ -70,7 +70,7 @@ func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) (sca
 			records = append(records, r)
 		}
 	}
-	return scan.Answer{Records: records, Exists: len(records) > 0}, nil
+	return records, nil
 }
 
 func (s *scanner) OwnTexts(context.Context, *scan.Servers, string, ...string) (map[string][]string, error) {
@@ -107,7 +107,7 @@ func record(name, typ, text string) dnsprov.Record {
 	return r
 }
 
-// newScanner returns a scanner of a zone own.test with a web site, mail and what others need.
+// newScanner returns a scanner of a zone own.test with a website, mail and what others need.
 func newScanner() *scanner {
 	s := &scanner{servers: scan.Servers{
 		Names: []string{"ns1.old.test", "ns2.old.test"}, Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.53:53")}, NSTTL: 48 * time.Hour,
@@ -263,7 +263,7 @@ func (w *scanWorld) events(kind string) (out []map[string]any) {
 }
 
 // TestConnectingScans: connecting a domain scans its zone. Until that has ended, and until what was
-// found is imported or left out, the domain is not told to change its name servers.
+// found is imported or left out, the domain is not told to change its nameservers.
 func TestConnectingScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newScanWorld(t)
@@ -321,7 +321,7 @@ func TestConnectingScans(t *testing.T) {
 			t.Errorf("domain %+v", d)
 		}
 		w.wantDetail(id, "goes to mx.old.test now")
-		w.wantDetail(id, "See also the other issues in dns_health. Then set these name servers")
+		w.wantDetail(id, "See also the other issues in dns_health. Then set these nameservers")
 		w.mailbox("ann@own.test")
 		w.wantDetail(id, "refuse mail that other servers send")
 		w.take(id, zones.ImportZoneIn{Exclude: []zones.ZoneExclude{{Name: "cdn"}}, DryRun: true})
@@ -329,7 +329,7 @@ func TestConnectingScans(t *testing.T) {
 		if got := w.issues(id); got != "" {
 			t.Errorf("issues after the import: %s", got)
 		}
-		w.wantDetail(id, "Set these name servers, and only these, at the registrar of own.test: ns1.example.test, ns2.example.test")
+		w.wantDetail(id, "Set these nameservers, and only these, at the registrar of own.test: ns1.example.test, ns2.example.test")
 		out := w.take(id, zones.ImportZoneIn{Accept: []string{"104.16.0.1"}})
 		if out.Imported != 3 {
 			t.Errorf("imported %+v", out)
@@ -354,7 +354,7 @@ func TestConnectingScans(t *testing.T) {
 			t.Errorf("the job of before is %s with %+v", status, r)
 		}
 		if got := fmt.Sprint(w.domain(id).PreviousNameservers); got != "[ns1.old.test ns2.old.test]" {
-			t.Errorf("previous name servers: %s", got)
+			t.Errorf("previous nameservers: %s", got)
 		}
 		if _, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
@@ -392,7 +392,7 @@ func TestOneScanInTenMinutes(t *testing.T) {
 			t.Errorf("the second scan %s has %+v", second, r)
 		}
 		if got := fmt.Sprint(w.domain(id).PreviousNameservers); got != "[ns1.old.test ns2.old.test]" {
-			t.Errorf("name servers that were only asked became those of before: %s", got)
+			t.Errorf("nameservers that were only asked became those of before: %s", got)
 		}
 		other := core.Actor{AccountID: w.Account(t, "other@example.test").AccountID, Role: "owner"}
 		_, err := w.Scans.ScanZone(t.Context(), other, scans.ScanZoneIn{DomainID: id})
@@ -467,7 +467,7 @@ func TestConnectingManyScansThem(t *testing.T) {
 	})
 }
 
-// TestScanFails: a scan whose look-ups fail is tried again, and then tells so. One that nobody
+// TestScanFails: a scan whose lookups fail is tried again, and then tells so. One that nobody
 // answers has a result.
 func TestScanFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -480,7 +480,7 @@ func TestScanFails(t *testing.T) {
 		if err != nil || j.Status != "error" || j.Error.Code != "upstream_error" || j.Attempts != 3 {
 			t.Errorf("job %+v, %v", j, err)
 		}
-		w.wantDetail(id, "do not answer") // so it is not known either whether there is a web site
+		w.wantDetail(id, "do not answer") // so it is not known either whether there is a website
 		if told := w.events("zone.scan_finished"); len(told) != 1 || told[0]["status"] != "error" || told[0]["method"] != nil {
 			t.Errorf("events %v", told)
 		}
@@ -491,7 +491,7 @@ func TestScanFails(t *testing.T) {
 		if status, r := w.result(job); status != "completed" || r.Method != "none" || len(r.Nameservers)+len(r.Records) > 0 {
 			t.Errorf("%s %+v", status, r)
 		}
-		w.wantDetail(id, "Set these name servers")
+		w.wantDetail(id, "Set these nameservers")
 	})
 }
 

@@ -1,11 +1,11 @@
-// Package scans reads the zones that domains have at name servers of others, before they come here.
+// Package scans reads the zones that domains have at nameservers of others, before they come here.
 // It does not know how a domain is connected or set up.
 //
 // Where things are:
 //   - scan.go: the request for a scan, and the job. What is stored of it is in package zones, which
 //     imports it.
 //   - findings.go: what would break if a domain were delegated here now, and what to do next.
-//   - parent.go: what the parent zone has for a domain: name servers, and DS records of other keys.
+//   - parent.go: what the parent zone has for a domain: nameservers, and DS records of other keys.
 package scans
 
 import (

@@ -3,6 +3,7 @@ package servicetest
 import (
 	"context"
 
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/scan"
 )
 
@@ -20,8 +21,8 @@ func (NoServers) Parent(context.Context, string) (*scan.Parent, error) {
 }
 
 // Ask implements core.Scanner.
-func (NoServers) Ask(context.Context, *scan.Servers, string, string) (scan.Answer, error) {
-	return scan.Answer{}, scan.ErrNoServer
+func (NoServers) Ask(context.Context, *scan.Servers, string, string) ([]dnsprov.Record, error) {
+	return nil, scan.ErrNoServer
 }
 
 // OwnTexts implements core.Scanner.

@@ -11,8 +11,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const challengeTTL = 60 // TTL of ACME challenge records in seconds
-
 // Selectors of the DKIM keys of every domain.
 const (
 	RSASelector     = "ms1"
@@ -45,7 +43,7 @@ func Spec(s *core.Core, d *store.Domain) dnsprov.Spec {
 		}
 	}
 	for _, c := range d.Challenges {
-		spec.Challenges = append(spec.Challenges, dnsprov.Record{Name: c.Name, Type: "TXT", Value: c.Value, TTL: challengeTTL, Purpose: dnsprov.PurposeACME})
+		spec.Challenges = append(spec.Challenges, dnsprov.Record{Name: c.Name, Value: c.Value})
 	}
 	for _, k := range d.DKIM {
 		spec.DKIM = append(spec.DKIM, dnsprov.DKIMKey{Selector: k.Selector, Record: k.Record})

@@ -8,13 +8,13 @@ import (
 
 const (
 	aliasAsked      = time.Hour        // for so long after a query for a name, the addresses of its alias are looked up
-	aliasEach       = time.Minute      // least time between two look-ups for one name
+	aliasEach       = time.Minute      // least time between two lookups for one name
 	aliasEachEdge   = 5 * time.Minute  // the same at another DNS provider, which does not tell us about queries
 	aliasChangeEach = 5 * time.Minute  // least time between two changes of a zone because of its alias
-	aliasKept       = 24 * time.Hour   // for so long the addresses are kept while look-ups fail
-	aliasTimeout    = 10 * time.Second // for one look-up
-	aliasTick       = 5 * time.Second  // how often it is found out which look-ups are due
-	aliasesAtOnce   = 16               // look-ups that run at the same time
+	aliasKept       = 24 * time.Hour   // for so long the addresses are kept while lookups fail
+	aliasTimeout    = 10 * time.Second // for one lookup
+	aliasTick       = 5 * time.Second  // how often it is found out which lookups are due
+	aliasesAtOnce   = 16               // lookups that run at the same time
 	aliasSeenEach   = time.Hour        // least time between two writes of when the addresses were found, if they stay
 )
 
@@ -32,8 +32,8 @@ type alias struct {
 	domainID string
 	edge     bool         // its records are at a DNS provider that others run
 	asked    atomic.Int64 // when the name was last asked for
-	looked   time.Time    // when the last look-up began; used by followAliases alone
-	seen     time.Time    // when one was last answered; used by the look-up alone
+	looked   time.Time    // when the last lookup began; used by followAliases alone
+	seen     time.Time    // when one was last answered; used by the lookup alone
 }
 
 // set says which alias a domain has; "" for none.

@@ -3,10 +3,10 @@ package zones
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -119,9 +119,9 @@ func (s *Service) followAlias(ctx context.Context, one *alias) error {
 	})
 }
 
-// AliasAddresses looks up the addresses of the host that a domain is an alias of: those that a web
-// site may have, sorted, at most MaxApexAddresses. A host in a zone of this server has none.
-// answered is false if the look-up failed.
+// AliasAddresses looks up the addresses of the host that a domain is an alias of: those that a
+// website may have, sorted, at most MaxApexAddresses. A host in a zone of this server has none.
+// answered is false if the lookup failed.
 func (s *Service) AliasAddresses(ctx context.Context, host string) (addresses []string, answered bool) {
 	if s.HostsName(host) {
 		return nil, true
@@ -137,8 +137,7 @@ func (s *Service) AliasAddresses(ctx context.Context, host string) (addresses []
 		}
 		return err
 	})
-	var none *net.DNSError
-	if err != nil && !(errors.As(err, &none) && none.IsNotFound) {
+	if err != nil && !lookup.IsNotFound(err) {
 		return nil, false
 	}
 	slices.Sort(addresses)

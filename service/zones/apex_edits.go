@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// mayBeSite reports whether an address may be that of a web site. It must be public, but not in a
+// mayBeSite reports whether an address may be that of a website. It must be public, but not in a
 // sandbox.
 func (s *Service) mayBeSite(ip netip.Addr) bool {
 	guard := &netguard.Guard{AllowPrivate: s.Config.AllowPrivate || s.Config.Sandbox}
 	return guard.Allowed(ip)
 }
 
-// CleanApexAddresses validates and normalizes the addresses of a web site. field is that of the
+// CleanApexAddresses validates and normalizes the addresses of a website. field is that of the
 // request.
 func (s *Service) CleanApexAddresses(field string, given []string) ([]string, error) {
 	var out []string
@@ -45,10 +45,9 @@ func (s *Service) CleanApexAddresses(field string, given []string) ([]string, er
 
 // CleanAlias validates and normalizes the host whose addresses a domain itself has.
 func (s *Service) CleanAlias(field, given, domain string) (string, error) {
-	host, ok := idn.Host(strings.TrimSuffix(strings.TrimSpace(given), "."))
-	_, isIP := netip.ParseAddr(host)
+	host, ok := idn.WholeHost(given)
 	switch {
-	case !ok || isIP == nil || !strings.Contains(host, "."):
+	case !ok:
 		return "", core.Invalid(field, "invalid", "%.80q is not a whole host name, such as site.example.net; give an address in addresses", given)
 	case host == domain:
 		return "", core.Invalid(field, "not_allowed", "is the domain itself")
@@ -149,7 +148,7 @@ func (e *zoneEdit) applyApex(d *store.Domain, addresses []string) {
 		d.Apex = &store.DomainApex{Mode: d.ApexMode()}
 	case d.Apex == nil:
 		return
-	case d.Apex.Mode == store.ApexUndecided && len(addresses) > 0: // the owner has told where the web site is
+	case d.Apex.Mode == store.ApexUndecided && len(addresses) > 0: // the owner has told where the website is
 		d.Apex.Mode, d.Apex.Chosen = store.ApexElsewhere, true
 	}
 	d.Apex.Addresses = addresses

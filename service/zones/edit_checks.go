@@ -124,7 +124,7 @@ func managedCollision(d *store.Domain, name, typ string) *core.Error {
 	case name == "_dmarc."+d.Name:
 		e.Message = "Mailstead manages the records of " + name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
 	case name == d.Name && (typ == "A" || typ == "AAAA"):
-		e.Message = "The " + typ + " records of " + name + " lead to this host. To have your web site there, call PATCH /v1/domains/" + d.ID + ` with {"apex": {"mode": "elsewhere", "addresses": [...]}}.`
+		e.Message = "The " + typ + " records of " + name + " lead to this host. To have your website there, call PATCH /v1/domains/" + d.ID + ` with {"apex": {"mode": "elsewhere", "addresses": [...]}}.`
 		if d.ApexMode() == store.ApexElsewhere {
 			e.Message = "The addresses of " + name + " are those of " + d.Apex.Alias + ". To set them yourself, call PATCH /v1/domains/" + d.ID + ` with {"apex": {"mode": "elsewhere", "addresses": [...]}}.`
 		}
@@ -173,12 +173,12 @@ func (st *zoneState) checkName(name string, rows []*store.CustomRecord) error {
 // domain. It returns "" if there is no such thing.
 func (st *zoneState) coveredBy(name string) string {
 	for _, r := range st.reserved {
-		if r.Name == name || strings.HasSuffix(r.Name, "."+name) {
+		if dnsprov.IsWithin(r.Name, name) {
 			return "the " + r.Type + " records of " + r.Name + ", which Mailstead manages"
 		}
 	}
 	for _, sub := range st.below {
-		if sub == name || strings.HasSuffix(sub, "."+name) {
+		if dnsprov.IsWithin(sub, name) {
 			return sub + ", which is connected here"
 		}
 	}
@@ -186,7 +186,7 @@ func (st *zoneState) coveredBy(name string) string {
 }
 
 // checkBelow checks the custom records of a name below another one, which may be delegated: then
-// only addresses of its own name servers are allowed.
+// only addresses of its own nameservers are allowed.
 func checkBelow(rows []*store.CustomRecord, above string, atAbove []*store.CustomRecord) error {
 	delegated := slices.ContainsFunc(atAbove, func(r *store.CustomRecord) bool { return r.Type == "NS" })
 	if !delegated {
@@ -196,7 +196,7 @@ func checkBelow(rows []*store.CustomRecord, above string, atAbove []*store.Custo
 	isHost := slices.ContainsFunc(atAbove, func(r *store.CustomRecord) bool { return r.Type == "NS" && r.Value == name })
 	for _, r := range rows {
 		if !isHost || r.Type != "A" && r.Type != "AAAA" {
-			return invalidRecord("name", fmt.Errorf("%s is delegated by its NS records, so %s can only have addresses of its name servers, not %s records", above, name, r.Type))
+			return invalidRecord("name", fmt.Errorf("%s is delegated by its NS records, so %s can only have addresses of its nameservers, not %s records", above, name, r.Type))
 		}
 	}
 	return nil

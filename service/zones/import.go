@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/dnsprov/zonefile"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/dmarc"
@@ -20,7 +21,6 @@ import (
 )
 
 const (
-	maxZoneFile       = 2 << 20 // bytes
 	minTTL, maxTTL    = 60, 86400
 	importMemory      = 8 // memory that an import takes, as a multiple of the length of its file
 	importLookupsTime = 2 * LookupTimeout
@@ -36,7 +36,7 @@ type ImportZoneIn struct {
 	// The ID of the domain's newest zone_scan job that has ended, to import what it found.
 	Scan    string        `json:"scan" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Exclude []ZoneExclude `json:"exclude" max:"1000"` // Records that are left out.
-	// Addresses of Cloudflare's proxy that are imported although they serve no web site once the
+	// Addresses of Cloudflare's proxy that are imported although they serve no website once the
 	// domain's DNS is elsewhere.
 	Accept  []string `json:"accept" max:"1000" example:"[\"104.16.0.1\"]"`
 	Replace bool     `json:"replace"` // Replace records that you have added here before. Without it, they stay.
@@ -66,7 +66,7 @@ type SkippedRecord struct {
 	// A code and a text: excluded, outside, nameservers, mx, dnssec, unknown_type, managed, here,
 	// exists, alias, proxied, invalid_dmarc, spf_too_many_lookups, spf_not_counted, spf_too_long,
 	// spf_all or cname_at_apex.
-	Reason string `json:"reason" words:"theirs" example:"nameservers: Mailstead has its own SOA record and name servers."`
+	Reason string `json:"reason" words:"theirs" example:"nameservers: Mailstead has its own SOA record and nameservers."`
 }
 
 // A MergedRecord is a record of Mailstead with the value that it has after an import.
@@ -126,13 +126,13 @@ type zoneImport struct {
 	out *ZoneImported
 }
 
-// planImport reads the file and makes the look-ups. The caller must call leave at the end.
+// planImport reads the file and makes the lookups. The caller must call leave at the end.
 func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneIn) (p *zoneImport, leave func(), err error) {
 	if (in.ZoneFile == "") == (in.Scan == "") {
 		return nil, nil, core.Errorf("exactly_one_parameter", "Give either zone_file or scan.")
 	}
-	if len(in.ZoneFile) > maxZoneFile {
-		return nil, nil, core.Invalid("zone_file", "out_of_range", "must have at most %d bytes, not %d", maxZoneFile, len(in.ZoneFile))
+	if len(in.ZoneFile) > zonefile.MaxBytes {
+		return nil, nil, core.Invalid("zone_file", "out_of_range", "must have at most %d bytes, not %d", zonefile.MaxBytes, len(in.ZoneFile))
 	}
 	p = &zoneImport{s: s, in: in, excluded: map[[2]string]bool{}}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -161,7 +161,7 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 	}
 	size := len(in.ZoneFile)
 	if p.scan != nil {
-		size = maxScanBytes
+		size = scan.MaxBytes
 	}
 	ctx, leave, err = s.WorkOnLarge(ctx, int64(importMemory*size))
 	if err != nil {
@@ -245,14 +245,14 @@ func (p *zoneImport) isExcluded(name, typ string) bool {
 	return p.excluded[[2]string{name, ""}] || p.excluded[[2]string{name, typ}]
 }
 
-// look finds the SPF records and the DMARC policy of the file, and makes the look-ups that they
+// look finds the SPF records and the DMARC policy of the file, and makes the lookups that they
 // need.
 func (p *zoneImport) look(ctx context.Context) error {
 	name, policyName := p.domain.Name, "_dmarc."+p.domain.Name
 	if !p.isExcluded(name, "TXT") {
 		for _, r := range p.set(name, "TXT") {
-			if text := dnsprov.UnquoteText(r.Value); spf.IsRecord(text) {
-				p.spf = append(p.spf, text)
+			if r.IsSPF() {
+				p.spf = append(p.spf, dnsprov.UnquoteText(r.Value))
 			}
 		}
 	}
@@ -300,7 +300,7 @@ func (p *zoneImport) look(ctx context.Context) error {
 		case errors.As(err, new(*spf.TooManyLookups)):
 			p.spfNo = "spf_too_many_lookups: " + err.Error() + "."
 		case err != nil:
-			p.spfNo = "spf_not_counted: The look-ups that the merged record needs could not be counted: " + err.Error() + "."
+			p.spfNo = "spf_not_counted: The lookups that the merged record needs could not be counted: " + err.Error() + "."
 		}
 		return nil
 	})
@@ -396,10 +396,10 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 	switch {
 	case p.isExcluded(name, typ):
 		reason = "excluded: The request leaves it out."
-	case !isApex && !strings.HasSuffix(name, "."+domain):
+	case !dnsprov.IsWithin(name, domain):
 		reason = "outside: The name is not in " + domain + "."
 	case typ == "SOA" || typ == "NS" && isApex:
-		reason = "nameservers: The zone has its own SOA record and name servers."
+		reason = "nameservers: The zone has its own SOA record and nameservers."
 	case typ == "MX" && isApex && st.domain.MXMode() == store.MXElsewhere:
 		reason = "mx: Mailstead keeps the MX records of before itself, until the mail comes here."
 	case typ == "MX" && isApex:
@@ -433,10 +433,9 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 	}
 	var out []dnsprov.Record
 	for _, r := range set.Records {
-		text := dnsprov.UnquoteText(r.Value)
 		ip, _ := netip.ParseAddr(r.Value)
 		switch {
-		case isApex && typ == "TXT" && spf.IsRecord(text): // see mergeSettings
+		case isApex && r.IsSPF(): // see mergeSettings
 		case isApex && (typ == "A" || typ == "AAAA") && st.domain.ApexMode() == store.ApexHere:
 			p.skip(p.hereReason(), r)
 		case isApex && (typ == "A" || typ == "AAAA") && apexSetting(st.domain).Alias != "":
@@ -463,7 +462,7 @@ func isAlias(typ string) bool { return typ == "ALIAS" || typ == "ANAME" }
 
 // hereReason says why the addresses of a domain itself are not imported.
 func (p *zoneImport) hereReason() string {
-	return "here: The addresses of " + p.domain.Name + ` itself lead to this host. To have your web site there, call PATCH /v1/domains/` + p.domain.ID +
+	return "here: The addresses of " + p.domain.Name + ` itself lead to this host. To have your website there, call PATCH /v1/domains/` + p.domain.ID +
 		` with {"apex": {"mode": "elsewhere"}} first.`
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // proxyNetworks are the published networks of Cloudflare's proxy. An address in one of them serves
-// a web site only while the DNS of its domain is at Cloudflare.
+// a website only while the DNS of its domain is at Cloudflare.
 var proxyNetworks = func() (out []netip.Prefix) {
 	for _, text := range []string{
 		"173.245.48.0/20", "103.21.244.0/22", "103.22.200.0/22", "103.31.4.0/22", "141.101.64.0/18", "108.162.192.0/18", "190.93.240.0/20",

@@ -49,7 +49,7 @@ func TestQuestionsOfADomain(t *testing.T) {
 	if q.Total != 6 || !q.LastAskedAt.Equal(now) || !q.Since.Equal(began) || q.Hours[22].Count != 2 || q.Hours[23].Count != 4 || !q.Hours[23].Hour.Equal(now.Truncate(time.Hour)) {
 		t.Errorf("%+v", q)
 	}
-	for range 2 { // look-ups of ours do not count, and others do afterwards
+	for range 2 { // lookups of ours do not count, and others do afterwards
 		before := q.Total
 		err := s.Zones.WithLookupSlot(t.Context(), "own.test", func() error {
 			askTimes(t, s, "own.test", 5, now)

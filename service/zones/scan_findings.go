@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// KindScan is the kind of job that scans the zone of a domain at the name servers of others.
+// KindScan is the kind of job that scans the zone of a domain at the nameservers of others.
 const KindScan = "zone_scan"
 
 // ScanFindings is what would break if a domain were delegated to us as its zone is now, apart from
@@ -39,7 +39,7 @@ func (n RecordName) String() string { return n.Type + " " + n.Name }
 
 // ScanFindings compares the zone of a domain with its scan; f is nil if there is none. Of a domain
 // whose DNS is elsewhere, only the fields CAA, STS, MX and NoSenders are set. It takes as long as
-// an import without look-ups.
+// an import without lookups.
 func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneScan, f *ScanFile) (*ScanFindings, error) {
 	st := s.stateOf(tx, d)
 	out := &ScanFindings{}
@@ -119,8 +119,7 @@ func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
 		ours := strings.Fields(s.spfText(d))
 		for _, r := range p.set(d.Name, "TXT") {
 			isOther := func(term string) bool { return !slices.Contains(ours, term) }
-			text := dnsprov.UnquoteText(r.Value)
-			if !spf.IsRecord(text) || !slices.ContainsFunc(strings.Fields(text), isOther) {
+			if !r.IsSPF() || !slices.ContainsFunc(strings.Fields(dnsprov.UnquoteText(r.Value)), isOther) {
 				continue
 			}
 			out.OtherSPF = true

@@ -16,16 +16,11 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/scan"
 	"github.com/mailstead/mailstead/dnsprov/zonefile"
-	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/zonedata"
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	maxScanRecords = 10_000  // in the result of a scan
-	maxScanBytes   = 5 << 20 // of the names and values of these records
-	maxScanFile    = 8 * maxScanBytes
-)
+const maxScanFile = 8 * scan.MaxBytes
 
 // Values of OwnSet.Action.
 const (
@@ -34,7 +29,7 @@ const (
 	scanMerge   = "merge"
 )
 
-// A ScanResult is the result of a zone_scan job: what the present name servers of a domain have.
+// A ScanResult is the result of a zone_scan job: what the present nameservers of a domain have.
 type ScanResult struct {
 	Nameservers []string     `json:"nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	Method      string       `json:"method" enum:"axfr|nsec|questions|none"` // How the zone was read. none: nobody serves it, or no server answers.
@@ -45,7 +40,7 @@ type ScanResult struct {
 	DS          []string     `json:"ds" words:"theirs" example:"[\"12345 8 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17\"]"`
 	MX          []ScannedMX  `json:"mx"` // The hosts that take the mail of the domain now.
 	TTL         ScanTTL      `json:"ttl"`
-	Proxied     []ScannedIP  `json:"proxied"`             // Addresses of a proxy, which serve no web site once the domain's DNS is elsewhere.
+	Proxied     []ScannedIP  `json:"proxied"`             // Addresses of a proxy, which serve no website once the domain's DNS is elsewhere.
 	MTASTS      *ScannedSTS  `json:"mta_sts" rare:"true"` // The domain's MTA-STS policy (RFC 8461); null if it has none.
 }
 
@@ -77,7 +72,7 @@ type ScannedMX struct {
 
 // A ScanTTL says how long resolvers go on to use what they know, in seconds; null: not known.
 type ScanTTL struct {
-	NS             *int `json:"ns"`              // The name servers.
+	NS             *int `json:"ns"`              // The nameservers.
 	DS             *int `json:"ds"`              // The DS records.
 	LongestChanged *int `json:"longest_changed"` // The longest one of records that change.
 }
@@ -121,7 +116,7 @@ func (s *Service) ScanFileOf(tx *store.Tx, d *store.Domain, found *scan.Result, 
 	records, size := found.Records, 0
 	for i, one := range records {
 		size += len(one.Name) + len(scannedText(one))
-		if i == maxScanRecords || size > maxScanBytes {
+		if i == scan.MaxRecords || size > scan.MaxBytes {
 			records, r.Complete = records[:i], false
 			break
 		}
@@ -191,9 +186,8 @@ func (s *Service) ownSets(tx *store.Tx, d *store.Domain, found []dnsprov.Record)
 			at[set] = i
 			own := OwnSet{Name: zonedata.RelativeHost(r.Name, d.Name), Type: r.Type, Theirs: []string{}, Ours: []string{}, Action: scanReplace}
 			there := append(slices.Clone(theirs[set]), theirs[dnsprov.Set{Name: r.Name, Type: "CNAME"}]...)
-			isSPF := func(r dnsprov.Record) bool { return r.Type == "TXT" && spf.IsRecord(dnsprov.UnquoteText(r.Value)) }
 			if r.Purpose == dnsprov.PurposeSPF {
-				there = slices.DeleteFunc(there, func(r dnsprov.Record) bool { return !isSPF(r) })
+				there = slices.DeleteFunc(there, func(r dnsprov.Record) bool { return !r.IsSPF() })
 			}
 			switch {
 			case len(there) == 0:
@@ -302,13 +296,13 @@ func (f *ScanFile) Summary(domain string) string {
 	text := fmt.Sprintf("%d records were found.", values)
 	switch {
 	case len(r.Nameservers) == 0:
-		return "No name server serves " + domain + "."
+		return "No nameserver serves " + domain + "."
 	case r.Method == string(scan.MethodNone):
-		return "None of the name servers of " + domain + " answers: " + strings.Join(r.Nameservers, ", ") + "."
+		return "None of the nameservers of " + domain + " answers: " + strings.Join(r.Nameservers, ", ") + "."
 	case f.Partial:
-		text += " The name servers left questions without an answer, so scan the zone again."
+		text += " The nameservers left questions without an answer, so scan the zone again."
 	case !r.Complete:
-		text += " There can be others, since the name servers do not list the zone."
+		text += " There can be others, since the nameservers do not list the zone."
 	}
 	return text
 }

@@ -3,7 +3,7 @@
 // mail.
 //
 // Where things are:
-//   - source.go: what a zone is made from: its name servers, records and key (Service.Spec).
+//   - source.go: what a zone is made from: its nameservers, records and key (Service.Spec).
 //   - zones.go: which zones are in memory to be served (Service.servedDomain), and how changes
 //     reach them.
 //   - dnssec.go: which zones are signed, keys, the DS records at the parent. How a signature is
@@ -16,7 +16,7 @@
 //   - edits.go: how every change of these records is written. edit_checks.go: which changes are
 //     possible. history.go: the changes, and how one is undone.
 //   - import.go: records from a master file.
-//   - apex.go: where the domain itself leads: to this host, or to the owner's web site.
+//   - apex.go: where the domain itself leads: to this host, or to the owner's website.
 //     apex_edits.go: how that is changed.
 //   - alias.go: domains that have the addresses of another host. alias_lookups.go: how these are
 //     looked up.
@@ -70,7 +70,7 @@ func (s *Service) WithLookupSlot(ctx context.Context, name string, fn func() err
 }
 
 // PauseQuestions stops the counting of questions for the zone of a name, and for the zones above
-// it, until resume is called. It is for look-ups of our own. "" stops nothing.
+// it, until resume is called. It is for lookups of our own. "" stops nothing.
 func (s *Service) PauseQuestions(name string) (resume func()) {
 	if name != "" && s.memory.stale.Load() {
 		s.makeZonesFor(name) // else the first question would build the zone, and be counted

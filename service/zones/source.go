@@ -75,7 +75,7 @@ func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain, custom []*store.Custom
 // certificate from a file.
 func (s *Service) tlsaDigests(tx *store.Tx, d *store.Domain) []string {
 	host := s.Config.Hostname
-	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {
+	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || !dnsprov.IsWithin(host, d.Name) {
 		return nil
 	}
 	row, err := store.Certificates.Get(tx, store.HostCertificate)

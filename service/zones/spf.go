@@ -128,7 +128,7 @@ func (s *Service) spfText(d *store.Domain) string {
 // checkSPFText returns an error if receivers would refuse an SPF record.
 func checkSPFText(text string) error {
 	if n := spf.Lookups(text); n > spf.MaxLookups {
-		return core.Invalid("extra", "too_many_lookups", "gives an SPF record that needs %d look-ups; receivers make at most %d (RFC 7208 section 4.6.4)", n, spf.MaxLookups)
+		return core.Invalid("extra", "too_many_lookups", "gives an SPF record that needs %d lookups; receivers make at most %d (RFC 7208 section 4.6.4)", n, spf.MaxLookups)
 	}
 	if len(text) > maxSPFText {
 		return core.Invalid("extra", "too_long", "gives an SPF record of %d bytes; it can have at most %d", len(text), maxSPFText)

@@ -56,7 +56,7 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	if zone, ok := z.served.Zone(name); ok {
 		return zone, true
 	}
-	if z.host != nil && (name == z.host.Origin || strings.HasSuffix(name, "."+z.host.Origin)) {
+	if z.host != nil && dnsprov.IsWithin(name, z.host.Origin) {
 		return z.host, true
 	}
 	return nil, false

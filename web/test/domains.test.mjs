@@ -8,7 +8,7 @@ import { account, api, base, deliver, mailbox, message, on, page, shot, sound, u
 async function open(t, path, options, known = {}) {
   const p = await page(t, options)
   await p.route('**/v1/domains/check-provider', (route) => route.fulfill({
-    json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example', 'ns2.walk.example'], is_edge: false, ...known },
+    json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example', 'ns2.walk.example'], is_edge: false, dns_provider_guess: null, ...known },
   }))
   await p.open(path)
   return p
@@ -222,7 +222,7 @@ describe('domains', { concurrency: 2 }, () => {
     })
 
     walk('proposes Cloudflare for what is there, and buying for what nobody has', async (t) => {
-      const p = await open(t, '/domains/add?name=' + fresh('edge'), { phone: small }, { nameservers: ['ada.ns.cloudflare.com', 'bob.ns.cloudflare.com'] })
+      const p = await open(t, '/domains/add?name=' + fresh('edge'), { phone: small }, { nameservers: ['ada.ns.cloudflare.com', 'bob.ns.cloudflare.com'], dns_provider_guess: 'cloudflare' })
       await p.locator('.domains-option', { hasText: 'Recommended' }).getByRole('radio', { name: /^DNS provider with an API/, checked: true }).waitFor()
       assert.ok(await p.getByRole('button', { name: 'Add domain' }).isDisabled(), 'it needs a credential')
       await p.getByText('(Cloudflare)').waitFor()

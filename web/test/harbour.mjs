@@ -121,7 +121,7 @@ export async function ill(p, h) {
     dns_health: { ...d.dns_health, issues: [{ code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }))
   await change(p, '**/v1/dns-credentials', (c) => {
     const one = { id: 'dnsc_pier', provider: 'hetzner', name: 'Harbour zones', zones: [], error: null, created_at: new Date(Date.now() - 9e8).toISOString(), last_used_at: new Date(Date.now() - 6e5).toISOString() }
-    c.data = [one, { ...one, id: 'dnsc_quay', provider: 'rfc2136', name: 'Name server of the quay', zones: ['quay.example'], error: 'The server refused the key.' }]
+    c.data = [one, { ...one, id: 'dnsc_quay', provider: 'rfc2136', name: 'Nameserver of the quay', zones: ['quay.example'], error: 'The server refused the key.' }]
   })
   await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'harbour.test was not delegated to Mailstead within 14 days.' } }))
   const scan = { id: 'job_scan', job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, created_at: new Date().toISOString(), result: scanned }
@@ -196,6 +196,7 @@ async function tainted(p, h) {
 export async function rarities(p, h) {
   await tainted(p, h)
   for (const [name, { domain_id }] of Object.entries(h.rare)) await change(p, '**/v1/domains/' + domain_id, (d) => Object.assign(d, rare[name]))
+  await change(p, '**/v1/domains/' + h.manual.domain_id, (d) => Object.assign(d, { status: 'pending_dns_records', completed_at: null })) // it is looked at by itself
   await change(p, '**/v1/account', (a) => Object.assign(a, { registrars: ['Walk Registrar'] }))
   const offer = (domain) => ({ domain, available: true, price: 9, renewal_price: 12, currency: 'USD', premium: false, registrar: 'Walk Registrar', checked_via: 'registrar', purchasable: true, error: null })
   await p.route('**/v1/domains/search?*', (route) => route.fulfill({ json: offer(new URL(route.request().url()).searchParams.get('q')) }))

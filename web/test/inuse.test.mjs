@@ -10,7 +10,7 @@ const credential = (more) => api('POST', '/v1/dns-credentials', { provider: 'het
 
 /** Answers as a registry, so that nothing is asked of the world. */
 const provider = (p) => p.route('**/v1/domains/check-provider', (route) => route.fulfill({
-  json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['helium.ns.hetzner.de', 'hydrogen.ns.hetzner.com'], is_edge: false, checked_via: 'rdap' },
+  json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['helium.ns.hetzner.de', 'hydrogen.ns.hetzner.com'], is_edge: false, checked_via: 'rdap', dns_provider_guess: 'hetzner' },
 }))
 
 describe('domains in use', { concurrency: 2 }, () => {
@@ -194,7 +194,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.getByLabel('Keep mail at its present servers for now').check()
       await sound(p, 'a domain in use')
       const before = { dns_provider: 'builtin', status: 'pending_ns', ns_status: 'pending', delegation: null, next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: ['ns1.before.example', 'ns2.before.example'] }
-      let change = { ...before, dns_health: { status: 'unknown', checked_at: null, failing_since: null, issues: [{ code: 'remove_ds_first', purpose: 'DS', host: '@', message: 'The DS records are for a key of other name servers. Remove them there first, and wait 1 day.' }, { code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }
+      let change = { ...before, dns_health: { status: 'unknown', checked_at: null, failing_since: null, issues: [{ code: 'remove_ds_first', purpose: 'DS', host: '@', message: 'The DS records are for a key of other nameservers. Remove them there first, and wait 1 day.' }, { code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }
       const job = { id: 'job_scan', created_at: new Date().toISOString(), job_id: 'job_scan', type: 'zone_scan', status: 'completed', steps: [], error: null, result: scanned }
       await p.route(/\/v1\/domains\/dom_\w+$/, async (route) => {
         if (route.request().method() !== 'GET') return route.fallback()
@@ -207,7 +207,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.route('**/zone/import', async (route) => {
         const body = route.request().postDataJSON()
         asked.push(body)
-        await route.fulfill({ json: { imported: 2, records: [{ name: 'www', type: 'A', ttl: 300, values: ['192.0.2.7'] }, { name: 'old', type: 'TXT', ttl: 300, values: ['"x"'] }], skipped: [{ name: '@', type: 'NS', value: 'ns1.before.example', reason: 'nameservers: Mailstead has its own name servers.' }], merged: [{ name: '@', type: 'TXT', value: 'v=spf1 mx include:_spf.before.example ~all' }], dry_run: Boolean(body.dry_run) } })
+        await route.fulfill({ json: { imported: 2, records: [{ name: 'www', type: 'A', ttl: 300, values: ['192.0.2.7'] }, { name: 'old', type: 'TXT', ttl: 300, values: ['"x"'] }], skipped: [{ name: '@', type: 'NS', value: 'ns1.before.example', reason: 'nameservers: Mailstead has its own nameservers.' }], merged: [{ name: '@', type: 'TXT', value: 'v=spf1 mx include:_spf.before.example ~all' }], dry_run: Boolean(body.dry_run) } })
       })
       await p.getByRole('button', { name: 'Add domain' }).click()
       const next = p.getByRole('region', { name: 'Next step' })

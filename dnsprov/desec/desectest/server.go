@@ -58,7 +58,7 @@ func New(token string) *Server {
 	return s
 }
 
-// AddDomain adds a domain with the name servers of deSEC.
+// AddDomain adds a domain with the nameservers of deSEC.
 func (s *Server) AddDomain(name string) {
 	s.Put(name, "", "NS", MinimumTTL, "ns1.desec.test.", "ns2.desec.test.")
 }

@@ -82,7 +82,7 @@ func New(token string) *Server {
 	return s
 }
 
-// AddZone adds a zone with Hetzner's name servers. The mode is primary or secondary.
+// AddZone adds a zone with Hetzner's nameservers. The mode is primary or secondary.
 func (s *Server) AddZone(name, mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +316,8 @@ func (s *Server) zone(w http.ResponseWriter, r *http.Request, z *zone, parts []s
 			return
 		}
 	}
-	status, effect := http.StatusCreated, func() {}
+	status := http.StatusCreated
+	var effect func()
 	switch {
 	case z.Mode != "primary":
 		refuse(w, http.StatusUnprocessableEntity, "incorrect_zone_mode", "this operation is not supported for this zone's mode")

@@ -220,7 +220,7 @@ func samePrice(price json.Number, cents int64) bool {
 	return err == nil && int64(math.Round(v*100)) == cents
 }
 
-// validNameservers reports whether a list can be the name servers of a domain. It has minimum to 12
+// validNameservers reports whether a list can be the nameservers of a domain. It has minimum to 12
 // names.
 func validNameservers(list []string, minimum int) bool {
 	for _, ns := range list {
@@ -364,7 +364,7 @@ func (c *call) answerGlueCall() *answer {
 }
 
 // withGlue calls do with the domain of the request. It returns the answer of do or, if that is nil,
-// an answer with the name server *host and its glue.
+// an answer with the nameserver *host and its glue.
 func (c *call) withGlue(host *string, do func(d *Domain) *answer) *answer {
 	return c.withDomain("glue", func(d *Domain) *answer {
 		if a := do(d); a != nil {

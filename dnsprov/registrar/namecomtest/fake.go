@@ -251,7 +251,7 @@ type call struct {
 	r    *http.Request
 	body []byte
 	name string // the domain in the path; "" if there is none
-	host string // the name server in the path; "" if there is none
+	host string // the nameserver in the path; "" if there is none
 }
 
 // ifMethod calls do if the request has the method, and answers with an error otherwise.

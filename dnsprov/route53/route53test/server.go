@@ -82,7 +82,7 @@ func New(key, secret string) *Server {
 	return s
 }
 
-// AddZone adds a zone with Amazon's name servers.
+// AddZone adds a zone with Amazon's nameservers.
 func (s *Server) AddZone(name string, private bool) {
 	s.mu.Lock()
 	n := len(s.zones)

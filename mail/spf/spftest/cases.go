@@ -49,7 +49,7 @@ var Cases = []Case{
 	{[]string{"v=spf1 ip4:203.0.113.5 ?all", "v=spf1 a -all"}, "ip4:203.0.113.5 a ?all", 2},
 	{[]string{"v=spf1 redirect=_spf.hoster.test", "v=spf1 mx -all"}, "include:_spf.hoster.test a:mx1.old.test a:mx2.old.test -all", 5},
 	{[]string{"v=spf1 redirect=_spf.hoster.test", "v=spf1 redirect=_spf.large.test"}, "include:_spf.hoster.test include:_spf.large.test ~all", 7},
-	{ // as many look-ups as receivers make
+	{ // as many lookups as receivers make
 		[]string{"v=spf1 include:_spf.large.test include:spf.offices.test a exists:%{i}._spf.macro.test a:out.sender.test a:mx1.old.test -all"},
 		"include:_spf.large.test include:spf.offices.test a exists:%{i}._spf.macro.test a:out.sender.test a:mx1.old.test -all", 10,
 	},

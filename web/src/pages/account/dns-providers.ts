@@ -28,7 +28,7 @@ export const dnsProviders: Record<DNSProvider, About> = {
   hetzner: { name: 'Hetzner', fields: [token], rights: 'The API token needs Read & Write for the project that has your zones.' },
   desec: { name: 'deSEC', fields: [token], rights: 'The token needs permission to write record sets, but not to create or delete domains.' },
   rfc2136: {
-    name: 'Name server (RFC 2136)', zonesRequired: true, rights: 'The TSIG key needs permission to update the zones, and preferably to transfer them (AXFR).',
+    name: 'Nameserver (RFC 2136)', zonesRequired: true, rights: 'The TSIG key needs permission to update the zones, and preferably to transfer them (AXFR).',
     fields: [
       { name: 'server', label: 'Server', placeholder: 'ns1.example.com', hint: 'Hostname, with a port if it is not 53.' },
       { name: 'key_name', label: 'Key name', placeholder: 'mailstead.key' },
@@ -39,13 +39,3 @@ export const dnsProviders: Record<DNSProvider, About> = {
 }
 
 export const providerOptions = Object.entries(dnsProviders).map(([id, p]) => [id as DNSProvider, p.name] as const)
-
-const hosts: [end: RegExp, provider: DNSProvider][] = [
-  [/\.ns\.cloudflare\.com$/, 'cloudflare'], [/\.awsdns-\d+\.(com|net|org|co\.uk)$/, 'route53'], [/\.ns\.hetzner\.(com|de)$|\.second-ns\.(com|de)$/, 'hetzner'], [/\.desec\.(io|org)$/, 'desec'],
-]
-
-/** The provider that runs name servers, if it is one of those that are reached by API. */
-export function providerOf(nameservers: string[]): DNSProvider | undefined {
-  const names = nameservers.map((ns) => ns.toLowerCase().replace(/\.$/, ''))
-  return hosts.find(([end]) => names.some((ns) => end.test(ns)))?.[1]
-}

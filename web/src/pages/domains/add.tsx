@@ -4,14 +4,13 @@ import { call, type ApiError, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go, params } from '../../router'
 import { Button, Card, Check, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, Wrong } from '../../ui'
-import { dnsProviders, providerOf } from '../account/dns-providers'
 import { Connected } from './connected'
 import { emptyExtras, Extras, hasExtras, usersOf, type ExtrasForm } from './extras'
 import { Buy } from './buy'
 import { EnterSubmits } from './parts'
 import { AddCredential, CredentialChoice, PlanPreview, useCredentials, usePlan } from './plan'
 import { proposed, Ways, type Way } from './ways'
-import { namesIn } from './words'
+import { namesIn, providerNames } from './words'
 
 type Connection = Schemas['ConnectResult']
 
@@ -53,7 +52,8 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   const [extras, setExtras] = useState<ExtrasForm>(emptyExtras)
   const [mailStays, setMailStays] = useState(false)
   const way = chosen ?? (provider.loading ? undefined : proposal) // a choice that is shown does not change by itself
-  const guess = providerOf(provider.data?.nameservers ?? [])
+  const found = provider.data?.dns_provider_guess ?? undefined
+  const guess = found === 'builtin' ? undefined : found
   const credentials = useCredentials(names[0]!, guess, way === 'credential')
   const [chosenID, setCredential] = useState(''), [replace, setReplace] = useState(false)
   const credential = credentials.fitting?.some((c) => c.id === chosenID) ? chosenID : credentials.fitting?.[0]?.id ?? ''
@@ -108,7 +108,7 @@ function Kept({ name, provider }: { name: string; provider: { data?: Schemas['Do
   if (!p.registrar && p.nameservers.length === 0) {
     return <Notice tone="warn">{name} is not registered yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>Check whether you can buy it</a>.</Notice>
   }
-  const by = providerOf(p.nameservers), runBy = by && dnsProviders[by].name
+  const runBy = p.dns_provider_guess && providerNames[p.dns_provider_guess]
   return <p class="small"><span class="muted">{name} is registered at</span> {p.registrar ?? 'an unknown registrar'}<span class="muted">. Nameservers:</span> {p.nameservers.slice(0, 2).join(', ') || 'none'}{runBy && <span class="muted"> ({runBy})</span>}</p>
 }
 

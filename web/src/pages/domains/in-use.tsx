@@ -1,15 +1,14 @@
 // A domain that is in use elsewhere: what it has now, what stays and what changes, and how to go back.
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
-import { ask, Badge, Button, Card, Check, Dialog, Facts, Form, Notice, plural, TableWrap, TextArea, theirList, theirs, told, Wrong, type Tone } from '../../ui'
-import { dnsProviders, providerOf } from '../account/dns-providers'
+import { ask, Button, Card, Check, Dialog, Facts, Form, Notice, plural, TextArea, theirList, theirs, told, Wrong } from '../../ui'
 import { CopyFields } from './parts'
-import { PlanPreview, usePlan, Values } from './plan'
+import { ChangeTable, PlanPreview, usePlan, type Change } from './plan'
 import { isUnread, lasting, obstacleOf, obstaclesOf, readAgain, useScan, type Scan } from './scan'
 import { isSwitched, Switch } from './switch'
 import type { TabProps } from './types'
 import { byApi, providerNames, type Domain } from './words'
-import { kinds, shown } from './zone-values'
+import { keyOf, kinds, shown } from './zone-values'
 
 /** The ID of the place where present records are imported. */
 export const importPlace = 'import'
@@ -35,7 +34,6 @@ const methods: Record<Scan['method'], string> = {
 
 function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof useScan> }) {
   const r = scan.result
-  const by = r && providerOf(r.nameservers)
   const site = r?.records.filter((s) => s.name === '@' && ['A', 'AAAA', 'CNAME', 'ALIAS'].includes(s.type)).flatMap((s) => s.values) ?? []
   return (
     <Card title="DNS elsewhere" note="What the domain has at its other nameservers." actions={can('scan_zone') && !isUnread(scan) && <Button small icon="refresh" busy={scan.running} onClick={() => readAgain(d, scan)}>Read again</Button>}>
@@ -44,7 +42,7 @@ function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof 
         : !r ? <p class="muted">The records have not been read yet.</p>
         : isUnread(scan) ? <Notice tone="warn">None of these nameservers answered: {theirList(r.nameservers)}.</Notice>
         : <Facts of={[
-          ['Nameservers', <>{theirList(r.nameservers) || 'none'}{by && <span class="muted"> ({dnsProviders[by].name})</span>}</>],
+          ['Nameservers', theirList(r.nameservers) || 'none'],
           ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(visitors come to this server)'}</span></>],
           ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(comes here)'}</span></>],
           ['Records', plural(r.records.reduce((n, s) => n + s.values.length, 0), 'value')],
@@ -67,11 +65,12 @@ export function Obstacles({ domain: d, scan }: { domain: Domain; scan?: ReturnTy
   return <Card title={first ? 'What else would break' : 'What would break'}><div class="stack-tight">{found.map((o) => <Notice key={o.title} tone={o.first ? 'bad' : 'warn'} title={o.title + '.'}>{theirs(o.text)}</Notice>)}</div></Card>
 }
 
-interface Row { name: string; type: string; now: string[]; after: string[] | string; result: [Tone, string] }
+interface Row extends Change { now: string[]; after: string[] | string }
 
-/** Values as their owner enters them: texts without quotes. */
-function plainly(r: Row, values: string[]): string[] {
-  return values.map((value) => shown(r.type, value))
+/** A row with the values as their owner enters them: texts without quotes. */
+function plainly(r: Row): Row {
+  const plain = (values: string[]) => values.map((value) => shown(r.type, value))
+  return { ...r, now: plain(r.now), after: typeof r.after === 'string' ? r.after : plain(r.after) }
 }
 
 const results: Record<Scan['ours'][number]['action'], Row['result']> = { keep: ['none', 'Stays'], replace: ['warn', 'Changes'], merge: ['info', 'Combined'] }
@@ -107,21 +106,7 @@ function Changes({ of, domain: d }: { of: Scan; domain: Domain }) {
     <Card flush title="What stays and what changes" note={`${plural(changed, 'record')} ${changed === 1 ? 'is' : 'are'} added or changed. All others are the same once they are imported.`}>
       <details>
         <summary class="domains-inuse-all">Show {plural(rows.length, 'record')}</summary>
-        <TableWrap label="What stays and what changes">
-          <table class="table folds">
-            <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
-            <tbody>
-              {rows.slice(0, mostRows).map((r) => (
-                <tr key={r.name + r.type + r.result[1]}>
-                  <td class="breaks"><strong>{r.type}</strong> <code>{theirs(r.name)}</code></td>
-                  <td data-label="Now" class="breaks"><Values of={plainly(r, r.now)} /></td>
-                  <td data-label="After" class="breaks">{typeof r.after === 'string' ? <span class="muted">{r.after}</span> : <Values of={plainly(r, r.after)} />}</td>
-                  <td data-label="Result" class="domains-result"><Badge tone={r.result[0]} plain>{r.result[1]}</Badge></td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </TableWrap>
+        <ChangeTable label="What stays and what changes" of={rows.slice(0, mostRows).map(plainly)} />
         {rows.length > mostRows && <p class="line muted">And {rows.length - mostRows} more.</p>}
       </details>
     </Card>
@@ -140,14 +125,14 @@ function Import({ domain: d, reload, id, scan }: TabProps & { id: string; scan: 
     setTrial(await importing({ dry_run: true }))
   }
   const carryOut = async () => {
-    const exclude = trial!.records.filter((r) => left.includes(r.name + ' ' + r.type)).map(({ name, type }) => ({ name, type }))
+    const exclude = trial!.records.filter((r) => left.includes(keyOf(r))).map(({ name, type }) => ({ name, type }))
     const done = await importing({ exclude: exclude.length > 0 ? exclude : undefined })
     told(none ? 'Records left out.' : `${plural(done.imported, 'value')} imported.`)
     setTrial(undefined)
     await reload()
   }
   const waits = d.dns_health.issues.some((i) => obstacleOf(i)?.place === 'import')
-  const none = trial && trial.merged.length === 0 && trial.records.length > 0 && trial.records.every((r) => left.includes(r.name + ' ' + r.type))
+  const none = trial && trial.merged.length === 0 && trial.records.length > 0 && trial.records.every((r) => left.includes(keyOf(r)))
   return (
     <div id={importPlace} tabIndex={-1}><Card title="Import the present records" note={waits ? 'Website, verification and other records are copied. Records that Mailstead manages are left out.' : 'All records that can be imported are here, or were left out.'}>
       <div class="stack">
@@ -159,7 +144,7 @@ function Import({ domain: d, reload, id, scan }: TabProps & { id: string; scan: 
               <fieldset class="domains-choice stack-tight">
                 <legend>Records</legend>
                 {trial.records.slice(0, mostRows).map((r) => {
-                  const key = r.name + ' ' + r.type
+                  const key = keyOf(r)
                   return <Check key={key} label={<><strong>{r.type}</strong> <code>{theirs(r.name)}</code></>} hint={theirList(r.values.map((value) => shown(r.type, value)))} checked={!left.includes(key)} onChange={(on) => setLeft(on ? left.filter((l) => l !== key) : [...left, key])} />
                 })}
                 {trial.records.length > mostRows && <p class="muted">And {trial.records.length - mostRows} more.</p>}

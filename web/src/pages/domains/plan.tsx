@@ -75,29 +75,40 @@ export function PlanPreview({ of, replace, onReplace }: PlanProps) {
         <Check label="Replace existing mail records" checked={replace} onChange={onReplace}
           hint="MX records of other servers are replaced, and their SPF record is combined with Mailstead’s. Mail then arrives here. You can put the old records back later." />
       )}
-      {changed.length > 0 ? <Changes of={changed} label="Planned changes" /> : <p>{conflicts.length > 0 ? 'Nothing else changes.' : 'Nothing changes: all of Mailstead’s records are there.'}</p>}
+      {changed.length > 0 ? <div class="domains-boxed"><ChangeTable label="Planned changes" of={changed.map((c) => ({ ...c, now: c.before, result: actions[c.action] }))} /></div> : <p>{conflicts.length > 0 ? 'Nothing else changes.' : 'Nothing changes: all of Mailstead’s records are there.'}</p>}
       {kept.length > 0 && <details><summary>Show {plural(kept.length, 'record')} that {kept.length === 1 ? 'stays' : 'stay'}</summary><Kept of={kept} /></details>}
     </div>
   )
 }
 
-function Changes({ of, label }: { of: Plan['changes']; label: string }) {
+/** What becomes of the records of one name and type. */
+export interface Change {
+  name: string
+  type: string
+  now: string[] | null
+  /** A text stands for values that are not known. */
+  after: string[] | string | null
+  result: [Tone, string]
+  reason?: string
+}
+
+export function ChangeTable({ of, label }: { of: Change[]; label: string }) {
   return (
-    <div class="domains-boxed"><TableWrap label={label}>
+    <TableWrap label={label}>
       <table class="table folds">
         <thead><tr><th>Record</th><th>Now</th><th>After</th><th>Result</th></tr></thead>
         <tbody>
           {of.map((c) => (
-            <tr key={c.name + c.type}>
-              <td class="breaks"><strong>{c.type}</strong> <code>{c.name}</code><br /><span class="muted small">{c.reason}</span></td>
-              <td data-label="Now" class="breaks"><Values of={c.before} /></td>
-              <td data-label="After" class="breaks"><Values of={c.after} /></td>
-              <td data-label="Result" class="domains-result"><Badge tone={actions[c.action][0]} plain>{actions[c.action][1]}</Badge></td>
+            <tr key={c.name + c.type + c.result[1]}>
+              <td class="breaks"><strong>{c.type}</strong> <code>{theirs(c.name)}</code>{c.reason && <><br /><span class="muted small">{c.reason}</span></>}</td>
+              <td data-label="Now" class="breaks"><Values of={c.now} /></td>
+              <td data-label="After" class="breaks">{typeof c.after === 'string' ? <span class="muted">{c.after}</span> : <Values of={c.after} />}</td>
+              <td data-label="Result" class="domains-result"><Badge tone={c.result[0]} plain>{c.result[1]}</Badge></td>
             </tr>
           ))}
         </tbody>
       </table>
-    </TableWrap></div>
+    </TableWrap>
   )
 }
 

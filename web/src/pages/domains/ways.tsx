@@ -1,20 +1,21 @@
 // Who may answer for a domain in the DNS, for people who have never had to do with it.
 import type { Schemas } from '../../api/client'
 import { Badge } from '../../ui'
-import { providerOf } from '../account/dns-providers'
+import { byApi } from './words'
 
 export type Way = 'builtin' | 'credential' | 'manual' | 'external'
 
 const ways: { id: Way; name: string; effort: string; about: string }[] = [
   { id: 'builtin', name: 'Mailstead', effort: 'Least work', about: 'You set two nameservers at your registrar, once. Mailstead then manages all DNS records automatically. Before you change them, it reads the records that the domain has now, and you import those.' },
-  { id: 'credential', name: 'DNS provider with an API', effort: 'One API key', about: 'DNS stays at Cloudflare, Route 53, Hetzner, deSEC or your own name server. Mailstead creates its records there. Your other records stay as they are.' },
+  { id: 'credential', name: 'DNS provider with an API', effort: 'One API key', about: 'DNS stays at Cloudflare, Route 53, Hetzner, deSEC or your own nameserver. Mailstead creates its records there. Your other records stay as they are.' },
   { id: 'manual', name: 'My current DNS provider', effort: 'About ten records to add manually', about: 'Your website and other services stay as they are. Mailstead shows each record to add, and checks it.' },
   { id: 'external', name: 'Mail is hosted elsewhere', effort: 'No DNS changes', about: 'Your mailboxes stay with Google, Microsoft or another provider. Mailstead logs in to them, so that you can read and send mail here.' },
 ]
 
 /** The way that fits what is known of a domain. */
 export function proposed(provider: Schemas['DomainProvider'] | undefined): Way {
-  return provider?.is_edge || providerOf(provider?.nameservers ?? []) ? 'credential' : 'builtin'
+  const guess = provider?.dns_provider_guess
+  return provider?.is_edge || (guess && byApi(guess)) ? 'credential' : 'builtin'
 }
 
 export function Ways({ value, proposal, onChange, nameservers }: { value?: Way; proposal?: Way; onChange: (way: Way) => void; nameservers: string[] }) {

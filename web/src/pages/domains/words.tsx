@@ -2,6 +2,7 @@
 import type { Schemas } from '../../api/client'
 import { plain, wordsOf } from '../../api/wording'
 import { Badge, type Tone } from '../../ui'
+import { dnsProviders } from '../account/dns-providers'
 import { obstacleOf, obstaclesOf } from './scan'
 
 export type Domain = Schemas['Domain']
@@ -65,12 +66,12 @@ export function StateBadge({ domain }: { domain: Domain }) {
 }
 
 export const providerNames: Record<Provider, string> = {
-  builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Name server', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
+  builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Nameserver', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
 }
 
 /** Tells whether Mailstead makes the records of a domain by the API of its DNS provider. */
 export function byApi(provider: Provider): boolean {
-  return ['cloudflare', 'rfc2136', 'route53', 'hetzner', 'desec'].includes(provider)
+  return provider in dnsProviders
 }
 
 interface Purpose { name: string; about: string }
