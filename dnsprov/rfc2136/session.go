@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -120,7 +121,7 @@ func (s *session) pipeline(zone string, messages []*dns.Msg, got func(at int, in
 // accept verifies the signature of an answer about a zone, and returns an error for any code but a
 // success.
 func (s *session) accept(zone string, v *chain, wire []byte, in *dns.Msg) error {
-	refused := &refusal{server: s.server, key: s.key.Name, zone: zone, code: in.Rcode}
+	refused := &refusal{server: s.server, key: strings.TrimSuffix(s.key.Name, "."), zone: zone, code: in.Rcode}
 	t := in.IsTsig()
 	if t != nil && in.Rcode == dns.RcodeNotAuth { // of these errors most are not signed (RFC 8945 section 5.3.2)
 		switch t.Error {

@@ -90,6 +90,14 @@ func TestRecordsAtBIND(t *testing.T) {
 	if failed.Error.Code != "credential_invalid" || strings.Contains(failed.Error.Message, "bm90") {
 		t.Errorf("a wrong secret: %+v", failed)
 	}
+	for server, why := range map[string]string{"169.254.1.1": "its address is not public", "ns.nowhere.test": "has no address"} {
+		body := credential(updateSecret)
+		body["server"] = server
+		i.Want(400, "POST", "/v1/dns-credentials", body, &failed)
+		if failed.Error.Code != "credential_invalid" || !strings.Contains(failed.Error.Message, why) {
+			t.Errorf("the server %s: %+v", server, failed)
+		}
+	}
 	var made struct{ ID string }
 	i.Want(201, "POST", "/v1/dns-credentials", credential(updateSecret), &made)
 	var plan struct {

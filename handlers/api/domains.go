@@ -206,7 +206,7 @@ func (i intents) updateDomainIntent(ctx context.Context, who core.Actor, in doma
 	if in.MX != nil && d.MX != nil && d.MX.Mode != in.MX.Mode {
 		to := "to this host"
 		if in.MX.Mode == "elsewhere" {
-			to = "to the hosts of before"
+			to = "to its previous hosts"
 		}
 		would = append(would, fmt.Sprintf("send the mail of %s %s", d.Domain, to))
 	}

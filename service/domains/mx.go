@@ -167,7 +167,7 @@ func mailAwaitedText(d *store.Domain) string {
 	if !isMailAwaited(d) {
 		return ""
 	}
-	return "The mail of " + d.Name + " goes to other hosts still. When its mailboxes are here, call PATCH /v1/domains/" + d.ID + ` with {"mx": {"mode": "here"}}.`
+	return "The mail of " + d.Name + " still goes to other hosts. When its mailboxes are here, call PATCH /v1/domains/" + d.ID + ` with {"mx": {"mode": "here"}}.`
 }
 
 // A DomainWarning is something to look at after a change of a domain.
@@ -222,7 +222,7 @@ func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []st
 		out = append(out, DomainWarning{"no_mailbox", text})
 	}
 	if len(empty) > 0 {
-		out = append(out, DomainWarning{"mail_not_imported", "No old mail was imported for " + someOf(empty) + ". It stays on the servers of before."})
+		out = append(out, DomainWarning{"mail_not_imported", "No old mail was imported for " + someOf(empty) + ". It stays on the old servers."})
 	}
 	within, cancel := context.WithTimeout(lookup.Fresh(ctx), zones.LookupTimeout)
 	defer cancel()
@@ -231,7 +231,7 @@ func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []st
 		for _, text := range texts {
 			if strings.HasPrefix(text, "v=STSv1") && !s.isOurPolicy(d, text) {
 				out = append(out, DomainWarning{"mta_sts_elsewhere", fmt.Sprintf(
-					"%s has an MTA-STS policy (%.100q) that is not ours. Senders that keep it send no mail to this host before it ends. Set its mode to none where it is served, and wait for its max_age.", d.Name, text)})
+					"%s has an MTA-STS policy (%.100q) that is not Mailstead's. Until it ends, senders that know it send no mail to this host. Set its mode to none where it is served, and wait for its max_age.", d.Name, text)})
 				break
 			}
 		}

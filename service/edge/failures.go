@@ -85,17 +85,22 @@ func (a Access) failure(domain string, err error) *core.Error {
 		With(a.Provider, "upstream_error", "did not answer as it should")
 }
 
-// reason returns the text of a provider's error without the name of the package and without what
-// the sentence around it says already.
+// reason returns the text of a provider's error without the name of the package, without the
+// request, as in "GET /zones: ", and without what the sentence around it says already.
 func reason(err error) string {
 	text := err.Error()
 	if _, rest, found := strings.Cut(text, ": "); found {
 		text = rest
 	}
+	if method, rest, found := strings.Cut(text, " /"); found && slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, method) {
+		if _, why, found := strings.Cut(rest, ": "); found {
+			text = why
+		}
+	}
 	for _, general := range []error{dnsprov.ErrCredential, dnsprov.ErrZoneNotFound} {
 		text = strings.TrimPrefix(text, general.Error()+": ")
 	}
-	return ClipName(text)
+	return strings.TrimSuffix(ClipName(text), ".") // the sentence around it ends with one
 }
 
 // jobError converts an error of the DNS provider of a domain to the error of a job. The job

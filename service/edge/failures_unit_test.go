@@ -28,7 +28,7 @@ func TestRefusedRecordsAreTold(t *testing.T) {
 // The texts about zones and credentials name the provider that is meant, and what to do there.
 func TestFailuresNameTheProvider(t *testing.T) {
 	zone := fmt.Errorf("hetzner: %w: the project of the token has no zone that edge.test is in", dnsprov.ErrZoneNotFound)
-	refused := fmt.Errorf("desec: %w: status 401: Invalid token", dnsprov.ErrCredential)
+	refused := fmt.Errorf("desec: GET /domains/: %w: status 401: Invalid token.", dnsprov.ErrCredential)
 	for _, tc := range []struct {
 		access     Access
 		err        error

@@ -130,7 +130,7 @@ func (s *Service) Issues(tx *store.Tx, d *store.Domain) ([]Issue, error) {
 	if found.Values > 0 {
 		of := "at its present nameservers has"
 		if switched {
-			of = "at its nameservers of before has"
+			of = "at its previous nameservers has"
 		}
 		out = append(out, Issue{Code: issueNotImported, Purpose: dnsprov.PurposeCustom, Host: found.NotImported[0].Name, Message: fmt.Sprintf(
 			"The zone of %s %s records that are not here (%d values): %s. Import them with import_zone, or leave them out there with exclude.",
@@ -161,7 +161,7 @@ func (s *Service) dsText(d *store.Domain, switched bool) string {
 	case waits && switched:
 		text := fmt.Sprintf("The old DS records of %s are removed, but resolvers that validate may keep them until %s and refuse Mailstead's answers until then. It ends by itself.", d.Name, until)
 		if d.PreviousNS != nil {
-			text += fmt.Sprintf(" To have its website and its mail back sooner, set its nameservers of before (%s) until then.", strings.Join(d.PreviousNS.Names, ", "))
+			text += fmt.Sprintf(" To have its website and its mail back sooner, set its previous nameservers (%s) until then.", strings.Join(d.PreviousNS.Names, ", "))
 		}
 		return text
 	case waits && d.Status != store.DomainComplete:

@@ -73,7 +73,7 @@ func TestDSAfterTheChange(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		d = w.domain(id)
-		if w.issues(id) != "remove_ds_first" || !strings.Contains(d.DNSHealth.Issues[0].Message, "nameservers of before (ns1.old.test, ns2.old.test)") {
+		if w.issues(id) != "remove_ds_first" || !strings.Contains(d.DNSHealth.Issues[0].Message, "previous nameservers (ns1.old.test, ns2.old.test)") {
 			t.Errorf("after the DS record is gone: %+v", d.DNSHealth)
 		}
 		time.Sleep(7 * time.Hour)
@@ -175,7 +175,7 @@ func TestOtherSendersAreRefused(t *testing.T) {
 		if !has(stays, "Name the servers with set_spf") {
 			t.Errorf("mail elsewhere: %+v", w.domain(stays).DNSHealth.Issues)
 		}
-		if out := w.take(stays, zones.ImportZoneIn{DryRun: true}); len(out.Skipped) != 1 || !strings.HasPrefix(out.Skipped[0].Reason, "mx: Mailstead keeps the MX records of before") {
+		if out := w.take(stays, zones.ImportZoneIn{DryRun: true}); len(out.Skipped) != 1 || !strings.HasPrefix(out.Skipped[0].Reason, "mx: Mailstead keeps the present MX records") {
 			t.Errorf("the MX records of before: %+v", out.Skipped)
 		}
 		if _, err := w.Zones.SetDMARC(t.Context(), w.who, zones.SetDMARCIn{DomainID: stays, Value: "v=DMARC1; p=none"}); err != nil || has(stays, "") {

@@ -401,7 +401,7 @@ func (p *zoneImport) importable(st *zoneState, set zonefile.Set) []dnsprov.Recor
 	case typ == "SOA" || typ == "NS" && isApex:
 		reason = "nameservers: The zone has its own SOA record and nameservers."
 	case typ == "MX" && isApex && st.domain.MXMode() == store.MXElsewhere:
-		reason = "mx: Mailstead keeps the MX records of before itself, until the mail comes here."
+		reason = "mx: Mailstead keeps the present MX records itself, until the mail comes here."
 	case typ == "MX" && isApex:
 		reason = "mx: The MX record of the domain leads to Mailstead."
 	case slices.Contains(dnssecTypes, typ) || typ == "DS" && isApex:

@@ -7,6 +7,7 @@ import type { TabProps } from './types'
 import { isInTheWay, ProviderPlan } from './conflict'
 import { Found } from './next'
 import { CopyFields, RecordFields } from './parts'
+import { isInUse } from './scan'
 import { useDnsStatus } from './status'
 import { adviceOf, byApi, byNeed, faultOf, providerNames, purposeOf, type DnsRecord, type DnsStatus, type Domain } from './words'
 
@@ -27,8 +28,8 @@ export function Dns({ domain: d, reload }: TabProps) {
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
       {byApi(d.dns_provider) && !isInTheWay(d) && <ProviderPlan domain={d} />}
-      {d.dns_provider === 'manual' && <ByHand domain={d} />}
-      {d.dnssec && <Dnssec of={d.dnssec} />}
+      {d.dns_provider === 'manual' && <ByHand domain={d} status={status.data} />}
+      {d.dnssec && <Dnssec domain={d} of={d.dnssec} />}
       <Dkim domain={d} status={status.data} />
     </>
   )
@@ -52,7 +53,7 @@ function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: D
   const ok = d.ns_status === 'verified'
   return (
     <Card title={<span class="row">Nameservers <Badge tone={ok ? 'ok' : d.ns_status === 'lost' ? 'bad' : 'warn'}>{ok ? 'Verified' : d.ns_status === 'lost' ? 'Changed' : 'Not set'}</Badge></span>}
-      note="Set these at your registrar, so that Mailstead answers DNS queries for the domain."
+      note={!ok && isInUse(d) ? <>Set these at your registrar once <a href={`/domains/${d.id}`}>Overview</a> says so, since the domain is in use.</> : 'Set these at your registrar, so that Mailstead answers DNS queries for the domain.'}
       actions={can('check_nameservers') && <Button small icon="refresh" onClick={look}>Check now</Button>}>
       <div class="stack">
         <CopyFields of={expected.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
@@ -73,7 +74,7 @@ function Records({ status: s, domain: d }: { status: DnsStatus; domain: Domain }
 }
 
 function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain: Domain; open: boolean }) {
-  const p = purposeOf(r.purpose)
+  const p = purposeOf(r.purpose, d)
   const tone = r.verified ? 'ok' : r.error === 'lookup_failed' ? 'none' : r.critical ? 'bad' : 'warn'
   return (
     <details class="domains-record" open={open}>
@@ -86,7 +87,7 @@ function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain:
       </summary>
       <div class="stack">
         <p class="muted">{p.about}{!r.critical && ' Optional, but recommended.'}</p>
-        {!r.verified && <p><strong>{adviceOf(r, d.dns_provider)}</strong></p>}
+        {!r.verified && <p><strong>{adviceOf(r, d)}</strong></p>}
         <RecordFields record={r} domain={d} found={!r.verified} />
         {r.verified && r.actual !== null && r.actual !== r.expected && <p class="small"><span class="muted">Found:</span> <code>{r.actual}</code></p>}
       </div>
@@ -95,12 +96,14 @@ function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain:
 }
 
 /** The records of a domain whose DNS is elsewhere, as a list and as a file that many providers take. */
-function ByHand({ domain: d }: { domain: Domain }) {
+function ByHand({ domain: d, status }: { domain: Domain; status?: DnsStatus }) {
   const records = useQuery('get_dns_records', { domain_id: d.id }, { only: (c) => c.id === d.id })
+  const isThere = (r: Schemas['ManualRecord']) => status?.records.some((s) => s.verified && s.type === r.type && s.host === r.host && s.purpose === r.purpose)
+  const missing = records.data?.records?.filter((r) => !isThere(r)) ?? []
   return (
-    <Card title="Zone file" note="Many DNS providers can import all records at once from a zone file.">
+    <Card title="Zone file" note="The records that are not there yet. Many DNS providers can import them at once from a zone file. Remove old records that they replace.">
       <Show of={records} lines={4}>
-        {(r) => r.records === null ? <p class="muted">The records are being prepared. This takes a few seconds.</p> : <Code label="Zone file" text={zoneFile(r.records, d.domain)} />}
+        {(r) => r.records === null ? <p class="muted">The records are being prepared. This takes a few seconds.</p> : missing.length === 0 ? <p class="muted">All records are there.</p> : <Code label="Zone file" text={zoneFile(missing, d.domain)} />}
       </Show>
     </Card>
   )
@@ -127,8 +130,15 @@ const dnssecWords = {
   unknown: ['none', 'Not checked yet', 'Optional. To turn DNSSEC on, add this DS record at your registrar, under “DNSSEC”. It protects DNS answers for this domain from forgery.'],
 } as const
 
-function Dnssec({ of: s }: { of: NonNullable<Domain['dnssec']> }) {
-  const [tone, label, text] = dnssecWords[s.status]
+/** The same until the domain's nameservers are Mailstead's: this DS record would break it at those of others. */
+const laterDs = 'Optional. Add this DS record at your registrar only after the nameservers have changed: until then it would break the domain.'
+const beforeSwitch = {
+  secure: laterDs, unpublished: laterDs, unknown: laterDs,
+  bogus: 'Your registrar has a DS record of the present nameservers. Delete it there before you change the nameservers, and wait as the overview says. Add this one after the change.',
+} as const
+
+function Dnssec({ domain: d, of: s }: { domain: Domain; of: NonNullable<Domain['dnssec']> }) {
+  const [tone, label, text] = d.ns_status !== 'pending' ? dnssecWords[s.status] : ['none', 'Later', beforeSwitch[s.status]] as const
   return (
     <Card title={<span class="row">DNSSEC <Badge tone={tone}>{label}</Badge></span>} note={text}>
       <div class="stack">

@@ -75,6 +75,8 @@ function plainly(r: Row): Row {
 
 const results: Record<Scan['ours'][number]['action'], Row['result']> = { keep: ['none', 'Stays'], replace: ['warn', 'Changes'], merge: ['info', 'Combined'] }
 const byImport: Row['result'] = ['none', 'By import']
+const leftOut: Row['result'] = ['warn', 'Left out']
+const managedLater = ['_mta-sts', 'mta-sts', '_smtp._tls'] // Mailstead has its own of these once mail comes here
 const same = 'the same, if imported'
 const mostRows = 100
 
@@ -98,12 +100,16 @@ function Changes({ of, domain: d }: { of: Scan; domain: Domain }) {
     ...of.records.map((s) => ({ ...s, values: s.values.filter((value) => !told.has(`${s.name} ${s.type} ${value}`)) })).filter((s) => s.values.length > 0).map((s): Row => {
       const { name, type, values: now } = s
       if (name === '@' && type === 'NS') return { name, type, now, after: d.nameservers, result: results.replace }
-      return isKnown(type) ? { name, type, now, after: same, result: byImport } : { name, type, now, after: 'not supported', result: ['warn', 'Left out'] }
+      if (!isKnown(type)) return { name, type, now, after: 'not supported', result: leftOut }
+      if (managedLater.includes(name)) return { name, type, now, after: mailStays ? 'none until the mail comes here' : 'Mailstead’s own', result: leftOut }
+      const proxied = of.proxied.filter((p) => p.name === name && p.type === type).map((p) => p.value)
+      if (now.every((value) => proxied.includes(value))) return { name, type, now, after: 'none, unless imported with the addresses of the proxy', result: leftOut }
+      return { name, type, now, after: same, result: byImport }
     }),
   ]
-  const changed = rows.filter((r) => ['Added', 'Changes', 'Combined'].includes(r.result[1])).length
+  const changed = rows.filter((r) => ['Added', 'Changes', 'Combined'].includes(r.result[1])).length, left = rows.filter((r) => r.result === leftOut).length
   return (
-    <Card flush title="What stays and what changes" note={`${plural(changed, 'record')} ${changed === 1 ? 'is' : 'are'} added or changed. All others are the same once they are imported.`}>
+    <Card flush title="What stays and what changes" note={`${plural(changed, 'record')} ${changed === 1 ? 'is' : 'are'} added or changed${left > 0 ? `, ${left} left out` : ''}. All others are the same once they are imported.`}>
       <details>
         <summary class="domains-inuse-all">Show {plural(rows.length, 'record')}</summary>
         <ChangeTable label="What stays and what changes" of={rows.slice(0, mostRows).map(plainly)} />

@@ -13,7 +13,7 @@ import { CopyFields, RecordFields } from './parts'
 import { isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
-import { adviceOf, byNeed, detailOf, issueWords, purposeOf, type Domain } from './words'
+import { adviceOf, byNeed, detailOf, isCached, issueWords, purposeOf, type Domain } from './words'
 
 type NsCheck = Schemas['NameserverCheck']
 
@@ -148,8 +148,10 @@ function LookFirst({ domain: d, reload, title, text, place, onRead }: { domain: 
 /** What has to be done before, or has broken, of a domain that is in use. */
 function Obstructed({ domain: d, reload }: TabProps) {
   const first = obstaclesOf(d)[0]!
+  const byScan = d.dns_provider !== 'builtin' && can('scan_zone') // then only a scan shows whether it is mended
   const look = async () => {
     await call('get_dns_status', { domain_id: d.id, refresh: true })
+    if (byScan) await readAgain(d)
     await reload()
   }
   return (
@@ -219,7 +221,7 @@ function AddRecords({ domain: d, reload }: TabProps) {
         {noRecords && can('setup_domain') && <Button look="primary" icon="refresh" onClick={() => setUpAgain(d, reload)}>Set up again</Button>}
       </>}>
       {noRecords && detailOf(d) && <p>{detailOf(d)}</p>}
-      {first && <><p class="muted">{purposeOf(first.purpose).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
+      {first && <><p class="muted">{purposeOf(first.purpose, d).about}</p><RecordFields record={first} domain={d} found={first.actual !== null} /></>}
       <NextLook domain={d} />
       <p class="muted small">{there} of {plural(records.length, 'record')} found. New records usually appear within minutes.</p>
     </Step>
@@ -256,22 +258,22 @@ function Mend({ domain: d, reload }: TabProps) {
   const issue = d.dns_health.issues[0]!
   const others = d.dns_health.issues.length - 1
   const record = status.data?.records.find((r) => !r.verified && r.purpose === issue.purpose && r.host === issue.host)
-  const bad = d.dns_health.status === 'failing'
+  const bad = d.dns_health.status === 'failing', cached = !bad && record !== undefined && isCached(d)
   const look = async () => {
     await status.look()
     await reload()
   }
-  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Fix the ${purposeOf(issue.purpose).name} record` : issueWords(issue).title
+  const title = issue.purpose === 'NS' ? 'Set the nameservers again at your registrar' : record && d.dns_provider === 'manual' ? `Fix the ${purposeOf(issue.purpose).name} record` : cached ? `Resolvers still have an old ${purposeOf(issue.purpose).name} record` : issueWords(issue).title
   return (
     <Step tone={bad ? 'bad' : 'warn'} title={title} actions={<>
       <Button look="primary" icon="refresh" onClick={look}>Check now</Button>
       {issue.code === 'credential_invalid' && can('list_dns_credentials') && <LinkButton href="/account/dns">DNS credentials</LinkButton>}
       <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
     </>}>
-      <p>{issueWords(issue).text}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
+      <p>{cached ? `It is ${record.actual ?? 'not there'} for them. There is nothing to do unless this lasts for more than a day.` : issueWords(issue).text}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
       {issue.purpose === 'NS' && <CopyFields of={serversOf(d)} />}
       {issue.purpose === 'NS' && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
-      {record && <><p class="muted small">{adviceOf(record, d.dns_provider)}</p><RecordFields record={record} domain={d} found /></>}
+      {record && <><p class="muted small">{adviceOf(record, d)}</p><RecordFields record={record} domain={d} found /></>}
     </Step>
   )
 }

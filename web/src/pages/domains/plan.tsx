@@ -69,6 +69,7 @@ export function PlanPreview({ of, replace, onReplace }: PlanProps) {
       {conflicts.length > 0 && (
         <Notice tone="warn" title={`${plural(conflicts.length, 'existing record')} in the way.`}>
           <ul class="domains-list">{conflicts.map((c) => <li key={c.name + c.type + c.value}>{c.type} of {c.name}: <code>{theirs(c.value)}</code>. Needed: <code>{c.wanted}</code></li>)}</ul>
+          {onReplace && conflicts.some((c) => c.type === 'MX') && <p>Keep the mail at its present servers for now, or replace the records.</p>}
         </Notice>
       )}
       {onReplace && (conflicts.length > 0 || replace) && (

@@ -2,6 +2,7 @@
 import { call } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { wordsOf } from '../../api/wording'
+import { told } from '../../ui'
 import type { Domain } from './words'
 
 interface Set { name: string; type: string; ttl: number; values: string[] }
@@ -32,9 +33,10 @@ export function useScan(d: Domain) {
 }
 
 /** Reads the present records of a domain once more. */
-export async function readAgain(d: Domain, scan: ReturnType<typeof useScan>) {
-  await call('scan_zone', { domain_id: d.id })
-  await scan.reload()
+export async function readAgain(d: Domain, scan?: ReturnType<typeof useScan>) {
+  const { status } = await call('scan_zone', { domain_id: d.id })
+  told(status === 'queued' || status === 'in_progress' ? 'The present records are being read. This takes about a minute.' : 'The records were read less than 10 minutes ago. Try again later.')
+  await scan?.reload()
 }
 
 /** Whether the servers that answer for a domain now were asked, and told nothing. */
@@ -79,7 +81,10 @@ export function obstacleOf(issue: Domain['dns_health']['issues'][number]): Obsta
 /** What stands between a domain and the change of its nameservers, what has to be done first before the rest. */
 export function obstaclesOf(d: Domain): Obstacle[] {
   const order = Object.keys(titles)
-  return d.dns_health.issues.toSorted((a, b) => order.indexOf(a.code) - order.indexOf(b.code)).map((i) => obstacleOf(i)).filter((o) => o !== undefined)
+  return d.dns_health.issues.toSorted((a, b) => order.indexOf(a.code) - order.indexOf(b.code)).map((i) => {
+    const o = obstacleOf(i)
+    return o && i.code === 'remove_ds_first' && d.delegation?.ds.length === 0 ? { ...o, title: 'Wait until the old DS records are forgotten' } : o
+  }).filter((o) => o !== undefined)
 }
 
 /** Whether the page of a domain shows what the domain has elsewhere. */

@@ -49,14 +49,15 @@ function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain
       )}
       {purposes.map((p) => {
         const records = s.records.filter((r) => r.purpose === p)
-        return <Check key={p} ok={records.every((r) => r.verified)} critical={records.some((r) => r.critical && !r.verified)} name={purposeOf(p).name}>{purposeOf(p).about}</Check>
+        return <Check key={p} ok={records.every((r) => r.verified)} critical={records.some((r) => r.critical && !r.verified)} differs={records.some((r) => !r.verified && r.actual !== null)} name={purposeOf(p).name}>{purposeOf(p, d).about}</Check>
       })}
-      {d.dnssec && <DnssecCheck of={d.dnssec} />}
+      {d.dnssec && <DnssecCheck domain={d} of={d.dnssec} />}
     </div>
   )
 }
 
-function DnssecCheck({ of }: { of: NonNullable<Domain['dnssec']> }) {
+function DnssecCheck({ domain: d, of }: { domain: Domain; of: NonNullable<Domain['dnssec']> }) {
+  if (d.ns_status === 'pending') return <Check name="DNSSEC" ok={false} optional>Optional: add the DS record at your registrar after the nameservers have changed, not before.</Check>
   const text = {
     secure: 'DNSSEC is active: resolvers can verify DNS answers for the domain.', unpublished: 'Optional: add the DS record at your registrar to protect DNS answers from forgery.',
     bogus: 'The DS record at your registrar does not match: validating resolvers can’t resolve the domain.', unknown: 'Not checked yet.',
@@ -64,8 +65,8 @@ function DnssecCheck({ of }: { of: NonNullable<Domain['dnssec']> }) {
   return <Check name="DNSSEC" ok={of.status === 'secure'} critical={of.status === 'bogus'} optional>{text}</Check>
 }
 
-function Check({ ok, critical, optional, name, children }: { ok: boolean; critical?: boolean; optional?: boolean; name: string; children: ComponentChildren }) {
-  const [tone, label] = ok ? ['ok', 'Verified'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', 'Missing'] as const
+function Check({ ok, critical, differs, optional, name, children }: { ok: boolean; critical?: boolean; differs?: boolean; optional?: boolean; name: string; children: ComponentChildren }) {
+  const [tone, label] = ok ? ['ok', 'Verified'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', differs ? 'Wrong value' : 'Missing'] as const
   return (
     <div class="line domains-check">
       <span class={'domains-mark ' + tone}><Icon name={ok ? 'check' : critical ? 'x' : 'info'} /></span>

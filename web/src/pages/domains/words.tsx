@@ -90,7 +90,8 @@ const purposes: Record<string, Purpose> = {
   CUSTOM: { name: 'Custom', about: 'A record that you added.' },
 }
 
-export function purposeOf(code: string): Purpose {
+export function purposeOf(code: string, d?: Domain): Purpose {
+  if (code === 'A' && d?.apex?.mode === 'elsewhere') return { ...purposes.A!, about: 'The address of your website. It stays as it is.' }
   return purposes[code] ?? { name: code, about: '' }
 }
 
@@ -103,9 +104,16 @@ export function faultOf(r: DnsRecord): string {
   return r.error ? (faults[r.error] ?? r.error) : 'Wrong value'
 }
 
+/** Whether Mailstead answers for a domain itself, so that only resolvers can have another value of a record. */
+export function isCached(d: Domain): boolean {
+  return d.dns_provider === 'builtin' && d.ns_status === 'verified'
+}
+
 /** What to do about a record that is wrong. */
-export function adviceOf(r: DnsRecord, provider: Provider): string {
+export function adviceOf(r: DnsRecord, d: Domain): string {
+  const provider = d.dns_provider
   if (r.error === 'lookup_failed') return 'The DNS lookup failed. Mailstead tries again automatically.'
+  if (isCached(d)) return 'Mailstead publishes this record. Resolvers keep the old value until its TTL is over.'
   if (provider === 'builtin') return 'Mailstead publishes this record. It is visible once the nameservers point to Mailstead.'
   if (byApi(provider)) return `Mailstead publishes this record at your DNS provider (${providerNames[provider]}). To recreate it, set the domain up again.`
   switch (r.error) {
