@@ -49,6 +49,18 @@ func (r Record) RR() (dns.RR, error) {
 	return ParseRR(r.Name, r.Type, data, ".", r.TTL)
 }
 
+// DataSize returns how many bytes the data of the record has on the wire, with whole names. It
+// returns 0 for a record that no zone can have.
+func (r Record) DataSize() int {
+	rr, err := r.RR()
+	if err != nil {
+		return 0
+	}
+	rr.Header().Name = "."
+	const head = 11 // bytes of the root's name, type, class, TTL and length (RFC 1035 section 3.2.1)
+	return dns.Len(rr) - head
+}
+
 // ParseRR returns the record with this data, which is in the notation of zone files, in one line
 // without a comment (RFC 1035 section 5.1). Names in it that do not end in a dot are relative to
 // origin; name is in the form of Record.Name. Errors are written for whoever entered the data.

@@ -138,3 +138,20 @@ func FuzzRecordOf(f *testing.F) {
 		}
 	})
 }
+
+func TestDataSize(t *testing.T) {
+	for _, tc := range []struct {
+		typ, text string
+		size      int
+	}{
+		{"A", "192.0.2.1", 4}, {"AAAA", "::1", 16}, {"MX", "10 a.test", 10}, {"TXT", "abc", 4}, {"TLSA", "3 1 1 abcd", 5}, {"HTTPS", `1 . ipv6hint="::1,::2"`, 39}, {"A", "x", 0},
+	} {
+		r, err := FromText("own.test", tc.typ, tc.text, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.DataSize(); got != tc.size {
+			t.Errorf("%s %s has %d bytes, want %d", tc.typ, tc.text, got, tc.size)
+		}
+	}
+}

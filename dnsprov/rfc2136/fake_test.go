@@ -433,9 +433,33 @@ func TestServersThatAnswerForOthers(t *testing.T) {
 	})
 }
 
-// TestQuestionsAreBounded: the answers to all questions have a bound together.
+// TestQuestionsAreBounded: the answers to all questions have bounds together. Records of one name
+// need few bytes, so they are counted, too.
 func TestQuestionsAreBounded(t *testing.T) {
 	const questions = 120
+	short := make([]dns.RR, 3000)
+	for n := range short {
+		short[n] = record("n.%s. 60 IN A 10.0.%d.%d", fakeZone, n/250, n%250)
+	}
+	answers := map[string]func(name string) []dns.RR{
+		"more than 5 MiB": func(string) []dns.RR { return many(fakeZone) },
+		"more than 10000 records": func(name string) (out []dns.RR) {
+			for _, rr := range short {
+				rr = dns.Copy(rr)
+				rr.Header().Name = name
+				out = append(out, rr)
+			}
+			return out
+		},
+	}
+	for bound, answer := range answers {
+		testQuestionsAreBounded(t, questions, bound, answer)
+	}
+}
+
+func testQuestionsAreBounded(t *testing.T, questions int, bound string, answer func(name string) []dns.RR) {
+	t.Helper()
+	sent := 0
 	serve := func(f *fake) {
 		if f.asked.Question[0].Qtype == dns.TypeAXFR {
 			m := f.reply()
@@ -449,20 +473,25 @@ func TestQuestionsAreBounded(t *testing.T) {
 			all = append(all, *f)
 		}
 		for _, one := range all {
-			m := one.reply(many(fakeZone)...)
+			m := one.reply(answer(one.asked.Question[0].Name)...)
+			m.Compress = true
 			one.sign(m)
 			if !one.send(m) {
 				return
 			}
+			sent++
 		}
 	}
 	withFake(t, serve, func(t *testing.T, c *rfc2136.Client) {
 		at := dnsprov.ZoneRef{Domain: fakeZone}
 		for n := range questions {
-			at.Ask = append(at.Ask, dnsprov.Set{Name: fmt.Sprintf("n%d.%s", n, fakeZone), Type: "TXT"})
+			at.Ask = append(at.Ask, dnsprov.Set{Name: fmt.Sprintf("n%d.%s", n, fakeZone), Type: "A"})
 		}
-		if have, err := c.Records(t.Context(), at); err == nil || !strings.Contains(err.Error(), "more than 5 MiB") {
-			t.Errorf("%d records, %v", len(have), err)
+		if have, err := c.Records(t.Context(), at); err == nil || !strings.Contains(err.Error(), bound) {
+			t.Errorf("%s: %d records, %v", bound, len(have), err)
 		}
 	})
+	if sent == questions {
+		t.Errorf("%s: all %d answers were read", bound, sent)
+	}
 }

@@ -17,6 +17,10 @@ const (
 	updatesAtOnce   = 20 // servers let fewer of these wait
 )
 
+// maxCopies is how many records all answers may have. A CNAME is in the answers for all sets at its
+// name.
+const maxCopies = 2 * maxRecords
+
 // read asks for sets of a zone, and returns the records that the zone has for them. Among them is a
 // CNAME at the name of any set, and for a set of type CNAME whatever the server lists at its name.
 func (s *session) read(zone, domain string, sets []dnsprov.Set) ([]dns.RR, error) {
@@ -42,6 +46,9 @@ func (s *session) read(zone, domain string, sets []dnsprov.Set) ([]dns.RR, error
 		err := s.pipeline(zone, messages, func(at int, in *dns.Msg, err error) error {
 			answers, err := s.answer(zone, domain, batch[at], in, err)
 			out = append(out, answers...)
+			if err == nil && len(out) > maxCopies {
+				err = s.tooMany(zone)
+			}
 			return err
 		})
 		if err != nil {

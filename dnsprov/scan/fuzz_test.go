@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/dnsprov"
 )
 
 // FuzzReply reads any bytes as the answer to a question. What is kept of it belongs to the
@@ -34,6 +36,15 @@ func FuzzReply(f *testing.F) {
 			}
 			f.Add(rr.Header().Rrtype, wire)
 		}
+	}
+	for _, rr := range withoutNames(name) {
+		m := new(dns.Msg).SetQuestion(name, rr.Header().Rrtype)
+		m.Id, m.Response, m.Authoritative, m.Answer = 1, true, true, []dns.RR{rr}
+		wire, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(rr.Header().Rrtype, wire)
 	}
 	f.Fuzz(func(t *testing.T, typ uint16, wire []byte) {
 		if len(wire) > dns.MaxMsgSize {
@@ -85,8 +96,40 @@ func FuzzReply(f *testing.F) {
 				if record.Name != strings.ToLower(record.Name) || record.Type == "" {
 					t.Fatalf("%+v", record)
 				}
-				_ = record.Text()
+				if _, err := dnsprov.FromText(record.Name, record.Type, record.Text(), 0); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	})
+}
+
+// withoutNames returns records whose data ends before the name that it should have.
+func withoutNames(owner string) []dns.RR {
+	h := func(typ uint16) dns.RR_Header {
+		return dns.RR_Header{Name: owner, Rrtype: typ, Class: dns.ClassINET, Ttl: 60}
+	}
+	return []dns.RR{
+		&dns.MX{Hdr: h(dns.TypeMX), Preference: 10}, &dns.SRV{Hdr: h(dns.TypeSRV), Port: 1}, &dns.SVCB{Hdr: h(dns.TypeSVCB), Priority: 1},
+		&dns.HTTPS{SVCB: dns.SVCB{Hdr: h(dns.TypeHTTPS), Priority: 1}},
+	}
+}
+
+// TestCutRecords: a record whose data ends too early is left out.
+func TestCutRecords(t *testing.T) {
+	const name = "example.test."
+	for _, rr := range withoutNames(name) {
+		q := dns.Question{Name: name, Qtype: rr.Header().Rrtype, Qclass: dns.ClassINET}
+		wire, err := (&dns.Msg{MsgHdr: dns.MsgHdr{Response: true, Authoritative: true}, Question: []dns.Question{q}, Answer: []dns.RR{rr}}).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := new(dns.Msg)
+		if err := in.Unpack(wire); err != nil || len(in.Answer) != 1 {
+			t.Fatalf("%v: %v", in, err)
+		}
+		if r := readReply(in, q, name); r == nil || len(r.set) > 0 {
+			t.Errorf("%v is taken: %+v", rr, r)
+		}
+	}
 }

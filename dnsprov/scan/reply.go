@@ -109,13 +109,13 @@ func readReply(in *dns.Msg, q dns.Question, zone string) *reply {
 	return out
 }
 
-// usable returns the records of the class IN that have data, with canonical names and sensible
-// TTLs.
+// usable returns the records of the class IN that have whole data, with canonical names and
+// sensible TTLs.
 func usable(rrs []dns.RR) []dns.RR {
 	var out []dns.RR
 	for _, rr := range rrs {
 		h := rr.Header()
-		if h.Class != dns.ClassINET || h.Rdlength == 0 {
+		if h.Class != dns.ClassINET || h.Rdlength == 0 || lacksName(rr) {
 			continue
 		}
 		h.Name = dns.CanonicalName(h.Name)
@@ -125,6 +125,22 @@ func usable(rrs []dns.RR) []dns.RR {
 		out = append(out, rr)
 	}
 	return out
+}
+
+// lacksName reports whether the data of a record ends before the name that it should have. The dns
+// package takes such data for whole.
+func lacksName(rr dns.RR) bool {
+	switch rr := rr.(type) {
+	case *dns.MX:
+		return rr.Mx == ""
+	case *dns.SRV:
+		return rr.Target == ""
+	case *dns.SVCB:
+		return rr.Target == ""
+	case *dns.HTTPS:
+		return rr.Target == ""
+	}
+	return false
 }
 
 func isAddress(rr dns.RR) bool {

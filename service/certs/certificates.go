@@ -264,7 +264,7 @@ func (s *Service) domainNameSet(ctx context.Context, d *store.Domain, candidates
 		return set, nil
 	}
 	set.kind, set.names = ca.HTTP01, nil
-	err := s.zones.WithLookupSlot(ctx, d.Name, func() error {
+	err := s.zones.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 		for _, name := range candidates {
 			addrs, err := s.addressesOf(ctx, name)
 			switch {

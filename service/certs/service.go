@@ -31,7 +31,7 @@ type Zones interface {
 	// PublishAbove publishes the closest zones above names; d may be nil.
 	PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error
 	// WithLookupSlot calls fn when one of the slots for DNS checks is free. fn looks up name.
-	WithLookupSlot(ctx context.Context, name string, fn func() error) error
+	WithLookupSlot(ctx context.Context, accountID, name string, fn func() error) error
 }
 
 // A Service gets and serves TLS certificates.

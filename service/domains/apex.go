@@ -47,11 +47,11 @@ func (f *presentSite) mode() string {
 }
 
 // lookAtSite asks the present nameservers of a domain for its addresses and its MX records.
-func (s *Service) lookAtSite(ctx context.Context, name string) presentSite {
+func (s *Service) lookAtSite(ctx context.Context, accountID, name string) presentSite {
 	ctx, cancel := context.WithTimeout(ctx, siteTimeout)
 	defer cancel()
 	var f presentSite
-	err := s.zones.WithLookupSlot(ctx, name, func() error {
+	err := s.zones.WithLookupSlot(ctx, accountID, name, func() error {
 		servers, err := s.Config.Scanner.Find(ctx, name, nil)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (s *Service) lookAtSite(ctx context.Context, name string) presentSite {
 			f.alias = "" // such as www of the domain itself: its addresses stay
 		} else {
 			f.addresses = nil
-			if found, answered := s.zones.AliasAddresses(ctx, f.alias); answered {
+			if found, answered := s.zones.AliasAddresses(ctx, accountID, f.alias); answered {
 				f.aliasHas, f.aliasSeen = found, s.Now()
 			}
 		}
@@ -118,7 +118,7 @@ func (s *Service) isOwnAddress(text string) bool {
 
 // lookAtSites looks at the sites of several domains, sitesAtOnce at the same time. The result lacks
 // those that did not answer within sitesTimeout.
-func (s *Service) lookAtSites(ctx context.Context, names []string) map[string]presentSite {
+func (s *Service) lookAtSites(ctx context.Context, accountID string, names []string) map[string]presentSite {
 	ctx, cancel := context.WithTimeout(ctx, sitesTimeout)
 	defer cancel()
 	var (
@@ -131,7 +131,7 @@ func (s *Service) lookAtSites(ctx context.Context, names []string) map[string]pr
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			f := s.lookAtSite(ctx, name)
+			f := s.lookAtSite(ctx, accountID, name)
 			mu.Lock()
 			defer mu.Unlock()
 			out[name] = f
@@ -187,7 +187,7 @@ func (s *Service) followSite(ctx context.Context, d *store.Domain) error {
 	if !s.findsSites() || !followsApex && !followsMX {
 		return nil
 	}
-	f := s.lookAtSite(ctx, d.Name)
+	f := s.lookAtSite(ctx, d.AccountID, d.Name)
 	if ctx.Err() != nil || !f.answered || f.ours {
 		return ctx.Err()
 	}
@@ -332,7 +332,7 @@ func (s *Service) changeApex(ctx context.Context, who core.Actor, d *store.Domai
 	case in.Mode == store.ApexHere:
 		given = &store.DomainApex{}
 	case in.Alias.Value != "":
-		apex := s.zones.ApexWithAlias(ctx, in.Alias.Value)
+		apex := s.zones.ApexWithAlias(ctx, d.AccountID, in.Alias.Value)
 		given = &apex
 	case in.Addresses != nil:
 		given = &store.DomainApex{Addresses: *in.Addresses}
@@ -341,7 +341,7 @@ func (s *Service) changeApex(ctx context.Context, who core.Actor, d *store.Domai
 	}
 	var f presentSite
 	if given == nil && d.ApexMode() != store.ApexElsewhere && !d.AtEdge() && s.findsSites() && d.NSStatus != store.DomainNSVerified {
-		f = s.lookAtSite(ctx, d.Name)
+		f = s.lookAtSite(ctx, d.AccountID, d.Name)
 	}
 	return s.writeApex(ctx, who, d, func(d *store.Domain) (*store.DomainApex, error) {
 		next := store.DomainApex{}

@@ -222,7 +222,7 @@ func (s *Service) findClaimProof(ctx context.Context, d *store.Domain) (by strin
 	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	delegated := false
-	err = s.zones.WithLookupSlot(ctx, d.Name, func() error {
+	err = s.zones.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 		switch d.DNSProvider {
 		case store.DomainProviderExternal:
 			by, err = s.proofByTXT(ctx, d)
@@ -256,7 +256,7 @@ func (s *Service) findBuiltinProof(ctx context.Context, d *store.Domain, delegat
 	case err != nil:
 		return "", err
 	case others:
-		err = s.zones.WithLookupSlot(ctx, d.Name, func() error {
+		err = s.zones.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 			by, err = s.proofByTXT(ctx, d)
 			return err
 		})

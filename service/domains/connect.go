@@ -233,7 +233,7 @@ func (s *Service) sitesOf(ctx context.Context, who core.Actor, provider string, 
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.lookAtSites(ctx, fresh), ctx.Err()
+	return s.lookAtSites(ctx, who.AccountID, fresh), ctx.Err()
 }
 
 // simulatorNameText says that a name belongs to the mail simulator and cannot be connected.

@@ -501,7 +501,7 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 // lookUpDelegation looks up the nameservers of one domain and fills in the result.
 func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
-	err := s.zones.WithLookupSlot(ctx, c.Domain, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, c.domain.AccountID, c.Domain, func() (err error) {
 		var asked sync.WaitGroup
 		asked.Go(func() { c.parent = s.scans.AskParent(ctx, c.Domain) })
 		defer asked.Wait()

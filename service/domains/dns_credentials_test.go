@@ -2,6 +2,7 @@ package domains_test
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -384,6 +386,34 @@ func TestPlanHasLiveRecords(t *testing.T) {
 		}
 		if !slices.Contains(names, "live") || slices.Contains(names, "next") || slices.Contains(names, "past") {
 			t.Errorf("the plan has %s", names)
+		}
+	})
+}
+
+// TestZoneFileOfOthers: a record of others that no zone file can have is left out of it.
+func TestZoneFileOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEdgeWorld(t)
+		id, why := w.connectWith(w.mustCredential(), false)
+		if why != "" {
+			t.Fatal(why)
+		}
+		w.settle()
+		w.edge.Add("edge.test", "A", "shop.edge.test", "192.0.2.1")
+		w.edge.Add("edge.test", "CAA", "odd.edge.test", "0 issue")
+		out, err := w.Zones.GetZone(t.Context(), w.who, zones.GetZoneIn{DomainID: id, Live: true})
+		isOdd := func(r zones.RecordSet) bool { return r.Name == "odd" && r.Source == "foreign" }
+		if err != nil || !slices.ContainsFunc(out.Zone.Records, isOdd) {
+			t.Errorf("%+v, %v", out, err)
+		}
+		out, err = w.Zones.GetZone(t.Context(), w.who, zones.GetZoneIn{DomainID: id, Live: true, Accept: "text/dns"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.File.Body.Close()
+		text, err := io.ReadAll(out.File.Body)
+		if err != nil || !strings.Contains(string(text), "shop.edge.test.") || strings.Contains(string(text), "odd.edge.test.") {
+			t.Errorf("%s, %v", text, err)
 		}
 	})
 }

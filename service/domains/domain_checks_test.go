@@ -232,12 +232,21 @@ func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
 	return out
 }
 
-// crashWithKeys copies the data directory right after the domain's keys were made.
-func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) (dir string) {
+// crashDuringProvisioning copies the data directory while the domain's job runs.
+func crashDuringProvisioning(t *testing.T, s *service.Service, who core.Actor, id string) (dir string) {
 	t.Helper()
-	for began := time.Now(); getDomain(t, s, who, id).DKIMSelector == nil; time.Sleep(time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if jobID := getDomain(t, s, who, id).JobID; jobID != nil {
+			j, err := s.GetJob(t.Context(), who, service.GetJobIn{ID: *jobID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if j.Status == "in_progress" {
+				break
+			}
+		}
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("no keys were made")
+			t.Fatal("the job does not begin")
 		}
 	}
 	return storetest.CopyCrashed(t, s.Core.Store)
@@ -251,7 +260,7 @@ func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 	world.Set(func() { world.Hang = hang }) // in the last step
 	id := connect(t, b.Service, who, "crash.test")
 	verify(t, b.Service, who, "crash.test")
-	crashed := crashWithKeys(t, b.Service, who, id)
+	crashed := crashDuringProvisioning(t, b.Service, who, id)
 	before := dkimRecords(t, b.Service, id)
 
 	after := &servicetest.World{}

@@ -336,7 +336,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 	}
 	var site presentSite // asked for the MX records of before
 	if in.MX != nil && in.MX.Mode == store.MXElsewhere && known.MXMode() == store.MXHere && s.findsSites() {
-		site = s.lookAtSite(ctx, known.Name)
+		site = s.lookAtSite(ctx, known.AccountID, known.Name)
 	}
 	broughtMail := false
 	apply := func(tx *store.Tx, d *store.Domain) error {

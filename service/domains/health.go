@@ -64,7 +64,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	if err != nil {
 		s.LogOf(ctx).Error("could not compute the records of a domain", "domain", d.Name, "error", err)
 	} else {
-		err = s.zones.WithLookupSlot(ctx, d.Name, func() error {
+		err = s.zones.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 			s.lookUp(ctx, d, l, records)
 			return nil
 		})

@@ -139,7 +139,7 @@ func (s *Service) isDelegatedHere(ctx context.Context, d *store.Domain) (here bo
 	if d.DNSProvider != dnsprov.Builtin || d.Status != store.DomainComplete {
 		return false, nil
 	}
-	err = s.zones.WithLookupSlot(ctx, d.Name, func() error {
+	err = s.zones.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 		found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 		here = found.Verified
 		return err

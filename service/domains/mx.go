@@ -226,7 +226,7 @@ func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []st
 	}
 	within, cancel := context.WithTimeout(lookup.Fresh(ctx), zones.LookupTimeout)
 	defer cancel()
-	err = s.zones.WithLookupSlot(within, d.Name, func() error {
+	err = s.zones.WithLookupSlot(within, d.AccountID, d.Name, func() error {
 		texts, err := s.Resolver.LookupTXT(within, "_mta-sts."+d.Name+".")
 		for _, text := range texts {
 			if strings.HasPrefix(text, "v=STSv1") && !s.isOurPolicy(d, text) {

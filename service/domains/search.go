@@ -216,11 +216,12 @@ func (s *Service) offerResult(o registrar.Offer) SearchResult {
 }
 
 // searchDNS looks up whether a name is delegated, and thus taken. If it is not delegated, it may
-// still be registered: then the result has the error why.
+// still be registered: then the result has the error why. The searches of all accounts share the
+// lookup slots of one.
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
-	err := s.zones.WithLookupSlot(ctx, name, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, "", name, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
 		return err
 	})

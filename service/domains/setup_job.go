@@ -325,7 +325,7 @@ func (p *setupRun) delegate() error {
 		return err
 	}
 	var found dnsprov.Delegation
-	looked := p.s.zones.WithLookupSlot(p.ctx, p.d.Name, func() (err error) {
+	looked := p.s.zones.WithLookupSlot(p.ctx, p.d.AccountID, p.d.Name, func() (err error) {
 		found, err = dnsprov.CheckDelegation(p.ctx, p.s.Resolver, p.d.Name, p.s.Config.Nameservers)
 		return err
 	})

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	planLifetime = time.Minute // how long a plan is kept
-	maxPlans     = 500         // that are kept
-	newDKIMText  = "v=DKIM1; k=%s; p=…"
+	planLifetime  = time.Minute // how long a plan is kept
+	maxPlansBytes = 16 << 20    // memory of all plans that are kept
+	bytesPerRow   = 200         // memory of a row of a plan beside its values
+	newDKIMText   = "v=DKIM1; k=%s; p=…"
 )
 
 // A DNSPlan says what Mailstead changes, or would change, at a DNS provider.
@@ -62,11 +63,13 @@ var reasons = map[string]string{
 type planCache struct {
 	mu    sync.Mutex
 	plans map[string]keptPlan
+	bytes int // memory of plans
 }
 
 type keptPlan struct {
 	plan  *DNSPlan
 	until time.Time
+	bytes int
 }
 
 // get returns the plan that is kept under a key, or makes it.
@@ -83,11 +86,40 @@ func (c *planCache) get(key string, now time.Time, plan func() (*DNSPlan, error)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.plans == nil || len(c.plans) >= maxPlans {
-		c.plans = map[string]keptPlan{}
+	for other, kept := range c.plans {
+		if other == key || !now.Before(kept.until) {
+			c.bytes -= kept.bytes
+			delete(c.plans, other)
+		}
 	}
-	c.plans[key] = keptPlan{made, now.Add(planLifetime)}
+	size := made.size() + len(key)
+	if c.plans == nil || c.bytes+size > maxPlansBytes {
+		c.plans, c.bytes = map[string]keptPlan{}, 0
+	}
+	if size <= maxPlansBytes {
+		c.plans[key] = keptPlan{made, now.Add(planLifetime), size}
+		c.bytes += size
+	}
 	return made, nil
+}
+
+// size returns about how many bytes of memory the plan takes.
+func (p *DNSPlan) size() int {
+	n := bytesPerRow
+	for _, c := range p.Changes {
+		n += bytesPerRow + len(c.Name) + len(c.Reason)
+		for _, values := range []*[]string{c.Before, c.After} {
+			if values != nil {
+				for _, v := range *values {
+					n += len(v) + 16 // of the string's header
+				}
+			}
+		}
+	}
+	for _, c := range p.ForeignConflicts {
+		n += bytesPerRow + len(c.Name) + len(c.Value) + len(c.Wanted)
+	}
+	return n
 }
 
 // PreviewDNSPlanIn is the body of preview_dns_plan.

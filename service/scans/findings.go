@@ -14,7 +14,6 @@ import (
 
 const (
 	maxKept      = 10_000              // findings in memory
-	maxNamed     = 5                   // record sets that a text names
 	importPeriod = 14 * 24 * time.Hour // how long after its delegation a domain tells of records that were not imported
 )
 
@@ -123,18 +122,18 @@ func (s *Service) Issues(tx *store.Tx, d *store.Domain) ([]Issue, error) {
 	if over {
 		return out, nil
 	}
-	if len(found.Proxied) > 0 {
-		out = append(out, Issue{Code: issueProxied, Purpose: dnsprov.PurposeA, Host: found.Proxied[0].Name, Message: fmt.Sprintf(
-			"These records have addresses of a proxy, which serve nothing once the DNS is here: %s. Set the addresses of the servers behind it, or import these with accept.", namesText(found.Proxied))})
+	if found.Proxied.Count > 0 {
+		out = append(out, Issue{Code: issueProxied, Purpose: dnsprov.PurposeA, Host: found.Proxied.First[0].Name, Message: fmt.Sprintf(
+			"These records have addresses of a proxy, which serve nothing once the DNS is here: %s. Set the addresses of the servers behind it, or import these with accept.", found.Proxied)})
 	}
 	if found.Values > 0 {
 		of := "at its present nameservers has"
 		if switched {
 			of = "at its previous nameservers has"
 		}
-		out = append(out, Issue{Code: issueNotImported, Purpose: dnsprov.PurposeCustom, Host: found.NotImported[0].Name, Message: fmt.Sprintf(
+		out = append(out, Issue{Code: issueNotImported, Purpose: dnsprov.PurposeCustom, Host: found.NotImported.First[0].Name, Message: fmt.Sprintf(
 			"The zone of %s %s records that are not here (%d values): %s. Import them with import_zone, or leave them out there with exclude.",
-			d.Name, of, found.Values, namesText(found.NotImported))})
+			d.Name, of, found.Values, found.NotImported)})
 	}
 	return out, nil
 }
@@ -178,7 +177,7 @@ func mailText(tx *store.Tx, d *store.Domain, found *zones.ScanFindings) string {
 		return ""
 	}
 	return fmt.Sprintf("The mail of %s goes to %s now. It comes here once the nameservers are changed, and is refused then, since there is no mailbox here. Create the mailboxes first; or leave the mail where it is for now: call PATCH /v1/domains/%s with {\"mx\": {\"mode\": \"elsewhere\"}}.",
-		d.Name, strings.Join(found.MX[:min(len(found.MX), maxNamed)], ", "), d.ID)
+		d.Name, strings.Join(found.MX, ", "), d.ID)
 }
 
 // sendersText warns that receivers refuse mail of other servers, which the SPF record does not
@@ -242,19 +241,6 @@ func (s *Service) NextStep(tx *store.Tx, d *store.Domain, issues []Issue) (strin
 		return fmt.Sprintf("The records that %s has now could not be read. Scan its zone again, or import a zone file, before you set these nameservers, and only these, at its registrar: %s.", d.Name, servers), nil
 	}
 	return fmt.Sprintf("Set these nameservers, and only these, at the registrar of %s: %s.", d.Name, servers), nil
-}
-
-// namesText names the first of some record sets.
-func namesText(names []zones.RecordName) string {
-	var out []string
-	for _, n := range names[:min(len(names), maxNamed)] {
-		out = append(out, n.String())
-	}
-	text := strings.Join(out, ", ")
-	if more := len(names) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d others", more)
-	}
-	return text
 }
 
 // durationText returns a time for a sentence, rounded up to hours or minutes.

@@ -23,15 +23,16 @@ import (
 )
 
 const (
-	scansAtOnce    = 4
-	scansOfAccount = 2
-	scanTimeout    = 11 * time.Minute // of an attempt; the scan itself takes at most 10 minutes
-	scanTries      = 3
-	scanAgain      = 10 * time.Minute // between two scans of one domain
-	addressesTwice = 20               // names that are asked for their addresses a second time
-	policyTimeout  = 20 * time.Second
-	maxNameservers = 13
-	stsLabel       = "_mta-sts."
+	scansAtOnce     = 4
+	scansOfAccount  = 2
+	scanTimeout     = 15 * time.Minute // of an attempt; the scan itself takes at most 10 minutes
+	scanTries       = 3
+	scanAgain       = 10 * time.Minute // between two scans of one domain
+	addressesTwice  = 20               // names that are asked for their addresses a second time
+	askAgainTimeout = 20 * time.Second // for all of them
+	policyTimeout   = 20 * time.Second
+	maxNameservers  = 13
+	stsLabel        = "_mta-sts."
 )
 
 // ScanZoneIn is the body of scan_zone.
@@ -235,8 +236,10 @@ func scanError(ctx context.Context, d *store.Domain, err error) error {
 }
 
 // changing asks for addresses a second time, and returns those that the nameservers did not give
-// again. Proxies answer with other addresses each time.
+// again. Proxies answer with other addresses each time. After askAgainTimeout it asks no more.
 func (s *Service) changing(ctx context.Context, servers *scan.Servers, records []dnsprov.Record) map[netip.Addr]bool {
+	ctx, cancel := context.WithTimeout(ctx, askAgainTimeout)
+	defer cancel()
 	out := map[netip.Addr]bool{}
 	sets := map[dnsprov.Set][]netip.Addr{}
 	var order []dnsprov.Set

@@ -32,6 +32,7 @@ type scanner struct {
 	again   map[string][]dnsprov.Record // what Ask answers, by "TYPE name"; the records of the result by default
 	err     error                       // of Find
 	hold    chan struct{}               // Zone waits until it is closed; nil: it does not
+	slow    time.Duration               // that Zone takes; then Ask gets no answer
 	asked   [][]string                  // the names that Find was given
 	running int
 	most    int // how many calls of Zone ran at the same time
@@ -61,7 +62,13 @@ func (s *scanner) Parent(context.Context, string) (*scan.Parent, error) {
 	return &scan.Parent{Names: s.servers.Names, TTL: s.servers.NSTTL, DS: &ds}, s.err
 }
 
-func (s *scanner) Ask(_ context.Context, _ *scan.Servers, name, typ string) ([]dnsprov.Record, error) {
+func (s *scanner) Ask(ctx context.Context, _ *scan.Servers, name, typ string) ([]dnsprov.Record, error) {
+	slow := time.Duration(0)
+	s.set(func() { slow = s.slow })
+	if slow > 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	records, ok := s.again[typ+" "+name]
@@ -81,9 +88,10 @@ func (s *scanner) Zone(ctx context.Context, servers *scan.Servers, _ string, pro
 	s.mu.Lock()
 	s.running++
 	s.most = max(s.most, s.running)
-	hold, found := s.hold, s.result
+	hold, slow, found := s.hold, s.slow, s.result
 	s.mu.Unlock()
 	progress(1, 2)
+	time.Sleep(slow)
 	if hold != nil {
 		select {
 		case <-hold:
@@ -551,6 +559,43 @@ func TestLargestScan(t *testing.T) {
 			}
 			if records[0].Type == "A" && w.issues(id) != "not_imported" {
 				t.Errorf("issues: %s", w.issues(id))
+			}
+		}
+	})
+}
+
+// TestSlowServers: nameservers that use up the time of a scan and then fall silent do not make it
+// fail.
+func TestSlowServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newScanWorld(t)
+		w.scanner.slow = 10 * time.Minute
+		id := w.connect("own.test")
+		time.Sleep(12 * time.Minute)
+		synctest.Wait()
+		if status, r := w.result(w.stored(id).ScanJobID); status != store.JobCompleted || len(r.Records) == 0 {
+			t.Errorf("the scan is %s: %+v", status, r)
+		}
+	})
+}
+
+// TestManyFindings: texts name the first record sets, and say how many others there are.
+func TestManyFindings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newScanWorld(t)
+		w.scanner.result.Records = []dnsprov.Record{record("own.test", "TXT", "v=spf1 ip4:192.0.2.0/24 -all")}
+		for n := range 300 {
+			w.scanner.result.Records = append(w.scanner.result.Records, record(fmt.Sprintf("n%03d.own.test", n), "A", "192.0.2.1"), record("own.test", "MX", fmt.Sprintf("10 mx%d.old.test", n)))
+		}
+		id := w.connect("own.test")
+		synctest.Wait()
+		text := ""
+		for _, i := range w.domain(id).DNSHealth.Issues {
+			text += i.Message + "\n"
+		}
+		for _, want := range []string{"(301 values): A n000, A n001, A n002, A n003, A n004 and 296 others. Import", "goes to mx0.old.test, mx1.old.test, mx2.old.test, mx3.old.test, mx4.old.test now"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in:\n%s", want, text)
 			}
 		}
 	})

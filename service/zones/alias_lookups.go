@@ -88,7 +88,7 @@ func (s *Service) followAlias(ctx context.Context, one *alias) error {
 	if host == "" {
 		return nil
 	}
-	found, answered := s.AliasAddresses(ctx, host)
+	found, answered := s.AliasAddresses(ctx, d.AccountID, host)
 	now := s.Now()
 	switch {
 	case answered:
@@ -122,13 +122,13 @@ func (s *Service) followAlias(ctx context.Context, one *alias) error {
 // AliasAddresses looks up the addresses of the host that a domain is an alias of: those that a
 // website may have, sorted, at most MaxApexAddresses. A host in a zone of this server has none.
 // answered is false if the lookup failed.
-func (s *Service) AliasAddresses(ctx context.Context, host string) (addresses []string, answered bool) {
+func (s *Service) AliasAddresses(ctx context.Context, accountID, host string) (addresses []string, answered bool) {
 	if s.HostsName(host) {
 		return nil, true
 	}
 	ctx, cancel := context.WithTimeout(ctx, aliasTimeout)
 	defer cancel()
-	err := s.WithLookupSlot(ctx, "", func() error {
+	err := s.WithLookupSlot(ctx, accountID, "", func() error {
 		found, err := s.Resolver.LookupNetIP(ctx, "ip", host+".")
 		for _, ip := range found {
 			if s.mayBeSite(ip) {
@@ -147,9 +147,9 @@ func (s *Service) AliasAddresses(ctx context.Context, host string) (addresses []
 
 // ApexWithAlias returns where a domain itself leads that is an alias of a host, with the addresses
 // of that host if they can be looked up now.
-func (s *Service) ApexWithAlias(ctx context.Context, host string) store.DomainApex {
+func (s *Service) ApexWithAlias(ctx context.Context, accountID, host string) store.DomainApex {
 	out := store.DomainApex{Mode: store.ApexElsewhere, Alias: host}
-	found, answered := s.AliasAddresses(ctx, host)
+	found, answered := s.AliasAddresses(ctx, accountID, host)
 	if answered {
 		out.AliasAddresses, out.AliasSeenAt, out.AliasChangedAt = found, s.Now(), s.Now()
 	}

@@ -147,7 +147,7 @@ func (st *zoneState) checkName(name string, rows []*store.CustomRecord) error {
 			return core.Errorf("duplicate_record", "This record exists already: %s.", id).With("value", "duplicate_record", "the record "+id+" exists already")
 		}
 		types[r.Type], seen[key] = true, r.ID
-		size += len(r.Value) + bytesPerRecord
+		size += max(len(r.Value), zonedata.CustomRecord(r).DataSize()) + bytesPerRecord // the addresses of an HTTPS record are longer on the wire
 	}
 	switch {
 	case types["CNAME"] && name == st.domain.Name:

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -145,13 +146,6 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, x := range in.Exclude {
-		name, err := dnsprov.CustomName(x.Name, p.domain.Name)
-		if err != nil {
-			return nil, nil, core.Invalid(fmt.Sprintf("exclude.%d.name", i), "invalid", "%s", err)
-		}
-		p.excluded[[2]string{name, strings.ToUpper(x.Type)}] = true
-	}
 	for i, text := range in.Accept {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
@@ -168,6 +162,9 @@ func (s *Service) planImport(ctx context.Context, who core.Actor, in ImportZoneI
 		return nil, nil, err
 	}
 	err = p.read()
+	if err == nil {
+		err = p.exclude()
+	}
 	if err == nil {
 		err = p.look(ctx)
 	}
@@ -195,6 +192,33 @@ func (p *zoneImport) read() (err error) {
 	p.proxied = f.Result.proxied()
 	p.sets, err = f.Result.sets(p.domain.Name)
 	return err
+}
+
+// exclude notes what the request leaves out. It takes the names that the file has, also those that
+// no custom record can have, so that these can be left out too.
+func (p *zoneImport) exclude() error {
+	has := map[string]bool{}
+	for _, set := range p.sets {
+		has[set.Name] = true
+	}
+	for i, x := range p.in.Exclude {
+		typ := strings.ToUpper(x.Type)
+		if _, known := dnsprov.TypeNumber(typ); typ != "" && !known && !isAlias(typ) {
+			return core.Invalid(fmt.Sprintf("exclude.%d.type", i), "invalid", "%.20q is not a type of DNS records", x.Type)
+		}
+		name, err := dnsprov.CustomName(x.Name, p.domain.Name)
+		if err != nil {
+			name = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(x.Name), "."))
+			if !has[name] {
+				name += "." + p.domain.Name
+			}
+		}
+		if err != nil && !has[name] {
+			return core.Invalid(fmt.Sprintf("exclude.%d.name", i), "invalid", "%s", err)
+		}
+		p.excluded[[2]string{name, typ}] = true
+	}
+	return nil
 }
 
 // scanToImport returns the scan of a domain that a job has made.
@@ -268,9 +292,10 @@ func (p *zoneImport) look(ctx context.Context) error {
 		p.choosePolicy(policies)
 		return nil
 	}
+	request := ctx
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), importLookupsTime)
 	defer cancel()
-	return p.s.WithLookupSlot(ctx, p.domain.Name, func() error {
+	err := p.s.WithLookupSlot(ctx, p.domain.AccountID, p.domain.Name, func() error {
 		if alias != "" && len(policies) == 0 {
 			texts, err := p.s.Resolver.LookupTXT(ctx, alias+".")
 			if err != nil {
@@ -304,6 +329,12 @@ func (p *zoneImport) look(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil && request.Err() == nil { // no slot became free
+		busy := core.Errorf("rate_limited", "Too many DNS lookups of this account are running. Try again in a moment.")
+		busy.RetryAfter = 10 * time.Second
+		return busy
+	}
+	return err
 }
 
 // choosePolicy takes the DMARC policy from TXT records.

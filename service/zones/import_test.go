@@ -152,6 +152,33 @@ func TestImportAsAsked(t *testing.T) {
 	w.wantCustom("www A 300 192.0.2.9", "shop A 300 192.0.2.9", "stays A 300 192.0.2.9")
 }
 
+// TestExcludedNames: a name that no custom record can have can be left out as the answers show it,
+// and nothing else that is no name or no type.
+func TestExcludedNames(t *testing.T) {
+	w := newZoneWorld(t, store.Options{})
+	const file = `Office\032Printer._ipp._tcp 300 IN TXT x
+a\.b 300 IN A 192.0.2.1
+-c 300 IN A 192.0.2.1
+www 300 IN A 192.0.2.1
+`
+	for _, x := range []zones.ZoneExclude{{Name: "not there"}, {Name: "www", Type: strings.Repeat("A", 5000)}, {Name: "www", Type: "TYPE65536"}} {
+		if _, code := w.take(zones.ImportZoneIn{ZoneFile: file, Exclude: []zones.ZoneExclude{x}}); code != "validation_error" {
+			t.Errorf("%.60v: %q", x, code)
+		}
+	}
+	if _, code := w.take(zones.ImportZoneIn{ZoneFile: file}); code != "invalid_record" {
+		t.Errorf("without exclude: %q", code)
+	}
+	out, code := w.take(zones.ImportZoneIn{ZoneFile: file, Exclude: []zones.ZoneExclude{{Name: `Office\ Printer._ipp._tcp`}, {Name: `a\.b.own.test.`, Type: "a"}, {Name: "-c", Type: "TYPE1"}, {Name: "-c"}}})
+	if code != "" {
+		t.Fatal(code)
+	}
+	w.wantCustom("www A 300 192.0.2.1")
+	if want := map[string]string{`office\ printer._ipp._tcp TXT`: "excluded", `a\.b A`: "excluded", "-c A": "excluded"}; fmt.Sprint(reasons(out)) != fmt.Sprint(want) {
+		t.Errorf("skipped %v", reasons(out))
+	}
+}
+
 // TestImportOfPolicies: what is there stays, and what cannot be read is not taken.
 func TestImportOfPolicies(t *testing.T) {
 	w := newZoneWorld(t, store.Options{})

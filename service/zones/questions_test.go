@@ -51,7 +51,7 @@ func TestQuestionsOfADomain(t *testing.T) {
 	}
 	for range 2 { // lookups of ours do not count, and others do afterwards
 		before := q.Total
-		err := s.Zones.WithLookupSlot(t.Context(), "own.test", func() error {
+		err := s.Zones.WithLookupSlot(t.Context(), "acc_1", "own.test", func() error {
 			askTimes(t, s, "own.test", 5, now)
 			return nil
 		})

@@ -178,8 +178,12 @@ func ValueToEnter(d *store.Domain, r dnsprov.Record) string {
 
 // zoneFile returns records as a master file. At other providers than builtin, the SOA and NS
 // records are those that the DNS has now. If it has none, the file gets an SOA of no server, so
-// that it can still be read.
+// that it can still be read. Records of others that no master file can have are left out.
 func (s *Service) zoneFile(ctx context.Context, d *store.Domain, src *zoneSource, records []dnsprov.Record) (*core.File, error) {
+	records = slices.DeleteFunc(records, func(r dnsprov.Record) bool {
+		_, err := r.RR()
+		return err != nil && r.Purpose == ""
+	})
 	var soa zonefile.SOA
 	if d.DNSProvider == dnsprov.Builtin {
 		zone, err := src.Zone()
@@ -191,7 +195,7 @@ func (s *Service) zoneFile(ctx context.Context, d *store.Domain, src *zoneSource
 		ctx, cancel := context.WithTimeout(ctx, LookupTimeout)
 		defer cancel()
 		var servers []dnsprov.Record
-		err := s.WithLookupSlot(ctx, d.Name, func() error {
+		err := s.WithLookupSlot(ctx, d.AccountID, d.Name, func() error {
 			found, err := s.Resolver.LookupNS(lookup.Fresh(ctx), d.Name+".")
 			for _, ns := range found {
 				host := strings.ToLower(strings.TrimSuffix(ns.Host, "."))

@@ -549,3 +549,28 @@ func TestSPFOfTheOwner(t *testing.T) {
 		t.Errorf("reset: %+v, %v", out, err)
 	}
 }
+
+// TestAnswersFit: records with short texts that are long on the wire are counted as they are there.
+func TestAnswersFit(t *testing.T) {
+	w := newZoneWorld(t, store.Options{})
+	var values []string
+	for n := range 3 {
+		var hints []string
+		for i := range 600 {
+			hints = append(hints, fmt.Sprintf("%x::", 1000*n+i+1))
+		}
+		values = append(values, fmt.Sprintf(`%d . ipv6hint="%s"`, n+1, strings.Join(hints, ",")))
+	}
+	if code := w.set("fits", "HTTPS", values...); code != "" {
+		t.Fatal(code)
+	}
+	if answers, _ := w.ask("fits.own.test", dns.TypeHTTPS); len(answers) != len(values) {
+		t.Errorf("%d records are answered", len(answers))
+	}
+	for n := range 5 {
+		values = append(values, fmt.Sprintf(`%d%s`, n+4, values[0][1:]))
+	}
+	if code := w.set("fits", "HTTPS", values...); code != "invalid_record" {
+		t.Errorf("%d such records: %q", len(values), code)
+	}
+}

@@ -1,6 +1,7 @@
 package zones
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,14 +20,14 @@ const KindScan = "zone_scan"
 // ScanFindings is what would break if a domain were delegated to us as its zone is now, apart from
 // its DS records.
 type ScanFindings struct {
-	NotImported []RecordName // record sets of the scan that are neither in the zone here nor left out
-	Values      int          // how many values they have
-	Proxied     []RecordName // as NotImported: those with addresses of a proxy
+	NotImported RecordNames // record sets of the scan that are neither in the zone here nor left out
+	Values      int         // how many values they have
+	Proxied     RecordNames // as NotImported: those with addresses of a proxy
 	// CAA is the authority that issues certificates to this server, if the CAA records of the owner
 	// do not permit it; else "".
 	CAA         string
 	STS         *ScannedSTS // an enforced MTA-STS policy that does not name this server; nil: there is none
-	MX          []string    // the hosts of others that take its mail, the most preferred first
+	MX          []string    // hosts of others that take its mail, the most preferred first; at most maxNamed
 	OtherSPF    bool        // NotImported has an SPF record
 	MilderDMARC bool        // NotImported has a DMARC policy that is milder than p=reject
 	NoSenders   bool        // the scan has found neither an SPF record nor a DMARC policy
@@ -36,6 +37,35 @@ type ScanFindings struct {
 type RecordName struct{ Name, Type string }
 
 func (n RecordName) String() string { return n.Type + " " + n.Name }
+
+// RecordNames are the names of many record sets. A scan can have thousands, and findings are kept
+// in memory, so that only the first ones are part of it.
+type RecordNames struct {
+	First []RecordName // at most maxNamed
+	Count int
+}
+
+const maxNamed = 5 // record sets or hosts that a text names
+
+func (n *RecordNames) add(name RecordName) {
+	if len(n.First) < maxNamed {
+		n.First = append(n.First, name)
+	}
+	n.Count++
+}
+
+// String names the first ones, and says how many others there are.
+func (n RecordNames) String() string {
+	var out []string
+	for _, name := range n.First {
+		out = append(out, name.String())
+	}
+	text := strings.Join(out, ", ")
+	if more := n.Count - len(n.First); more > 0 {
+		text += fmt.Sprintf(" and %d others", more)
+	}
+	return text
+}
 
 // ScanFindings compares the zone of a domain with its scan; f is nil if there is none. Of a domain
 // whose DNS is elsewhere, only the fields CAA, STS, MX and NoSenders are set. It takes as long as
@@ -62,7 +92,7 @@ func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneSca
 		out.STS = sts
 	}
 	for _, mx := range f.Result.MX {
-		if mx.Host != "" && mx.Host != "." && mx.Host != s.Config.Hostname { // RFC 7505: no mail is accepted
+		if mx.Host != "" && mx.Host != "." && mx.Host != s.Config.Hostname && len(out.MX) < maxNamed { // RFC 7505: no mail is accepted
 			out.MX = append(out.MX, mx.Host)
 		}
 	}
@@ -88,6 +118,7 @@ func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneSca
 		}
 		types[r.Name][r.Type] = true
 	}
+	hasText := false // whether NotImported has the TXT records of the domain itself
 	for _, set := range p.sets {
 		name := RecordName{zonedata.RelativeHost(set.Name, d.Name), set.Type}
 		p.out.Skipped = nil
@@ -98,22 +129,24 @@ func (s *Service) ScanFindings(tx *store.Tx, d *store.Domain, row *store.ZoneSca
 		}
 		if len(records) > 0 {
 			out.add(name, len(records))
+			hasText = hasText || set.Name == d.Name && set.Type == "TXT"
 		}
 		if slices.ContainsFunc(p.out.Skipped, func(r SkippedRecord) bool { return strings.HasPrefix(r.Reason, "proxied:") }) {
-			out.Proxied = append(out.Proxied, name)
+			out.Proxied.add(name)
 		}
 	}
-	s.addSettings(p, out)
+	s.addSettings(p, out, hasText)
 	return out, nil
 }
 
 func (f *ScanFindings) add(name RecordName, values int) {
-	f.NotImported, f.Values = append(f.NotImported, name), f.Values+values
+	f.NotImported.add(name)
+	f.Values += values
 }
 
 // addSettings adds the SPF record and the DMARC policy of a scan to its findings, if an import
-// would take them over.
-func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
+// would take them over. hasText says that the findings name the TXT records of the domain already.
+func (s *Service) addSettings(p *zoneImport, out *ScanFindings, hasText bool) {
 	d := p.domain
 	if d.SPF == nil && !p.isExcluded(d.Name, "TXT") {
 		ours := strings.Fields(s.spfText(d))
@@ -124,8 +157,9 @@ func (s *Service) addSettings(p *zoneImport, out *ScanFindings) {
 			}
 			out.OtherSPF = true
 			out.Values++
-			if name := (RecordName{"@", "TXT"}); !slices.Contains(out.NotImported, name) {
-				out.NotImported = append(out.NotImported, name)
+			if !hasText {
+				hasText = true
+				out.NotImported.add(RecordName{"@", "TXT"})
 			}
 		}
 	}

@@ -33,6 +33,7 @@ import (
 
 const (
 	maxLookups    = 64               // live DNS checks that run at the same time, both for requests and scheduled
+	lookupsEach   = 16               // live DNS checks of one account that run at the same time
 	LookupTimeout = 20 * time.Second // time limit for one live DNS check, including the wait for a slot
 )
 
@@ -42,29 +43,30 @@ type Service struct {
 	edge *edge.Service
 
 	memory      *zoneMemory
-	lookupSlots chan struct{}            // contains a value for each live DNS check that is running
+	lookupSlots *limit.Semaphore[string] // by account ID; one for each live DNS check that is running
 	zoneLocks   limit.KeyedMutex[string] // by account ID; held while custom records of one of its domains are changed
 	aliases     aliases                  // the domains that have the addresses of another host
 }
 
 // New returns a Service. Run must be called to keep secondaries up to date.
 func New(c *core.Core, e *edge.Service) *Service {
-	s := &Service{Core: c, edge: e, memory: newZoneMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
+	s := &Service{Core: c, edge: e, memory: newZoneMemory(c.Config), lookupSlots: limit.NewSemaphore[string](maxLookups, lookupsEach)}
 	s.memory.secondaries = s.newSecondaries()
 	s.aliases.wake = make(chan struct{}, 1)
 	return s
 }
 
-// WithLookupSlot calls fn when one of the maxLookups slots is free. It returns the error of ctx if
-// ctx ends before that. name is the domain that fn looks up: while fn runs, no questions for its
-// zone are counted, since resolvers elsewhere may ask for us; "" if it is not served here.
-func (s *Service) WithLookupSlot(ctx context.Context, name string, fn func() error) error {
-	select {
-	case s.lookupSlots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+// WithLookupSlot calls fn when one of the maxLookups slots is free, of which an account can have
+// lookupsEach: nameservers that do not answer hold up the account alone whose domain they serve.
+// It returns the error of ctx if ctx ends before that. name is the domain that fn looks up: while
+// fn runs, no questions for its zone are counted, since resolvers elsewhere may ask for us; "" if
+// it is not served here.
+func (s *Service) WithLookupSlot(ctx context.Context, accountID, name string, fn func() error) error {
+	release, err := s.lookupSlots.Acquire(ctx, accountID)
+	if err != nil {
+		return err
 	}
-	defer func() { <-s.lookupSlots }()
+	defer release()
 	defer s.PauseQuestions(name)()
 	return fn()
 }
