@@ -1,5 +1,5 @@
 // Package idn normalizes domain names to the form in which they are stored, compared and looked up:
-// ASCII (A-labels of RFC 5891), lower case, without a final dot. It does no look-ups.
+// ASCII (A-labels of RFC 5891), lower case, without a final dot. It does no lookups.
 //
 // There are three functions for names from three sources:
 //   - Address is for the domain of an email address. It accepts letters, digits and hyphens, and

@@ -188,7 +188,7 @@ func (s *Service) setSecrets(ctx context.Context, c *store.DNSCredential, secret
 	case c.Provider == store.DomainProviderRFC2136 && errors.Is(err, netguard.ErrBlocked):
 		return core.Errorf("credential_invalid", "Mailstead does not connect to %s, since its address is not public. The operator of this server can allow private destinations in its settings.", secrets["server"]).Because(err)
 	case c.Provider == store.DomainProviderRFC2136 && errors.Is(err, netguard.ErrResolve):
-		return core.Errorf("credential_invalid", "The nameserver %s has no address in the DNS, or the look-up failed.", secrets["server"]).Because(err)
+		return core.Errorf("credential_invalid", "The nameserver %s has no address in the DNS, or the lookup failed.", secrets["server"]).Because(err)
 	case c.Provider == store.DomainProviderRFC2136, errors.Is(err, dnsprov.ErrCredential), errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("credential_invalid", "The DNS provider does not accept these credentials: %s.", reason(err)).Because(err)
 	default:

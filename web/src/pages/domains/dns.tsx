@@ -28,7 +28,7 @@ export function Dns({ domain: d, reload }: TabProps) {
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
       {byApi(d.dns_provider) && !isInTheWay(d) && <ProviderPlan domain={d} />}
-      {d.dns_provider === 'manual' && <ByHand domain={d} status={status.data} />}
+      {d.dns_provider === 'manual' && <ByHand domain={d} status={status} />}
       {d.dnssec && <Dnssec domain={d} of={d.dnssec} />}
       <Dkim domain={d} status={status.data} />
     </>
@@ -96,14 +96,16 @@ function RecordLine({ record: r, domain: d, open }: { record: DnsRecord; domain:
 }
 
 /** The records of a domain whose DNS is elsewhere, as a list and as a file that many providers take. */
-function ByHand({ domain: d, status }: { domain: Domain; status?: DnsStatus }) {
+function ByHand({ domain: d, status }: { domain: Domain; status: ReturnType<typeof useDnsStatus> }) {
   const records = useQuery('get_dns_records', { domain_id: d.id }, { only: (c) => c.id === d.id })
-  const isThere = (r: Schemas['ManualRecord']) => status?.records.some((s) => s.verified && s.type === r.type && s.host === r.host && s.purpose === r.purpose)
-  const missing = records.data?.records?.filter((r) => !isThere(r)) ?? []
+  const missing = (r: Schemas['ManualRecord'], all: DnsRecord[]) => !all.some((s) => s.verified && s.type === r.type && s.host === r.host && s.purpose === r.purpose)
+  const file = (wanted: Schemas['ManualRecord'][]) => wanted.length === 0 ? <p class="muted">All records are there.</p> : <Code label="Zone file" text={zoneFile(wanted, d.domain)} />
   return (
     <Card title="Zone file" note="The records that are not there yet. Many DNS providers can import them at once from a zone file. Remove old records that they replace.">
-      <Show of={records} lines={4}>
-        {(r) => r.records === null ? <p class="muted">The records are being prepared. This takes a few seconds.</p> : missing.length === 0 ? <p class="muted">All records are there.</p> : <Code label="Zone file" text={zoneFile(missing, d.domain)} />}
+      <Show of={status} lines={4}>
+        {(s) => <Show of={records} lines={4}>
+          {(r) => r.records === null ? <p class="muted">The records are being prepared. This takes a few seconds.</p> : file(r.records.filter((one) => missing(one, s.records)))}
+        </Show>}
       </Show>
     </Card>
   )
