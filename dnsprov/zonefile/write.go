@@ -77,6 +77,9 @@ func Write(w io.Writer, origin string, soa SOA, records []dnsprov.Record) error 
 		h := l.rr.Header()
 		h.Ttl = shortest[dnsprov.Set{Name: h.Name, Type: l.Type}]
 		text := l.rr.String()
+		if text[0] == '$' { // or the line would be read as a directive
+			text = `\` + text
+		}
 		if !written[text] {
 			written[text] = true
 			fmt.Fprintln(out, text)
