@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/digest"
 )
 
 const (
@@ -142,7 +143,7 @@ func (r *rehearsal) migrate(dir string) error {
 		return err
 	}
 	r.progress.show("contents", 0, 0)
-	before, err := store.Contents(dir)
+	before, err := digest.Contents(dir)
 	if err != nil {
 		return r.recordCheck("contents", err)
 	}
@@ -159,13 +160,13 @@ func (r *rehearsal) migrate(dir string) error {
 	if err := r.recordCheck("check", errors.Join(r.check(st), st.Close())); err != nil {
 		return err
 	}
-	after, err := store.Contents(dir)
+	after, err := digest.Contents(dir)
 	if err != nil {
 		return r.recordCheck("contents", err)
 	}
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if was, known := before[name]; was != after[name] && (known || after[name] != store.NoContents) {
+		if was, known := before[name]; was != after[name] && (known || after[name] != digest.None) {
 			differ = append(differ, name)
 		}
 	}

@@ -19,7 +19,7 @@ func TestApprovalKeepsItsMessage(t *testing.T) {
 	update(t, s, func(tx *Tx) error {
 		for n := 0; n < len(all); n += 4 {
 			id := fmt.Sprint("apr_", n)
-			if err := errors.Join(tx.RefApproval(all[n].Blob, id), Approvals.Put(tx, &Approval{ID: id, AccountID: "acc_1", Blob: all[n].Blob})); err != nil {
+			if err := errors.Join(ApprovalBlobs.Ref(tx, all[n].Blob, id), Approvals.Put(tx, &Approval{ID: id, AccountID: "acc_1", Blob: all[n].Blob})); err != nil {
 				return err
 			}
 		}
@@ -35,7 +35,9 @@ func TestApprovalKeepsItsMessage(t *testing.T) {
 		if got := readTest(t, s, a.Blob); got[:4] != fmt.Sprintf("%04d", n) {
 			t.Errorf("approval %d has %.4q", n, got)
 		}
-		update(t, s, func(tx *Tx) error { return errors.Join(tx.UnrefApproval(a.Blob, a.ID), Approvals.Delete(tx, a.ID)) })
+		update(t, s, func(tx *Tx) error {
+			return errors.Join(ApprovalBlobs.Unref(tx, a.Blob, a.ID), Approvals.Delete(tx, a.ID))
+		})
 	}
 	compact(t, s)
 	if n := len(s.seg.List()); n > 1 {

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/mailstead/mailstead/store/mailindex"
-	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -22,7 +20,7 @@ func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
 
 // Append writes a message with its envelope to the segments. The envelope has at most 64 KiB; the
 // store does not interpret it. The message is on disk once an Update that refers to it (AddMessage,
-// RefSubmission) has returned. If no Update is going to refer to it, call Release. Make all
+// BlobTable.Ref) has returned. If no Update is going to refer to it, call Release. Make all
 // references to it in one transaction: a later one can be added only while another exists. If the
 // disk has no room, Append writes nothing and returns ErrFull.
 func (s *Store) Append(envelope []byte, body Body) (BlobRef, error) {
@@ -79,85 +77,6 @@ func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 		return nil, fmt.Errorf("open blob at offset %d of segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
 	return blob, s.NoteDamage(err)
-}
-
-// RefSubmission stores a reference from a Submission to its Blob, the bytes at ref, so that
-// compaction keeps them. The comment of AddMessage says which blobs may be referred to.
-func (tx *Tx) RefSubmission(ref BlobRef, submissionID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerSubmission}, submissionID...))
-}
-
-// UnrefSubmission deletes the reference that RefSubmission stored. ref is the Submission's Blob as
-// read in this transaction: compaction may have changed it after an earlier transaction. It returns
-// ErrNotFound if there is no such reference.
-func (tx *Tx) UnrefSubmission(ref BlobRef, submissionID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerSubmission}, submissionID...))
-}
-
-// RefReport stores a reference from a ReportMail to its Blob, as RefSubmission does.
-func (tx *Tx) RefReport(ref BlobRef, reportID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerReport}, reportID...))
-}
-
-// UnrefReport deletes the reference that RefReport stored. ref is the ReportMail's Blob as read in
-// this transaction.
-func (tx *Tx) UnrefReport(ref BlobRef, reportID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerReport}, reportID...))
-}
-
-// RefCopy stores a reference from a RemoteCopy to its Blob, as RefSubmission does.
-func (tx *Tx) RefCopy(ref BlobRef, copyID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerCopy}, copyID...))
-}
-
-// RefArrival stores a reference from an Arrival to its Blob, as RefSubmission does.
-func (tx *Tx) RefArrival(ref BlobRef, arrivalID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerArrival}, arrivalID...))
-}
-
-// UnrefArrival deletes the reference that RefArrival stored. ref is the Arrival's Blob as read in
-// this transaction.
-func (tx *Tx) UnrefArrival(ref BlobRef, arrivalID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerArrival}, arrivalID...))
-}
-
-// RefBatch stores a reference from a Batch to its Blob, as RefSubmission does.
-func (tx *Tx) RefBatch(ref BlobRef, batchID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerBatch}, batchID...))
-}
-
-// UnrefBatch deletes the reference that RefBatch stored. ref is the Batch's Blob as read in this
-// transaction.
-func (tx *Tx) UnrefBatch(ref BlobRef, batchID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerBatch}, batchID...))
-}
-
-// RefLesson stores a reference from a SpamLesson to its Blob, as RefSubmission does.
-func (tx *Tx) RefLesson(ref BlobRef, lessonID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerLesson}, lessonID...))
-}
-
-// UnrefLesson deletes the reference that RefLesson stored. ref is the SpamLesson's Blob as read in
-// this transaction.
-func (tx *Tx) UnrefLesson(ref BlobRef, lessonID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerLesson}, lessonID...))
-}
-
-// RefApproval stores a reference from an Approval to its Blob, as RefSubmission does.
-func (tx *Tx) RefApproval(ref BlobRef, approvalID string) error {
-	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerApproval}, approvalID...))
-}
-
-// UnrefApproval deletes the reference that RefApproval stored. ref is the Approval's Blob as read
-// in this transaction.
-func (tx *Tx) UnrefApproval(ref BlobRef, approvalID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerApproval}, approvalID...))
-}
-
-// UnrefCopy deletes the reference that RefCopy stored. ref is the RemoteCopy's Blob as read in this
-// transaction.
-func (tx *Tx) UnrefCopy(ref BlobRef, copyID string) error {
-	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerCopy}, copyID...))
 }
 
 // LostMessages returns an error that names the acknowledged messages whose bytes were missing on

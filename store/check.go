@@ -387,64 +387,14 @@ func (c *messageCheck) checkBlobs() {
 // referenced blob.
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
-	switch owner[0] {
-	case mailrow.OwnerSubmission:
-		sub, err := Submissions.Get(c.tx, string(owner[1:]))
+	if b, id := blobTableOf(owner); b != nil {
+		blob, err := b.blobOf(c.tx, id)
 		if err != nil {
-			c.add("blob of submission %s: %w", owner[1:], err)
+			c.add("blob of %s %s: %w", b.what, id, err)
 			return
 		}
-		points = sub.Blob
-	case mailrow.OwnerReport:
-		m, err := ReportMails.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of report %s: %w", owner[1:], err)
-			return
-		}
-		points = m.Blob
-	case mailrow.OwnerCopy:
-		m, err := RemoteCopies.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of remote copy %s: %w", owner[1:], err)
-			return
-		}
-		points = m.Blob
-	case mailrow.OwnerArrival:
-		a, err := Arrivals.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of arrival %s: %w", owner[1:], err)
-			return
-		}
-		points = a.Blob
-	case mailrow.OwnerBatch:
-		b, err := Batches.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of batch %s: %w", owner[1:], err)
-			return
-		}
-		points = b.Blob
-	case mailrow.OwnerLesson:
-		l, err := SpamLessons.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of lesson %s: %w", owner[1:], err)
-			return
-		}
-		points = l.Blob
-	case mailrow.OwnerApproval:
-		a, err := Approvals.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of approval %s: %w", owner[1:], err)
-			return
-		}
-		points = a.Blob
-	case mailrow.OwnerScan:
-		s, err := ZoneScans.Get(c.tx, string(owner[1:]))
-		if err != nil {
-			c.add("blob of zone scan %s: %w", owner[1:], err)
-			return
-		}
-		points = s.Blob
-	default:
+		points = blob
+	} else {
 		m, err := mailindex.OwnerMessage(&c.tx.Tx, owner)
 		if err != nil {
 			c.add("blob of a message: %w", err)
@@ -458,43 +408,15 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkRecordBlobs verifies that every record with a blob has a reference to it: submissions,
-// reports, remote copies, arrivals, batches, lessons, approvals and zone scans.
+// checkRecordBlobs verifies that every record with a blob has a reference to it.
 func (c *messageCheck) checkRecordBlobs() {
-	for sub := range Submissions.All(c.tx) {
-		c.checkReferenced("submission", mailrow.OwnerSubmission, sub.ID, sub.Blob)
-	}
-	for m := range ReportMails.All(c.tx) {
-		c.checkReferenced("report", mailrow.OwnerReport, m.ID, m.Blob)
-	}
-	for m := range RemoteCopies.All(c.tx) {
-		c.checkReferenced("remote copy", mailrow.OwnerCopy, m.ID, m.Blob)
-	}
-	for a := range Arrivals.All(c.tx) {
-		c.checkReferenced("arrival", mailrow.OwnerArrival, a.ID, a.Blob)
-	}
-	for b := range Batches.All(c.tx) {
-		c.checkReferenced("batch", mailrow.OwnerBatch, b.ID, b.Blob)
-	}
-	for l := range SpamLessons.All(c.tx) {
-		c.checkReferenced("lesson", mailrow.OwnerLesson, l.ID, l.Blob)
-	}
-	for a := range Approvals.All(c.tx) {
-		c.checkReferenced("approval", mailrow.OwnerApproval, a.ID, a.Blob)
-	}
-	for s := range ZoneScans.All(c.tx) {
-		c.checkReferenced("zone scan", mailrow.OwnerScan, s.DomainID, s.Blob)
-	}
-}
-
-func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob BlobRef) {
-	if blob.IsZero() {
-		return
-	}
-	prefix := mailrow.BlobPrefix(blob)
-	key := append(append(prefix[:], kind), id...)
-	if string(c.tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(blob)) {
-		c.add("%s %s: its blob at %d in segment %08x lacks its reference", what, id, blob.Offset, blob.Segment)
+	for _, b := range blobTables {
+		for id, blob := range b.all(c.tx) {
+			prefix := mailrow.BlobPrefix(blob)
+			if !blob.IsZero() && string(c.tx.GetRow(mailrow.BucketRef, append(prefix[:], b.owner(id)...))) != string(mailrow.RefRow(blob)) {
+				c.add("%s %s: its blob at %d in segment %08x lacks its reference", b.what, id, blob.Offset, blob.Segment)
+			}
+		}
 	}
 }
 
@@ -537,8 +459,8 @@ func (s *Store) ownersText(ref BlobRef) string {
 		texts = nil
 		owners, err := mailindex.Owners(&tx.Tx, ref)
 		for _, o := range owners {
-			if kind := ownerKinds[o[0]]; kind != "" {
-				texts = append(texts, kind+" "+string(o[1:]))
+			if b, id := blobTableOf(o); b != nil {
+				texts = append(texts, b.what+" "+id)
 				continue
 			}
 			m, err := mailindex.OwnerMessage(&tx.Tx, o)
@@ -558,10 +480,6 @@ func (s *Store) ownersText(ref BlobRef) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// ownerKinds has the kind of record for the first byte of a reference's owner. Messages are not in
-// it.
-var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval", mailrow.OwnerScan: "zone scan"}
 
 // checkThreads verifies the rows of threads, joined threads, thread subjects and spam tokens.
 func (c *messageCheck) checkThreads() {

@@ -24,7 +24,7 @@ func damageStore(t *testing.T, damage func(tx *Tx, m *Message) error) error {
 	addMailbox(t, s, 1, 2)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(1)}, "hello")
 	update(t, s, func(tx *Tx) error {
-		if err := tx.RefSubmission(m.Blob, "sub_1"); err != nil {
+		if err := SubmissionBlobs.Ref(tx, m.Blob, "sub_1"); err != nil {
 			return err
 		}
 		return Submissions.Put(tx, &Submission{ID: "sub_1", Blob: m.Blob})

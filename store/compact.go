@@ -168,9 +168,6 @@ func (s *Store) liveBlobs(segment, fromOffset uint32) (blobs []BlobRef, err erro
 	return blobs, err
 }
 
-// A blobMove holds the old and the new reference of a blob that is moved.
-type blobMove struct{ from, to BlobRef }
-
 // moveBlobs copies the blobs and then, in one transaction, makes all references to them refer to
 // the copies. Damaged blobs are not moved, and the error names them.
 func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
@@ -253,23 +250,8 @@ func (tx *Tx) repointRefs(move blobMove) error {
 // repointOwner makes the message or record that owns a blob refer to its copy. It skips a message
 // or record that is gone or has another blob: Check reports such damage.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
-	switch owner[0] {
-	case mailrow.OwnerSubmission:
-		return repointRecord(tx, Submissions, string(owner[1:]), func(s *Submission) *BlobRef { return &s.Blob }, move)
-	case mailrow.OwnerReport:
-		return repointRecord(tx, ReportMails, string(owner[1:]), func(m *ReportMail) *BlobRef { return &m.Blob }, move)
-	case mailrow.OwnerCopy:
-		return repointRecord(tx, RemoteCopies, string(owner[1:]), func(c *RemoteCopy) *BlobRef { return &c.Blob }, move)
-	case mailrow.OwnerArrival:
-		return repointRecord(tx, Arrivals, string(owner[1:]), func(a *Arrival) *BlobRef { return &a.Blob }, move)
-	case mailrow.OwnerBatch:
-		return repointRecord(tx, Batches, string(owner[1:]), func(b *Batch) *BlobRef { return &b.Blob }, move)
-	case mailrow.OwnerLesson:
-		return repointRecord(tx, SpamLessons, string(owner[1:]), func(l *SpamLesson) *BlobRef { return &l.Blob }, move)
-	case mailrow.OwnerApproval:
-		return repointRecord(tx, Approvals, string(owner[1:]), func(a *Approval) *BlobRef { return &a.Blob }, move)
-	case mailrow.OwnerScan:
-		return repointRecord(tx, ZoneScans, string(owner[1:]), func(s *ZoneScan) *BlobRef { return &s.Blob }, move)
+	if b, id := blobTableOf(owner); b != nil {
+		return b.repoint(tx, id, move)
 	}
 	m, err := mailindex.OwnerMessage(&tx.Tx, owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {
@@ -281,13 +263,4 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	m.Blob = move.to
 	key := m.Key()
 	return tx.PutRow(mailrow.BucketMessage, key[:], m.Row())
-}
-
-func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *BlobRef, move blobMove) error {
-	rec, err := table.Find(tx, id)
-	if err != nil || rec == nil || *blob(rec) != move.from {
-		return err
-	}
-	*blob(rec) = move.to
-	return table.Put(tx, rec)
 }

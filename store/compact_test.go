@@ -104,9 +104,9 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 			}
 			id := fmt.Sprint("sub_", m.UID)
 			err := errors.Join(
-				tx.RefSubmission(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}),
-				tx.RefReport(m.Blob, id), ReportMails.Put(tx, &ReportMail{ID: id, Blob: m.Blob}),
-				tx.RefCopy(m.Blob, id), RemoteCopies.Put(tx, &RemoteCopy{ID: id, Blob: m.Blob}),
+				SubmissionBlobs.Ref(tx, m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}),
+				ReportBlobs.Ref(tx, m.Blob, id), ReportMails.Put(tx, &ReportMail{ID: id, Blob: m.Blob}),
+				CopyBlobs.Ref(tx, m.Blob, id), RemoteCopies.Put(tx, &RemoteCopy{ID: id, Blob: m.Blob}),
 			)
 			if err != nil {
 				return err
@@ -139,7 +139,7 @@ func TestLiveMessagesMoveOutOfHalfDeadSegments(t *testing.T) {
 			return err
 		})
 	}
-	err := s.Update(func(tx *Tx) error { return tx.RefSubmission(kept[0].Blob, "sub_new") })
+	err := s.Update(func(tx *Tx) error { return SubmissionBlobs.Ref(tx, kept[0].Blob, "sub_new") })
 	if !errors.Is(err, ErrNotFound) {
 		t.Errorf("reference to where a message was: %v, want %v", err, ErrNotFound)
 	}
@@ -154,7 +154,7 @@ func TestAppendedBlobsStayUntilReleased(t *testing.T) {
 		t.Fatalf("an appended blob is %q after compaction", got)
 	}
 	s.Release(leased[1])
-	if err := s.Update(func(tx *Tx) error { return tx.RefSubmission(leased[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
+	if err := s.Update(func(tx *Tx) error { return SubmissionBlobs.Ref(tx, leased[1], "sub_1") }); !errors.Is(err, ErrNotFound) {
 		t.Errorf("reference to a released blob: %v, want %v", err, ErrNotFound)
 	}
 	failed := s.Update(func(tx *Tx) error {

@@ -19,6 +19,7 @@
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go, secrets.go
 //	                   the records, their states and predicates, the tables that keep them, and
 //	                   which of their fields are sealed
+//	blob_tables.go     the records that have blobs
 //	blobs.go, accepted.go
 //	                   the bytes of messages
 //	text.go            the text index, over package textindex
@@ -36,7 +37,8 @@
 // messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (the changes of one commit), rowform (form and checksum of a row), postings (blocks
 // of the text index), keyfile (the file of the master key), diskroom (free disk space) and boltfile
-// (verifying and salvaging the database file).
+// (verifying and salvaging the database file). Above it are backup (copies of a store) and digest
+// (comparing two stores).
 //
 // # Files
 //
@@ -118,7 +120,7 @@
 //	             name and special use: length uvarint | text
 //	             | sum [version 1, no sum]
 //	expunged row version 1 | day 2 | gaps uvarint | modseq - floor uvarint
-//	             | UIDs, ascending ranges, each: 2 × the UIDs between it and the range before it, + 1
+//	             | UIDs, ascending ranges, each: 2 × the UIDs since the range before it, + 1
 //	             for more than one UID, uvarint | count of UIDs - 2, uvarint, for more than one
 //	             | sum
 //	             gaps is the number of UIDs below uidnext without a message; UIDs expunged since the
@@ -406,7 +408,7 @@
 //	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
-//	token              people make and delete them; sessions 30 days, expired ones 90, revoked ones 7
+//	token              people make and delete them; sessions 30 days, expired 90, revoked 7
 //	oauth_client       30 days after its last use; 5000 that were never used
 //	oauth_request      20 a session that wait, for ten minutes; allowed ones for a minute
 //	daystat            400 days of each account

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -147,20 +148,7 @@ func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error
 	}
 	switch r := rec.(type) {
 	case *Submission:
-		err = tx.UnrefSubmission(r.Blob, r.ID)
-		if err == nil {
-			err = PendingRecipients.Delete(tx, r.ID)
-		}
-	case *Batch:
-		err = tx.UnrefBatch(r.Blob, r.ID)
-	case *SpamLesson:
-		err = tx.UnrefLesson(r.Blob, r.ID)
-	case *Approval:
-		err = tx.UnrefApproval(r.Blob, r.ID)
-	case *ReportMail:
-		err = tx.UnrefReport(r.Blob, r.ID)
-	case *RemoteCopy:
-		err = tx.UnrefCopy(r.Blob, r.ID)
+		err = PendingRecipients.Delete(tx, r.ID)
 	case *Purchase:
 		if r.OutlivesAccount() {
 			r.AccountID = ""
@@ -171,7 +159,7 @@ func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error
 			return nil
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, unrefRecord(tx, t, id)); err != nil {
 		return fmt.Errorf("delete %s %s: %w", t.Name(), id, err)
 	}
 	return t.Delete(tx, id)

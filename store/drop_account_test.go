@@ -44,11 +44,11 @@ func TestDropAccountRows(t *testing.T) {
 			id := func(kind string) string { return kind + "_" + account + n }
 			update(t, s, func(tx *Tx) error {
 				return errors.Join(
-					tx.RefSubmission(m.Blob, id("sub")), Submissions.Put(tx, &Submission{ID: id("sub"), AccountID: account, Blob: m.Blob}),
+					SubmissionBlobs.Ref(tx, m.Blob, id("sub")), Submissions.Put(tx, &Submission{ID: id("sub"), AccountID: account, Blob: m.Blob}),
 					PendingRecipients.Put(tx, &PendingRcpts{SubmissionID: id("sub")}),
-					tx.RefReport(m.Blob, id("rpm")), ReportMails.Put(tx, &ReportMail{ID: id("rpm"), AccountID: account, Blob: m.Blob}),
-					tx.RefCopy(m.Blob, id("rcp")), RemoteCopies.Put(tx, &RemoteCopy{ID: id("rcp"), AccountID: account, Blob: m.Blob}),
-					tx.RefApproval(m.Blob, id("apr")), Approvals.Put(tx, &Approval{ID: id("apr"), AccountID: account, Blob: m.Blob}),
+					ReportBlobs.Ref(tx, m.Blob, id("rpm")), ReportMails.Put(tx, &ReportMail{ID: id("rpm"), AccountID: account, Blob: m.Blob}),
+					CopyBlobs.Ref(tx, m.Blob, id("rcp")), RemoteCopies.Put(tx, &RemoteCopy{ID: id("rcp"), AccountID: account, Blob: m.Blob}),
+					ApprovalBlobs.Ref(tx, m.Blob, id("apr")), Approvals.Put(tx, &Approval{ID: id("apr"), AccountID: account, Blob: m.Blob}),
 					Users.Put(tx, &User{ID: id("usr"), AccountID: account, Email: id("e")}),
 					Tokens.Put(tx, &Token{ID: id("tok"), AccountID: account, Hash: id("h")}),
 					Events.Put(tx, &Event{ID: id("evt"), AccountID: account}),

@@ -398,7 +398,7 @@ func TestEntryOfALargeMessage(t *testing.T) {
 	n := numberOf(t, s)
 	ref := appendTest(t, s, strings.Repeat("large ", 60_000))
 	update(t, s, func(tx *Tx) error {
-		return errors.Join(tx.RefSubmission(ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
+		return errors.Join(SubmissionBlobs.Ref(tx, ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
 	})
 	list, err := s.Entries(n, 1<<20)
 	if err != nil || len(list) != 1 || len(list[0].SeparateMessages()) != 1 || len(list[0].Marshal()) > 1000 {

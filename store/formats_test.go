@@ -452,6 +452,12 @@ func TestMigrationGoesOn(t *testing.T) {
 	}
 }
 
+// Contents is digest.Contents and NoContents digest.None, which this package cannot import.
+var (
+	Contents   func(dir string) (map[string]string, error)
+	NoContents string
+)
+
 // TestEdgeRecordsBecomeRows stops the migration to format 9 after each of its transactions: the
 // next opening goes on, and the contents stay the same.
 func TestEdgeRecordsBecomeRows(t *testing.T) {

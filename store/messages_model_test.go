@@ -307,7 +307,7 @@ func (r *modelRun) submit() {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tx.UnrefSubmission(sub.Blob, id), Submissions.Delete(tx, id))
+			return errors.Join(SubmissionBlobs.Unref(tx, sub.Blob, id), Submissions.Delete(tx, id))
 		})
 		delete(r.w.subs, id)
 		break
@@ -321,7 +321,7 @@ func (r *modelRun) submit() {
 		if err != nil {
 			return err
 		}
-		return errors.Join(tx.RefSubmission(m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}))
+		return errors.Join(SubmissionBlobs.Ref(tx, m.Blob, id), Submissions.Put(tx, &Submission{ID: id, Blob: m.Blob}))
 	})
 	r.w.subs[id] = t.body
 }

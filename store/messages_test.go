@@ -86,11 +86,11 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 		"rename":            func(tx *Tx) error { return tx.RenameFolder(&Folder{Mailbox: 1, ID: 9}, "x") },
 		"subscription":      func(tx *Tx) error { return tx.SetSubscribed(&Folder{Mailbox: 1, ID: 9}, true) },
 		"folder deletion":   func(tx *Tx) error { _, err := tx.DeleteFolder(1, 9, 1); return err },
-		"reference":         func(tx *Tx) error { return tx.UnrefSubmission(m.Blob, "sub_none") },
+		"reference":         func(tx *Tx) error { return SubmissionBlobs.Unref(tx, m.Blob, "sub_none") },
 		"blob":              func(*Tx) error { _, err := s.OpenBlob(BlobRef{Segment: 77, Offset: 36, Head: 40}); return err },
 		"add of no blob":    func(tx *Tx) error { return tx.AddMessage(&Message{Mailbox: 1, Folder: InboxID}, nil) },
 		"reference to other": func(tx *Tx) error {
-			return tx.RefSubmission(BlobRef{Segment: 1, Offset: 36, Head: 1, Length: 1}, "sub_none")
+			return SubmissionBlobs.Ref(tx, BlobRef{Segment: 1, Offset: 36, Head: 1, Length: 1}, "sub_none")
 		},
 	} {
 		err := s.Update(func(tx *Tx) error {
@@ -258,7 +258,7 @@ func TestLongStructureIsKeptOnceForAllMailboxes(t *testing.T) {
 			all = append(all, m)
 		}
 		id := "arr_1"
-		return errors.Join(tx.RefArrival(ref, id), Arrivals.Put(tx, &Arrival{ID: id, Blob: ref}))
+		return errors.Join(ArrivalBlobs.Ref(tx, ref, id), Arrivals.Put(tx, &Arrival{ID: id, Blob: ref}))
 	})
 	if n := structures(t, s); n != 1 {
 		t.Errorf("the structure of one message in 20 places is kept %d times", n)
@@ -295,7 +295,7 @@ func TestLongStructureIsKeptOnceForAllMailboxes(t *testing.T) {
 		t.Errorf("the arrival's message has %d structures", n)
 	}
 	update(t, s, func(tx *Tx) error {
-		return errors.Join(tx.UnrefArrival(copied.Blob, "arr_1"), Arrivals.Delete(tx, "arr_1"))
+		return errors.Join(ArrivalBlobs.Unref(tx, copied.Blob, "arr_1"), Arrivals.Delete(tx, "arr_1"))
 	})
 	if n := structures(t, s); n != 0 {
 		t.Errorf("%d structures are left of messages that are gone", n)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
 	"log/slog"
 	"math"
 	"os"
@@ -230,3 +229,26 @@ func (s *Store) keepExistingSegments(tx *Tx) error {
 // CheckPages verifies the pages of the database in dir, which no process may have open. Call it
 // before Open and Check: on a damaged database, Open may fail or not return.
 func CheckPages(dir string) error { return engine.CheckPages(filepath.Join(dir, DatabaseFile)) }
+
+// ReadRows calls fn with a transaction that reads the rows of the store in dir as they are, also if
+// the store is of an older format. It changes nothing and reads no segments. No process may write
+// to the store.
+func ReadRows(dir string, fn func(tx *Tx) error) error {
+	db, err := engine.OpenOffline(filepath.Join(dir, DatabaseFile), true, time.Now, slog.Default())
+	if err != nil {
+		return err
+	}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.DefaultMaxExpunged)}
+	return errors.Join(s.View(fn), db.Close())
+}
+
+// WrittenBy returns the version of the program that brought the store in dir to its current format,
+// or "" if that is not known. No process may have the store open.
+func WrittenBy(dir string) (program string, err error) {
+	err = ReadRows(dir, func(tx *Tx) error {
+		_, text, err := readMetaRow(engine.Bolt(tx), formatKey)
+		program = string(text)
+		return err
+	})
+	return program, err
+}

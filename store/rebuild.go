@@ -498,37 +498,18 @@ func (r *rebuilder) addRef(tx *Tx, ref BlobRef, owner []byte) error {
 
 // addRecordRefs writes the references of the records that have blobs.
 func (r *rebuilder) addRecordRefs() error {
-	return r.update(func(tx *Tx) (err error) {
-		add := func(kind byte, id string, blob BlobRef) {
-			if err == nil && !blob.IsZero() {
-				err = r.addRef(tx, blob, append([]byte{kind}, id...))
+	return r.update(func(tx *Tx) error {
+		for _, b := range blobTables {
+			for id, blob := range b.all(tx) {
+				if blob.IsZero() {
+					continue
+				}
+				if err := r.addRef(tx, blob, b.owner(id)); err != nil {
+					return err
+				}
 			}
 		}
-		for sub := range Submissions.All(tx) {
-			add(mailrow.OwnerSubmission, sub.ID, sub.Blob)
-		}
-		for m := range ReportMails.All(tx) {
-			add(mailrow.OwnerReport, m.ID, m.Blob)
-		}
-		for m := range RemoteCopies.All(tx) {
-			add(mailrow.OwnerCopy, m.ID, m.Blob)
-		}
-		for a := range Arrivals.All(tx) {
-			add(mailrow.OwnerArrival, a.ID, a.Blob)
-		}
-		for b := range Batches.All(tx) {
-			add(mailrow.OwnerBatch, b.ID, b.Blob)
-		}
-		for l := range SpamLessons.All(tx) {
-			add(mailrow.OwnerLesson, l.ID, l.Blob)
-		}
-		for a := range Approvals.All(tx) {
-			add(mailrow.OwnerApproval, a.ID, a.Blob)
-		}
-		for s := range ZoneScans.All(tx) {
-			add(mailrow.OwnerScan, s.DomainID, s.Blob)
-		}
-		return err
+		return nil
 	})
 }
 

@@ -60,7 +60,7 @@ func TestSpamLessonKeepsItsMessage(t *testing.T) {
 	update(t, s, func(tx *Tx) error {
 		for n := 0; n < len(all); n += 4 {
 			id := fmt.Sprint("les_", n)
-			if err := errors.Join(tx.RefLesson(all[n].Blob, id), SpamLessons.Put(tx, &SpamLesson{ID: id, AccountID: "acc_1", Blob: all[n].Blob})); err != nil {
+			if err := errors.Join(LessonBlobs.Ref(tx, all[n].Blob, id), SpamLessons.Put(tx, &SpamLesson{ID: id, AccountID: "acc_1", Blob: all[n].Blob})); err != nil {
 				return err
 			}
 		}
@@ -76,7 +76,9 @@ func TestSpamLessonKeepsItsMessage(t *testing.T) {
 		if got := readTest(t, s, l.Blob); got[:4] != fmt.Sprintf("%04d", n) {
 			t.Errorf("lesson %d has %.4q", n, got)
 		}
-		update(t, s, func(tx *Tx) error { return errors.Join(tx.UnrefLesson(l.Blob, l.ID), SpamLessons.Delete(tx, l.ID)) })
+		update(t, s, func(tx *Tx) error {
+			return errors.Join(LessonBlobs.Unref(tx, l.Blob, l.ID), SpamLessons.Delete(tx, l.ID))
+		})
 	}
 	compact(t, s)
 	if n := len(s.seg.List()); n > 1 {

@@ -20,6 +20,9 @@ var tables = untypedTables(
 	Approvals, OAuthClients, OAuthRequests,
 )
 
+// Tables returns every table.
+func Tables() []*engine.AnyTable { return tables }
+
 func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.AnyTable) {
 	for _, t := range list {
 		out = append(out, t.Any())

@@ -15,7 +15,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 
 	"github.com/mailstead/mailstead/e2e/rig"
-	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/digest"
 )
 
 // TestBackupUnderLoad backs up a store while mail comes in, to a directory and to a bucket, and
@@ -116,7 +116,7 @@ func filed(i *rig.Instance) (n int) {
 
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	c, err := store.Contents(dir)
+	c, err := digest.Contents(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

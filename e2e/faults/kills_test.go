@@ -25,6 +25,7 @@ import (
 
 	"github.com/mailstead/mailstead/e2e/rig"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/digest"
 )
 
 // killAreas says of each area of kill points which way of using the program passes them.
@@ -340,7 +341,7 @@ func (w *killWorld) migrated(t *testing.T, dir string, before map[string]string)
 
 func digestsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	digests, err := store.Contents(dir)
+	digests, err := digest.Contents(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

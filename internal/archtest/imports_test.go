@@ -88,6 +88,7 @@ var importRules = map[string]struct {
 	"store/mailrow":       {"store/engine store/postings store/rowform store/segment", "mailrow says how rows of the message index are written down; it does not know when they are"},
 	"store/mailindex":     {"store/engine store/mailrow store/rowform store/segment", "mailindex keeps the message index in step; it does not know whose mailboxes these are, nor where the bytes are"},
 	"store/textindex":     {"store/engine store/mailindex store/mailrow store/postings store/rowform internal/killpoint", "textindex finds messages by words; it does not know what their words are"},
+	"store/digest":        {"store", "digest compares two stores; it does not know who asks, nor what changed one of them"},
 	"store/backup":        {"store internal/killpoint", "backup copies a store; it does not know what rows mean, nor when it is asked"},
 	"store/objects":       {"internal/killpoint", "objects keeps bytes by names; it does not know what they are for"},
 	"store/entry":         {"store/segment", "an entry is rows and message bytes; it does not know what they mean"},

@@ -1,13 +1,10 @@
 package main
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
-// TestOrder guards the structure of the code: operations and circles of files stay within their
-// budgets, only errors are assigned in the head of an if, the facade names its rooms, and every
-// field is read.
+// TestOrder guards the structure of the code: operations, packages and circles of files stay
+// within their budgets, only errors are assigned in the head of an if, the facade names its rooms,
+// and every field is read.
 func TestOrder(t *testing.T) {
 	p, err := loadModule()
 	if err != nil {
@@ -22,10 +19,16 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s goes through %+v, more than its budget %+v: `make measure` says what they count, `go run ./internal/measure -list %q` lists the functions", f.name, is, f.budget, f.name)
 		}
 	}
-	for _, c := range p.packages {
-		folder := strings.TrimPrefix(c.path, modulePath+"/")
-		if n := p.largestCircle(c); n > circleBudget {
-			t.Errorf("%d files of %s depend on each other in a circle, more than %d: move what they share into a file that needs none of them", n, folder, circleBudget)
+	sizes, err := p.packageSizes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range sizes {
+		if r.circle > circleBudget {
+			t.Errorf("%d files of %s depend on each other in a circle, more than %d: move what they share into a file that needs none of them", r.circle, r.path, circleBudget)
+		}
+		if r.lines > packageBudget {
+			t.Errorf("package %s has %d lines, more than %d: move what belongs together to a package of its own", r.path, r.lines, packageBudget)
 		}
 	}
 	for _, place := range p.hiddenAssignments() {

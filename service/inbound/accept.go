@@ -429,7 +429,7 @@ func (s *Service) fileAccepted(tx *store.Tx, it *acceptedMessage) error {
 // fileLater queues a job that files a message for its remaining recipients.
 func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 	a.ID = tx.NewID("arr")
-	if err := tx.RefArrival(a.Blob, a.ID); err != nil {
+	if err := store.ArrivalBlobs.Ref(tx, a.Blob, a.ID); err != nil {
 		return err
 	}
 	if err := store.Arrivals.Put(tx, a); err != nil {

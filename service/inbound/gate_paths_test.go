@@ -615,7 +615,7 @@ func (w *gateWorld) provesHeld(t *testing.T) {
 // fileLater queues a message that was accepted before for filing.
 func fileLater(w *gateWorld, tx *store.Tx, a *store.Arrival) error {
 	a.ID = tx.NewID("arr")
-	if err := errors.Join(tx.RefArrival(a.Blob, a.ID), store.Arrivals.Put(tx, a)); err != nil {
+	if err := errors.Join(store.ArrivalBlobs.Ref(tx, a.Blob, a.ID), store.Arrivals.Put(tx, a)); err != nil {
 		return err
 	}
 	_, err := w.Svc.Core.Queue.Add(tx, jobs.New{Kind: "arrival", Lane: "arrival " + a.ID, Args: map[string]string{"arrival_id": a.ID}})

@@ -517,7 +517,7 @@ func dropArrival(tx *store.Tx, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.UnrefArrival(a.Blob, a.ID); err != nil {
+	if err := store.ArrivalBlobs.Unref(tx, a.Blob, a.ID); err != nil {
 		return err
 	}
 	return store.Arrivals.Delete(tx, id)

@@ -112,7 +112,7 @@ type ForwardArgs struct {
 func (s *Service) PlanForward(tx *store.Tx, original *store.Submission, args ForwardArgs, due time.Time) error {
 	sub := *original
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 1
-	if err := errors.Join(tx.RefSubmission(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
+	if err := errors.Join(store.SubmissionBlobs.Ref(tx, sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
 		return err
 	}
 	lane := "forward " + cmp.Or(sub.MailboxID, sub.AccountID) // one at a time, so that each sees what earlier ones have sent

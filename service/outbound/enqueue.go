@@ -41,7 +41,7 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 	if err != nil || sub.Waiting == 0 {
 		return rows, err
 	}
-	if err := tx.RefSubmission(sub.Blob, sub.ID); err != nil {
+	if err := store.SubmissionBlobs.Ref(tx, sub.Blob, sub.ID); err != nil {
 		return nil, err
 	}
 	return rows, store.Submissions.Put(tx, sub)
@@ -219,7 +219,7 @@ func PutOrDeleteSubmission(tx *store.Tx, sub *store.Submission) error {
 	if sub.Waiting > 0 {
 		return store.Submissions.Put(tx, sub)
 	}
-	if err := tx.UnrefSubmission(sub.Blob, sub.ID); err != nil {
+	if err := store.SubmissionBlobs.Unref(tx, sub.Blob, sub.ID); err != nil {
 		return err
 	}
 	return store.Submissions.Delete(tx, sub.ID)

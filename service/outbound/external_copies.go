@@ -74,7 +74,7 @@ func (s *Service) queueCopy(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy,
 		return nil
 	}
 	c.ID, c.AccountID, c.MailboxID, c.CreatedAt = tx.NewID("rcp"), mb.AccountID, mb.ID, tx.Now()
-	if err := tx.RefCopy(c.Blob, c.ID); err != nil {
+	if err := store.CopyBlobs.Ref(tx, c.Blob, c.ID); err != nil {
 		return err
 	}
 	if err := store.RemoteCopies.Put(tx, &c); err != nil {
@@ -94,7 +94,7 @@ func dropCopy(tx *store.Tx, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.UnrefCopy(c.Blob, c.ID); err != nil {
+	if err := store.CopyBlobs.Unref(tx, c.Blob, c.ID); err != nil {
 		return err
 	}
 	return store.RemoteCopies.Delete(tx, c.ID)

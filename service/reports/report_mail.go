@@ -38,7 +38,7 @@ func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.Stored
 	m := &store.ReportMail{
 		ID: tx.NewID("rpm"), AccountID: accountID, Blob: d.Blob, From: from, Authenticated: authentic, ReceivedAt: tx.Now(),
 	}
-	if err := tx.RefReport(m.Blob, m.ID); err != nil {
+	if err := store.ReportBlobs.Ref(tx, m.Blob, m.ID); err != nil {
 		return err
 	}
 	if err := store.ReportMails.Put(tx, m); err != nil {
@@ -100,7 +100,7 @@ func dropReportMail(tx *store.Tx, id string) error {
 	if m == nil || err != nil {
 		return err
 	}
-	if err := tx.UnrefReport(m.Blob, m.ID); err != nil {
+	if err := store.ReportBlobs.Unref(tx, m.Blob, m.ID); err != nil {
 		return err
 	}
 	return store.ReportMails.Delete(tx, m.ID)

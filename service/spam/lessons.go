@@ -92,7 +92,7 @@ func (s *Service) addLesson(tx *store.Tx, accountID string, m *store.Message, sp
 		ID: tx.NewID("les"), AccountID: accountID, Mailbox: m.Mailbox, Blob: m.Blob, Spam: spam, Forget: forget,
 		SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC, Answers: meta.OriginalMessageID != "",
 	}
-	if err := tx.RefLesson(l.Blob, l.ID); err != nil {
+	if err := store.LessonBlobs.Ref(tx, l.Blob, l.ID); err != nil {
 		return err
 	}
 	return store.SpamLessons.Put(tx, l)
@@ -225,7 +225,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		for _, l := range lessons {
 			now, err := store.SpamLessons.Get(tx, l.ID) // compaction may have moved its bytes
 			if err == nil {
-				err = tx.UnrefLesson(now.Blob, now.ID)
+				err = store.LessonBlobs.Unref(tx, now.Blob, now.ID)
 			}
 			if err == nil {
 				err = store.SpamLessons.Delete(tx, l.ID)

@@ -129,10 +129,10 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 		rows = append(rows, row)
 	}
 	a.LastRow = rows[len(rows)-1].ID
-	if err := tx.RefSubmission(sub.Blob, sub.ID); err != nil {
+	if err := store.SubmissionBlobs.Ref(tx, sub.Blob, sub.ID); err != nil {
 		return nil, nil, err
 	}
-	if err := tx.RefApproval(a.Blob, a.ID); err != nil {
+	if err := store.ApprovalBlobs.Ref(tx, a.Blob, a.ID); err != nil {
 		return nil, nil, err
 	}
 	if err := store.Submissions.Put(tx, sub); err != nil {
@@ -503,7 +503,7 @@ func (s *Service) PruneApprovals(tx *store.Tx) (int, error) {
 		old = append(old, a)
 	}
 	for _, a := range old {
-		if err := tx.UnrefApproval(a.Blob, a.ID); err != nil {
+		if err := store.ApprovalBlobs.Unref(tx, a.Blob, a.ID); err != nil {
 			return 0, err
 		}
 		if err := store.Approvals.Delete(tx, a.ID); err != nil {

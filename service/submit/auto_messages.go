@@ -154,7 +154,7 @@ type autoHoldArgs struct {
 // outside of tx. Until the job runs, the submission has no rows.
 func (s *Service) queueAutoHold(tx *store.Tx, m outbound.AutoMessage) error {
 	m.Sub.ID, m.Sub.CreatedAt, m.Sub.Waiting = tx.NewID("sub"), tx.Now(), 1
-	if err := errors.Join(tx.RefSubmission(m.Sub.Blob, m.Sub.ID), store.Submissions.Put(tx, m.Sub)); err != nil {
+	if err := errors.Join(store.SubmissionBlobs.Ref(tx, m.Sub.Blob, m.Sub.ID), store.Submissions.Put(tx, m.Sub)); err != nil {
 		return err
 	}
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: m.Sub.AccountID, Kind: kindAutoHold, Lane: "hold " + m.Sub.AccountID, Args: autoHoldArgs{m.Sub.ID, m.To}})
@@ -223,7 +223,7 @@ func dropSubmission(tx *store.Tx, id string) error {
 	if sub == nil || err != nil {
 		return err
 	}
-	return errors.Join(tx.UnrefSubmission(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+	return errors.Join(store.SubmissionBlobs.Unref(tx, sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 }
 
 // composeAutoHold composes an automatic message again, for approval. The mailbox becomes the author

@@ -256,7 +256,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		}
 		by := sentByActor(who)
 		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: by.person, OwnWords: by.ownWords}
-		if err := tx.RefBatch(blob, b.ID); err != nil {
+		if err := store.BatchBlobs.Ref(tx, blob, b.ID); err != nil {
 			return err
 		}
 		if err := store.Batches.Put(tx, b); err != nil {
@@ -468,7 +468,7 @@ func deleteBatch(tx *store.Tx, id string) error {
 	if err := core.DeleteAll(tx, store.BatchItems, ids); err != nil {
 		return err
 	}
-	if err := tx.UnrefBatch(b.Blob, id); err != nil {
+	if err := store.BatchBlobs.Unref(tx, b.Blob, id); err != nil {
 		return err
 	}
 	return store.Batches.Delete(tx, id)

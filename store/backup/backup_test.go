@@ -87,7 +87,7 @@ func (h *history) step() {
 		}
 		sub := &store.Submission{ID: h.s.NewID("sub"), Blob: ref, Subject: "s"}
 		h.update(func(tx *store.Tx) error {
-			return errors.Join(tx.RefSubmission(ref, sub.ID), store.Submissions.Put(tx, sub))
+			return errors.Join(store.SubmissionBlobs.Ref(tx, ref, sub.ID), store.Submissions.Put(tx, sub))
 		})
 		h.subs = append(h.subs, sub)
 	case n < 9 && len(h.subs) > 0:
@@ -97,7 +97,7 @@ func (h *history) step() {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tx.UnrefSubmission(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+			return errors.Join(store.SubmissionBlobs.Unref(tx, sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 		})
 		h.subs = slices.Delete(h.subs, i, i+1)
 	case n == 9:

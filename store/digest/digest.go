@@ -1,4 +1,5 @@
-package store
+// Package digest compares what two stores contain, also if they are of different formats.
+package digest
 
 import (
 	"crypto/sha256"
@@ -7,37 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/mailstead/mailstead/internal/clock"
+	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/engine"
-	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// NoContents is the digest of an empty table: the SHA-256 of no bytes, in hex.
-const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-// WrittenBy returns the version of the program that brought the store in dir to its current format,
-// or "" if that is not known. No process may have the store open.
-func WrittenBy(dir string) (program string, err error) {
-	path := filepath.Join(dir, DatabaseFile)
-	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
-	if err != nil {
-		return "", err
-	}
-	err = db.View(func(tx *engine.Tx) error {
-		_, text, err := readMetaRow(engine.Bolt(tx), formatKey)
-		program = string(text)
-		return err
-	})
-	return program, errors.Join(err, db.Close())
-}
+// None is the digest of an empty table: the SHA-256 of no bytes, in hex.
+const None = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // Contents returns digests (SHA-256, hex) of what the store in dir contains: one for the records of
 // each table, under the name of the table, one under "folders", and one under "messages" (UIDs,
@@ -45,15 +26,9 @@ func WrittenBy(dir string) (program string, err error) {
 // formats as they are and changes nothing, so that a store can be compared before and after a
 // migration.
 func Contents(dir string) (digests map[string]string, err error) {
-	path := filepath.Join(dir, DatabaseFile)
-	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.DefaultMaxExpunged)}
 	digests = map[string]string{}
-	err = s.View(func(tx *Tx) error {
-		digest := func(name string, write func(*Tx, io.Writer) error) error {
+	err = store.ReadRows(dir, func(tx *store.Tx) error {
+		digest := func(name string, write func(*store.Tx, io.Writer) error) error {
 			h := sha256.New()
 			if err := write(tx, h); err != nil {
 				return fmt.Errorf("digest the contents of %s: %w", name, err)
@@ -61,8 +36,8 @@ func Contents(dir string) (digests map[string]string, err error) {
 			digests[name] = hex.EncodeToString(h.Sum(nil))
 			return nil
 		}
-		for _, t := range tables {
-			if t == EdgeRecords.Any() {
+		for _, t := range store.Tables() {
+			if t == store.EdgeRecords.Any() {
 				if err := digest(t.Name(), writeEdgeRecords); err != nil {
 					return err
 				}
@@ -71,22 +46,23 @@ func Contents(dir string) (digests map[string]string, err error) {
 			if engine.NamedBucket(tx, t.Name()) == nil { // an older store lacks it
 				continue
 			}
-			if err := digest(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
+			if err := digest(t.Name(), func(tx *store.Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
 				return err
 			}
 		}
-		return errors.Join(digest("folders", writeFolders), digest("messages", writeMessages))
+		messages := func(tx *store.Tx, w io.Writer) error { return writeMessages(tx, dir, w) }
+		return errors.Join(digest("folders", writeFolders), digest("messages", messages))
 	})
-	return digests, errors.Join(err, db.Close())
+	return digests, err
 }
 
 // writeRecords writes the records of a table in the order of their ids, as JSON without zero
 // fields, so that a newly added field does not change the digest.
-func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
+func writeRecords(tx *store.Tx, t *engine.AnyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range engine.AscendNamed(tx, t.Name(), nil) {
 		rec, err := t.Decode(k, row)
-		if d, ok := rec.(*Domain); ok {
+		if d, ok := rec.(*store.Domain); ok {
 			d.EdgeRecords = nil // writeEdgeRecords writes them
 		}
 		if err == nil {
@@ -99,19 +75,21 @@ func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 	return nil
 }
 
-// writeEdgeRecords writes the records of EdgeRecords. Stores before format 9 have them in their
-// domains.
-func writeEdgeRecords(tx *Tx, w io.Writer) error {
-	var all []*EdgeRecord
-	if engine.NamedBucket(tx, EdgeRecords.Name()) != nil {
-		all = slices.Collect(EdgeRecords.All(tx))
+// writeEdgeRecords writes the records of store.EdgeRecords. Stores before format 9 have them in
+// their domains.
+func writeEdgeRecords(tx *store.Tx, w io.Writer) error {
+	var all []*store.EdgeRecord
+	if engine.NamedBucket(tx, store.EdgeRecords.Name()) != nil {
+		all = slices.Collect(store.EdgeRecords.All(tx))
 	}
-	for d := range Domains.All(tx) {
+	for d := range store.Domains.All(tx) {
 		for id, purpose := range d.EdgeRecords {
-			all = append(all, &EdgeRecord{DomainID: d.ID, RecordID: id, Purpose: purpose})
+			all = append(all, &store.EdgeRecord{DomainID: d.ID, RecordID: id, Purpose: purpose})
 		}
 	}
-	slices.SortFunc(all, func(a, b *EdgeRecord) int { return strings.Compare(EdgeRecords.ID(a), EdgeRecords.ID(b)) })
+	slices.SortFunc(all, func(a, b *store.EdgeRecord) int {
+		return strings.Compare(store.EdgeRecords.ID(a), store.EdgeRecords.ID(b))
+	})
 	out := json.NewEncoder(w)
 	for _, r := range all {
 		if err := out.Encode(r); err != nil {
@@ -121,10 +99,10 @@ func writeEdgeRecords(tx *Tx, w io.Writer) error {
 	return tx.Err()
 }
 
-func writeFolders(tx *Tx, w io.Writer) error {
+func writeFolders(tx *store.Tx, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range tx.Ascend(mailrow.BucketFolder, nil) {
-		f := new(Folder)
+		f := new(store.Folder)
 		if err := f.Decode(k, row); err != nil {
 			return fmt.Errorf("read folder %x: %w", k, err)
 		}
@@ -136,10 +114,10 @@ func writeFolders(tx *Tx, w io.Writer) error {
 	return nil
 }
 
-func writeMessages(tx *Tx, w io.Writer) error {
+func writeMessages(tx *store.Tx, dir string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range tx.Ascend(mailrow.BucketMessage, nil) {
-		var m Message
+		var m store.Message
 		if err := m.Decode(k, row); err != nil {
 			return fmt.Errorf("read message %x: %w", k, err)
 		}
@@ -147,13 +125,13 @@ func writeMessages(tx *Tx, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		sum, err := segment.RecordIdentity(tx.s.dir, m.Blob)
+		sum, err := segment.RecordIdentity(dir, m.Blob)
 		if err != nil {
 			return err
 		}
 		if err := out.Encode(struct {
-			*Message
-			*Meta
+			*store.Message
+			*store.Meta
 			Sum []byte
 		}{&m, meta, sum}); err != nil {
 			return err
