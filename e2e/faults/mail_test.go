@@ -414,21 +414,27 @@ func TestLargeSendsTakeLittleMemory(t *testing.T) {
 	start := time.Now()
 	for range 8 {
 		wg.Go(func() {
-			req, err := http.NewRequest("POST", url, bytes.NewReader(body))
-			if err != nil {
-				t.Error(err)
+			for {
+				req, err := http.NewRequest("POST", url, bytes.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+token)
+				req.Header.Set("Content-Type", "application/json")
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusTooManyRequests { // on a busy machine the others take longer than one may wait
+					continue
+				}
+				if resp.StatusCode != 200 {
+					t.Errorf("a large send: %s", resp.Status)
+				}
 				return
-			}
-			req.Header.Set("Authorization", "Bearer "+token)
-			req.Header.Set("Content-Type", "application/json")
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			resp.Body.Close()
-			if resp.StatusCode != 200 {
-				t.Errorf("a large send: %s", resp.Status)
 			}
 		})
 	}
