@@ -84,6 +84,7 @@ type User struct {
 	Limited       bool     `json:",omitempty"` // a member who sees only the mailboxes in Mailboxes
 	Mailboxes     []string `json:",omitempty"` // ids; some of these mailboxes may be gone
 	InvitedBy     string   // a user id, or ""
+	Operator      bool     `json:",omitempty"` // an admin of the first account who may run the installation
 	ResetHash     string   // SHA-256 of the token that sets a new password, hex; "" if there is none
 	ResetExpires  time.Time
 	Forgot        *ForgotLink `json:",omitempty"` // nil: no link to a new password was requested

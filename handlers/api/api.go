@@ -62,7 +62,6 @@ const (
 var (
 	Everyone = []string{"owner", "admin", "member"}
 	Managers = []string{"owner", "admin"}
-	Owners   = []string{"owner"}
 
 	// These lists include the user of a single mailbox, who sees only that mailbox.
 	People      = []string{"owner", "admin", "member", "mailbox"}
@@ -96,6 +95,10 @@ type May struct {
 	// mailboxes may not.
 	OpenToLimitedTokens bool
 	Person              bool // only for team users in a dashboard session, not for tokens
+	// Only the operator may call the operation, see core.IsOperator. OperatorNow: also only over
+	// the socket of the data directory, or in a dashboard session that began within
+	// core.SignInFresh.
+	Operator, OperatorNow bool
 }
 
 // A BoundUse says when a bound token may call an operation. The zero value means never. Bound
@@ -144,6 +147,17 @@ func (o *Operation) Permit(who core.Actor) error {
 	}
 	if o.Person && !who.IsPerson() {
 		return core.Errorf("person_required", "Only a person may use %s: an owner or admin of the account, signed in to the dashboard with a password of their own choice.", o.Name)
+	}
+	if (o.Operator || o.OperatorNow) && !who.Operator {
+		return core.Errorf("forbidden_role", "%s is for the operator of this installation: the owner of its first account, and admins whom the owner allows it.", o.Name)
+	}
+	if o.OperatorNow && who.TokenID != core.LocalToken {
+		if !who.IsPerson() {
+			return core.Errorf("person_required", "Only a person may use %s: an operator who is signed in to the dashboard with a password of their own choice.", o.Name)
+		}
+		if !who.SignedInNow {
+			return core.Errorf("sign_in_again", "You signed in more than 15 minutes ago. Sign in again, since %s concerns the whole installation.", o.Name)
+		}
 	}
 	if o.WholeAccount && !who.SeesAll() {
 		return core.Errorf("forbidden_role", "You can see some mailboxes alone, and %s is about the whole account. Ask the account's owner or an admin.", o.Name)

@@ -117,6 +117,11 @@ func (s *Service) ActorWithoutUse(tx *store.Tx, t *store.Token) (core.Actor, err
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
 		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, PasswordGiven: t.PasswordGiven, Permissions: permissions, Bound: t.IsRestricted(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
+	who.SignedInNow = t.Kind == core.SessionKind && tx.Now().Before(t.CreatedAt.Add(core.SignInFresh))
+	who.Operator, err = core.IsOperator(tx, u)
+	if err != nil {
+		return core.Actor{}, err
+	}
 	if len(t.Mailboxes) > 0 {
 		// A limited token sees only those of its mailboxes that its user can see now.
 		may := core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}
@@ -191,7 +196,7 @@ func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 			return errTokenRevoked()
 		}
 		now, err := s.ActorWithoutUse(tx, t)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited || now.Operator != who.Operator) {
 			return errTokenRevoked()
 		}
 		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
@@ -232,7 +237,8 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
 			TokenID: core.LocalToken, TokenKind: core.SessionKind, Permissions: []string{"admin"},
 		}
-		return nil
+		who.Operator, err = core.IsOperator(tx, u)
+		return err
 	})
 	return who, err
 }

@@ -23,6 +23,7 @@ type TeamUser struct {
 	Role         string    `json:"role" enum:"owner|admin|member"`
 	IsAdmin      bool      `json:"is_admin"`
 	IsSuperadmin bool      `json:"is_superadmin"`
+	Operator     bool      `json:"operator"` // Whether they run the installation: its settings, backups and accounts.
 	Status       string    `json:"status" enum:"invited|active"`
 	LastLoginAt  core.Time `json:"last_login_at"`
 	InvitedBy    *string   `json:"invited_by" words:"ours"`
@@ -34,12 +35,13 @@ type TeamUser struct {
 
 func teamUserOut(tx *store.Tx, u *store.User) (TeamUser, error) {
 	scope, err := liveScope(tx, u)
+	operator, operatorErr := core.IsOperator(tx, u)
 	return TeamUser{
 		Mailboxes: scope,
 		ID:        u.ID, Email: u.Email, DisplayName: DisplayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
-		Role: u.Role, IsAdmin: u.Role != store.UserRoleMember, IsSuperadmin: u.Role == store.UserRoleOwner, Status: u.Status,
+		Role: u.Role, IsAdmin: u.Role != store.UserRoleMember, IsSuperadmin: u.Role == store.UserRoleOwner, Operator: operator, Status: u.Status,
 		LastLoginAt: core.Time{Time: u.LastLoginAt}, InvitedBy: core.OrNull(u.InvitedBy), CreatedAt: core.Time{Time: u.CreatedAt}, UpdatedAt: core.Time{Time: u.UpdatedAt},
-	}, err
+	}, errors.Join(err, operatorErr)
 }
 
 // DisplayName returns the name of a team user, or the address if there is no name.
@@ -307,6 +309,9 @@ type UpdateTeamUserIn struct {
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
 	Role      *string          `json:"role" enum:"admin|member"`
 	Mailboxes *MailboxScope    `json:"mailboxes"` // `all`, or the ids of the mailboxes that a member sees.
+	// Whether an admin of the installation's first account runs the installation: its settings,
+	// backups and accounts. Only the owner of that account can change this.
+	Operator *bool `json:"operator"`
 }
 
 // TeamUserUpdated is a team user after a change.
@@ -320,6 +325,7 @@ type TeamUserUpdated struct {
 	Role         string  `json:"role" enum:"admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
+	Operator     bool    `json:"operator"`                                                 // Whether they run the installation: its settings, backups and accounts.
 	Message      string  `json:"message" words:"ours" example:"The team user is changed."` // For people; the text may change.
 
 	Mailboxes       MailboxScope `json:"mailboxes" words:"ours"`
@@ -407,7 +413,7 @@ func (in *UpdateTeamUserIn) checkPermitted(who core.Actor) error {
 	case who.Role == store.UserRoleOwner && (who.Can("admin") || in.UserID == who.UserID):
 		return nil
 	case in.UserID == who.UserID:
-		if in.Email != nil || in.Role != nil || in.Mailboxes != nil {
+		if in.Email != nil || in.Role != nil || in.Mailboxes != nil || in.Operator != nil {
 			return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
 		}
 		return nil
@@ -417,6 +423,8 @@ func (in *UpdateTeamUserIn) checkPermitted(who core.Actor) error {
 		return core.Errorf("forbidden_role", "The role %q can change only its own name and password. Ask the account's owner or an admin.", who.Role)
 	case in.Role != nil && *in.Role == store.UserRoleAdmin:
 		return core.Errorf("forbidden_role", "Only the account's owner can make a user an admin.")
+	case in.Operator != nil:
+		return core.Errorf("forbidden_role", "Only the account's owner can let an admin run the installation.")
 	}
 	return nil
 }
@@ -471,6 +479,13 @@ func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 	if in.Role != nil {
 		u.Role = *in.Role
 	}
+	if in.Operator != nil {
+		u.Operator = *in.Operator
+		if may, err := core.IsOperator(tx, u); err != nil || u.Operator && !may {
+			return cmp.Or(err, error(core.Invalid("operator", "not_allowed", "only admins of the installation's first account can run it")))
+		}
+	}
+	u.Operator = u.Operator && u.Role == store.UserRoleAdmin
 	if in.Mailboxes == nil {
 		if u.Role != store.UserRoleMember {
 			u.Limited, u.Mailboxes = false, nil
@@ -484,6 +499,6 @@ func teamUserUpdated(tx *store.Tx, u *store.User) (*TeamUserUpdated, error) {
 	t, err := teamUserOut(tx, u)
 	return &TeamUserUpdated{
 		Success: true, ID: t.ID, Email: t.Email, DisplayName: t.DisplayName, FirstName: t.FirstName, LastName: t.LastName,
-		Role: t.Role, IsAdmin: t.IsAdmin, IsSuperadmin: t.IsSuperadmin, Mailboxes: t.Mailboxes, Message: t.Email + " is changed.",
+		Role: t.Role, IsAdmin: t.IsAdmin, IsSuperadmin: t.IsSuperadmin, Operator: t.Operator, Mailboxes: t.Mailboxes, Message: t.Email + " is changed.",
 	}, err
 }

@@ -33,6 +33,8 @@ type Actor struct {
 	TokenName     string
 	TokenKind     string // one of api, mcp, session
 	PasswordGiven bool   // the session began with a password that somebody other than its user had set
+	Operator      bool   // the user runs the installation, see IsOperator
+	SignedInNow   bool   // the session began within the last SignInFresh
 	Permissions   []string
 	Plan          string
 	IP            string
@@ -59,6 +61,10 @@ type RateUsage struct {
 func (a Actor) IsPerson() bool {
 	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.PasswordGiven
 }
+
+// SignInFresh is how long after signing in a person may change what concerns the whole
+// installation.
+const SignInFresh = 15 * time.Minute
 
 // Manages reports whether the actor is an owner or admin of the account, or uses a token of one.
 func (a Actor) Manages() bool { return IsOwnerOrAdmin(a.Role) }

@@ -229,14 +229,17 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
-// IsOperator reports whether a user with this role in this account is the operator of the
-// installation: the owner of its first account.
-func IsOperator(tx *store.Tx, accountID, role string) (bool, error) {
+// IsOperator reports whether a user runs the installation: the owner of its first account, and
+// admins of that account whom the owner allows it.
+func IsOperator(tx *store.Tx, u *store.User) (bool, error) {
+	if u.Role != store.UserRoleOwner && (u.Role != store.UserRoleAdmin || !u.Operator) {
+		return false, nil
+	}
 	first, err := FindAccount(tx, "")
 	if err != nil {
 		return false, err
 	}
-	return accountID == first.ID && role == store.UserRoleOwner, nil
+	return u.AccountID == first.ID, nil
 }
 
 // Routes of a message to a recipient.

@@ -236,7 +236,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		return out, nil
 	}
 	out.Limited, out.Given = u.Limited, t.PasswordGiven
-	out.Operator, err = core.IsOperator(tx, u.AccountID, u.Role)
+	out.Operator, err = core.IsOperator(tx, u)
 	if err != nil {
 		return nil, err
 	}
