@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/settings"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -30,6 +31,7 @@ type installation struct {
 	queue *jobs.Queue
 	svc   *service.Service
 	rdap  *rdap.Client // nil if registries are not queried
+	file  *settingsFile
 
 	operator *operator.Operator // the commands of the operator
 }
@@ -65,10 +67,16 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	c.Registrars, err = registrars(s, c, st)
+	file := &settingsFile{Settings: s, shops: &shops{client: registrarClient(c), store: st, log: c.Log}}
+	stored, err := settings.Read(st, keys)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	joined, err := file.Join(stored)
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	c.Settings = joined.Settings
 	registries := newRDAP(s, c.Resolver, c.RootCAs, log)
 	if registries != nil {
 		c.RDAP = registries // a nil *rdap.Client would be a non-nil interface
@@ -76,7 +84,8 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 	q := jobs.NewQueue(st)
 	q.Log = log
 	q.Ended = func(j *store.Job) { c.Metrics.JobsFinished.Add(j.Kind, j.State) }
-	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries}
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, file: file}
+	in.svc.Settings.Begin(file, stored, joined)
 	in.operator = &operator.Operator{Store: st, Service: in.svc, Settings: s, Log: log, Version: version}
 	setCompactionPace(q)
 	in.operator.Schedule, err = in.operator.NewSchedule()
@@ -88,6 +97,29 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 		own.Hosts = in.svc.Zones.HostsName
 	}
 	return in, nil
+}
+
+// A settingsFile is the settings outside of the store, with the clients of registrars that they
+// make. It implements settings.File.
+type settingsFile struct {
+	*config.Settings // those of the file, flags and environment
+	shops            *shops
+}
+
+// Join returns the settings that hold with the values in the store.
+func (f *settingsFile) Join(stored []settings.Stored) (*settings.Joined, error) {
+	s, joined, err := f.Settings.Join(stored)
+	if err != nil {
+		return nil, err
+	}
+	joined.Settings.Registrars, err = f.shops.open(s)
+	return joined, err
+}
+
+// refreshed returns the file after it was read again. Settings that need a restart stay as they
+// are.
+func (f *settingsFile) refreshed(fresh *config.Settings) *settingsFile {
+	return &settingsFile{f.Settings.Refreshed(fresh), f.shops}
 }
 
 // close stops the service and closes the store.

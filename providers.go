@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/config"
@@ -25,28 +26,56 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// registrars returns clients of the configured registrars. The sandbox registrar is the last.
-func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar.Registrar, error) {
-	var out []registrar.Registrar
-	client := registrarClient(c)
+// shops makes the clients of registrars, and keeps each until its settings change.
+type shops struct {
+	client *http.Client
+	store  *store.Store
+	log    *slog.Logger
+
+	mu         sync.Mutex
+	nameCom    keptShop
+	cloudflare keptShop
+	sandbox    registrar.Registrar // it keeps what it has sold in memory too, so there is only one
+}
+
+// A keptShop is a client with its settings: URL, account and token.
+type keptShop struct {
+	settings [3]string
+	client   registrar.Registrar
+}
+
+// open returns clients of the registrars in the settings. The sandbox registrar is the last.
+func (p *shops) open(s *config.Settings) (out []registrar.Registrar, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if n := s.Registrar.NameCom; n != nil {
-		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client})
-		if err != nil {
-			return nil, config.Mistake(err)
+		now := [3]string{n.BaseURL.String(), n.Username, n.Token}
+		if p.nameCom.client == nil || p.nameCom.settings != now {
+			shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: p.client})
+			if err != nil {
+				return nil, config.Mistake(err)
+			}
+			p.nameCom = keptShop{now, shop}
 		}
-		out = append(out, shop)
+		out = append(out, p.nameCom.client)
 	}
 	if f := s.Registrar.Cloudflare; f != nil {
-		out = append(out, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL.String(), AccountID: f.AccountID, Token: f.Token, HTTP: client}))
+		now := [3]string{f.BaseURL.String(), f.AccountID, f.Token}
+		if p.cloudflare.client == nil || p.cloudflare.settings != now {
+			p.cloudflare = keptShop{now, registrar.NewCloudflare(registrar.CloudflareConfig{BaseURL: f.BaseURL.String(), AccountID: f.AccountID, Token: f.Token, HTTP: p.client})}
+		}
+		out = append(out, p.cloudflare.client)
 	}
 	if s.Registrar.Sandbox == nil {
 		return out, nil
 	}
-	shop, err := sandboxRegistrar(st, c.Log)
-	if err != nil {
-		return nil, err
+	if p.sandbox == nil {
+		p.sandbox, err = sandboxRegistrar(p.store, p.log)
+		if err != nil {
+			return nil, err
+		}
 	}
-	return append(out, shop), nil
+	return append(out, p.sandbox), nil
 }
 
 // registrarClient returns the HTTP client for registrars. It uses a new connection for each

@@ -86,6 +86,8 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()
+	s.applySettings()
+	s.inst.svc.Core.OnSettings(s.applySettings)
 	if err := s.loadCertificates(); err != nil {
 		return err
 	}
@@ -105,6 +107,16 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.Prefixes(), s.log)
 	}
 	return s.run(ctx, dir, created, stdout)
+}
+
+// applySettings applies the settings that can change while the server runs, as far as the service
+// does not do it.
+func (s *server) applySettings() {
+	now := s.inst.svc.Core.Settings()
+	s.level.Set(now.LogLevel)
+	if backups := s.inst.operator.Schedule; backups != nil {
+		backups.SetIntervals(now.BackupEvery, now.FullBackupEvery)
+	}
 }
 
 // heapBallast returns 16 MiB that are never used, so they take no physical memory. They make the
@@ -269,11 +281,11 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 			return s.serveHTTP(ctx, tls.NewListener(listen.LimitHTTP(l.HTTPTLS, "https", false, exemptHTTP, s.log), s.certs.HTTPSConfig()), s.api)
 		})
 	}
-	most := s.settings.Limits.Connections()
-	logins := connlimit.NewLogins(most.PerAccount)
+	most := func() core.ConnectionLimits { return s.inst.svc.Core.Settings().Connections }
+	logins := connlimit.NewChangingLogins(func() int { return most().PerAccount })
 	smtpServer := smtpd.New(s.inst.svc)
 	smtpServer.Log, smtpServer.TLS, smtpServer.Logins, smtpServer.Limits.Exempt = s.log, tlsConfig, logins, exempt
-	smtpServer.Limits.ConnsPerAddress, smtpServer.Limits.ConnsPerMailbox = most.PerAddress, most.PerMailboxSMTP
+	smtpServer.Limits.Changing = func() (perAddress, perMailbox int) { return most().PerAddress, most().PerMailboxSMTP }
 	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.SMTP, smtpd.Submission: l.Submission, smtpd.Submissions: l.Submissions} {
 		if ln != nil {
 			s.start(group, "smtp", func() error { return smtpServer.Run(ctx, ln, mode) })
@@ -281,7 +293,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 	imapServer := imapd.New(s.inst.svc)
 	imapServer.Log, imapServer.TLS, imapServer.Logins, imapServer.Exempt = s.log, tlsConfig, logins, exempt
-	imapServer.MaxPerAddress, imapServer.MaxPerMailbox = most.PerAddress, most.PerMailboxIMAP
+	imapServer.Changing = func() (perAddress, perMailbox int) { return most().PerAddress, most().PerMailboxIMAP }
 	if l.IMAP != nil {
 		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.IMAP, false) })
 	}
@@ -337,7 +349,7 @@ func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdou
 	r := s.listeners.Ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
-	if _, err := io.WriteString(stdout, startText(s.inst.svc.Core.Config, r, created)); err != nil {
+	if _, err := io.WriteString(stdout, startText(s.inst.svc.Core, r, created)); err != nil {
 		return err
 	}
 	if s.settings.ReadyFile == "" {
@@ -362,7 +374,8 @@ func writeReady(path string, r listen.Ready) error {
 
 // startText returns the text that the server prints at the start. If a is not nil, the text has the
 // welcome link, password and token of that new account, which are shown only once.
-func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string {
+func startText(svc *core.Core, r listen.Ready, a *accounts.AccountCreated) string {
+	c := svc.Config
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
 	if a != nil && a.WelcomeLink != "" {
@@ -392,7 +405,7 @@ func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string
 		fmt.Fprintf(&w, `This is the sandbox: mail to domains that are connected here is delivered, mail to anyone else is
 %s.  SMTP %s  submission %s  IMAP %s  DNS %s
 
-`, others[c.Outbound], r.SMTP, r.Submission, r.IMAP, r.DNS)
+`, others[svc.Settings().Outbound], r.SMTP, r.Submission, r.IMAP, r.DNS)
 	}
 	return w.String()
 }
@@ -435,23 +448,25 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 	return path, nil
 }
 
-// reload reads the settings and the certificates again. It applies the settings that can change
-// while the server runs, and logs which others need a restart. If the settings are invalid, nothing
-// changes.
+// reload reads the settings file and the certificates again. It applies the settings that can
+// change while the server runs, and logs which others need a restart. If the settings are invalid,
+// nothing changes.
 func (s *server) reload() {
 	fresh, err := s.loadSettings()
+	if err == nil {
+		err = s.inst.svc.Settings.UseFile(s.inst.file.refreshed(fresh))
+	}
 	if err != nil {
 		s.log.Error("SIGHUP: the settings stay as they were", "error", err)
 		return
 	}
-	s.level.Set(fresh.LogLevel.Level())
 	if err := s.reloadCertificates(fresh); err != nil {
 		s.log.Error("SIGHUP: the previous certificates stay in use", "error", err)
 	}
 	if changed := s.settings.NeedRestart(fresh); len(changed) > 0 {
 		s.log.Warn("SIGHUP: some changed settings need a restart", "settings", changed)
 	}
-	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
+	s.log.Info("SIGHUP: read the settings again", "log_level", s.inst.svc.Core.Settings().LogLevel)
 }
 
 // reloadCertificates reads the certificate files again, and lets failed requests to the certificate

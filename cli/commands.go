@@ -46,6 +46,7 @@ func (p *Program) app(stdout, stderr io.Writer) *cli.App {
 			{Name: "account", Usage: "accounts of this installation", Subcommands: p.accountCommands()},
 			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{p.claimCommand()}},
 			{Name: "job", Usage: "jobs that the server has ended with", Subcommands: p.jobCommands()},
+			{Name: "settings", Usage: "settings that change without a restart", Subcommands: p.settingsCommands()},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{p.tokenCommand()}},
 			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{p.passwordCommand()}},
 			p.rotateKeyCommand(),

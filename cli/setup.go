@@ -133,6 +133,11 @@ func runSetup(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if !made { // the store will have no settings
+		if _, _, err := s.Join(nil); err != nil {
+			return err
+		}
+	}
 	ips, err := findPublicIPs(c, ask, s)
 	if err != nil {
 		return err

@@ -14,10 +14,10 @@ import (
 // S3 is the table [s3]: how to reach the S3 server of s3:// addresses. Another table, such as
 // [backup], can override single keys.
 type S3 struct {
-	Endpoint      string `toml:"endpoint"`
-	Region        string `toml:"region"`
-	AccessKeyFile string `toml:"access_key_file"`
-	PathStyle     *bool  `toml:"path_style"`
+	Endpoint      string `toml:"endpoint" text:"URL of the S3 server; without it AWS's of the region"`
+	Region        string `toml:"region" text:"region of the S3 server"`
+	AccessKeyFile string `toml:"access_key_file" text:"file with the access key: two lines"`
+	PathStyle     *bool  `toml:"path_style" text:"whether the bucket is in the path of URLs"`
 }
 
 func (s *S3) check() error {
@@ -38,12 +38,12 @@ func (s S3) WithDefaults(defaults S3) S3 {
 
 // backupSettings is the table [backup].
 type backupSettings struct {
-	To         string         `toml:"to"`
-	Every      duration       `toml:"every"`
-	FullEvery  duration       `toml:"full_every"`
-	Keep       duration       `toml:"keep"`
-	Sync       bool           `toml:"sync"`
-	Recipients []ageRecipient `toml:"age_recipients"`
+	To         string         `toml:"to" text:"where backups go: a directory, or s3://BUCKET/PREFIX"`
+	Every      duration       `toml:"every" change:"store" text:"time between two backups"`
+	FullEvery  duration       `toml:"full_every" change:"store" text:"time between two full backups"`
+	Keep       duration       `toml:"keep" text:"how far back a restore is possible"`
+	Sync       bool           `toml:"sync" text:"whether nothing is acknowledged before the backup has it"`
+	Recipients []ageRecipient `toml:"age_recipients" text:"age public keys that backups are encrypted for"`
 	S3
 }
 
@@ -56,7 +56,7 @@ type Backup struct {
 	S3                     S3
 }
 
-// Backups returns the settings of backups. It fills in the defaults of unset fields.
+// Backups returns the settings of backups.
 func (s *Settings) Backups() Backup {
 	b := s.Backup
 	var recipients []age.Recipient
@@ -64,7 +64,7 @@ func (s *Settings) Backups() Backup {
 		recipients = append(recipients, r.key)
 	}
 	return Backup{
-		To: b.To, Every: cmp.Or(b.Every.d, time.Hour), FullEvery: cmp.Or(b.FullEvery.d, 7*24*time.Hour), Keep: cmp.Or(b.Keep.d, 30*24*time.Hour),
+		To: b.To, Every: b.Every.d, FullEvery: b.FullEvery.d, Keep: b.Keep.d,
 		Sync: b.Sync, Recipients: recipients, S3: b.S3.WithDefaults(s.S3),
 	}
 }
@@ -82,8 +82,8 @@ func (b *backupSettings) check() error {
 	if strings.Contains(b.To, "://") && !strings.HasPrefix(b.To, "s3://") {
 		return fmt.Errorf("[backup] to: %q is not a target; write s3://BUCKET/PREFIX or the path of a directory", b.To)
 	}
-	if every := cmp.Or(b.Every.d, time.Hour); every < time.Minute {
-		return fmt.Errorf("[backup] every: %s is too short; write at least 1m", every)
+	if b.Every.d < time.Minute {
+		return fmt.Errorf("[backup] every: %s is too short; write at least 1m", b.Every.d)
 	}
 	return nil
 }

@@ -20,22 +20,22 @@ import (
 // without this table.
 type dnsSettings struct {
 	Listen        Address             `toml:"listen"`
-	CheckInterval duration            `toml:"check_interval"`
-	Secondaries   []secondarySettings `toml:"secondaries"`
-	Catalog       dnsName             `toml:"catalog"`
-	TrustResolver bool                `toml:"trust_resolver"`
+	CheckInterval duration            `toml:"check_interval" text:"how often the records of each domain are looked up"`
+	Secondaries   []secondarySettings `toml:"secondaries" entry:"name"`
+	Catalog       dnsName             `toml:"catalog" text:"name of the catalog zone for the secondaries"`
+	TrustResolver bool                `toml:"trust_resolver" text:"whether the AD bit of a resolver on another machine is believed"`
 }
 
 // secondarySettings is a secondary nameserver: a table of [[dns.secondaries]], or only an address
 // in the list secondaries.
 type secondarySettings struct {
-	Name       string        `toml:"name"`
-	Address    serverAddress `toml:"address"`
-	Nameserver dnsName       `toml:"nameserver"`
-	TSIGName   dnsName       `toml:"tsig_name"`
-	Algorithm  tsigAlgorithm `toml:"tsig_algorithm"`
-	Secret     tsigSecret    `toml:"tsig_secret"`
-	SecretFile string        `toml:"tsig_secret_file"`
+	Name       string        `toml:"name" text:"name of the secondary"`
+	Address    serverAddress `toml:"address" text:"IP address and port of the secondary"`
+	Nameserver dnsName       `toml:"nameserver" text:"name of the secondary in NS records"`
+	TSIGName   dnsName       `toml:"tsig_name" text:"name of the TSIG key"`
+	Algorithm  tsigAlgorithm `toml:"tsig_algorithm" text:"algorithm of the TSIG key"`
+	Secret     tsigSecret    `toml:"tsig_secret" secret:"yes" text:"TSIG key, in base64"`
+	SecretFile string        `toml:"tsig_secret_file" text:"file with the TSIG key"`
 }
 
 // UnmarshalText parses an entry that is only an address.
@@ -68,6 +68,8 @@ func (d *dnsSettings) check() error {
 	return nil
 }
 
+const defaultTSIGAlgorithm = "hmac-sha256"
+
 func (s *secondarySettings) check() error {
 	if !s.Address.at.IsValid() {
 		return errors.New("address is required, such as 192.0.2.53 or 192.0.2.53:53")
@@ -94,7 +96,7 @@ func (s *secondarySettings) check() error {
 		return errors.New("tsig_algorithm needs a key: give tsig_name and tsig_secret too")
 	}
 	if s.Algorithm.text == "" {
-		s.Algorithm.text = "hmac-sha256"
+		s.Algorithm.text = defaultTSIGAlgorithm
 	}
 	return nil
 }

@@ -46,34 +46,42 @@ func (s *Settings) decode(text string) error {
 // fileError rewrites an error of decode for people, with the line of the mistake in the settings
 // file.
 func fileError(path, text string, err error) error {
+	row, mistake := describeMistake(text, err)
+	if row > 0 {
+		return fmt.Errorf("%s, line %d: %w", path, row, mistake)
+	}
+	return fmt.Errorf("%s: %w", path, mistake)
+}
+
+// describeMistake rewrites an error of decode for people. row is the line of the mistake in the
+// text, or 0 if it is not known.
+func describeMistake(text string, err error) (row int, mistake error) {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
 		row, _ := unknown.Errors[0].Position()
-		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for all settings", path, row, strings.Join(unknown.Errors[0].Key(), "."))
+		key := strings.Join(unknown.Errors[0].Key(), ".")
+		return row, fmt.Errorf("there is no setting %q%s; see `mailstead serve --help` for all settings", key, nearestKey(key, setting.fileKey))
 	}
 	keys := fileKeys(text)
 	var wrong *toml.DecodeError
 	if errors.As(err, &wrong) {
 		row, _ := wrong.Position()
 		if k, what := findWrongType(keys, row); what != "" {
-			return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+			return k.row, fmt.Errorf("%s %s", k.name, what)
 		}
 		if len(wrong.Key()) > 0 {
-			return fmt.Errorf("%s, line %d: %s: %s", path, row, strings.Join(wrong.Key(), "."), withoutGoTypes(wrong.Error()))
+			return row, fmt.Errorf("%s: %s", strings.Join(wrong.Key(), "."), withoutGoTypes(wrong.Error()))
 		}
-		return fmt.Errorf("%s, line %d: %s", path, row, withoutGoTypes(wrong.Error()))
+		return row, errors.New(withoutGoTypes(wrong.Error()))
 	}
-	row := findLine(text, err)
+	row = findLine(text, err)
 	if k, what := findWrongType(keys, row); what != "" {
-		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+		return k.row, fmt.Errorf("%s %s", k.name, what)
 	}
 	if key := lastKeyAt(keys, row); key != "" {
-		return fmt.Errorf("%s, line %d: %s: %w", path, row, key, err)
+		return row, fmt.Errorf("%s: %w", key, err)
 	}
-	if row > 0 {
-		return fmt.Errorf("%s, line %d: %w", path, row, err)
-	}
-	return fmt.Errorf("%s: %w", path, err)
+	return row, err
 }
 
 // withoutGoTypes removes the names of Go types from a message of the TOML decoder.
@@ -424,20 +432,6 @@ func setField(v reflect.Value, text string) error {
 		v.SetBool(yes)
 	default:
 		v.SetString(text)
-	}
-	return nil
-}
-
-// setFlags sets the fields that the command line or the environment has values for.
-func (s *Settings) setFlags(c *cli.Context) error {
-	for _, f := range flagFields() {
-		text, ok := flagOrEnv(c, f)
-		if !ok {
-			continue
-		}
-		if err := setField(reflect.ValueOf(s).Elem().Field(f.index), text); err != nil {
-			return fmt.Errorf("invalid --%s: %w", f.name, err)
-		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -20,21 +21,21 @@ import (
 type registrarSettings struct {
 	NameCom    *nameComSettings    `toml:"namecom"`
 	Cloudflare *cloudflareSettings `toml:"cloudflare"`
-	Sandbox    *struct{}           `toml:"sandbox"`
+	Sandbox    *struct{}           `toml:"sandbox" change:"store" text:"whether the sandbox registrar is on, which sells pretend names"`
 }
 
 type nameComSettings struct {
-	Username  string `toml:"username"`
-	Token     string `toml:"token"`
-	TokenFile string `toml:"token_file"`
-	BaseURL   apiURL `toml:"base_url"`
+	Username  string `toml:"username" change:"store" text:"user name at name.com"`
+	Token     string `toml:"token" change:"store" secret:"yes" text:"API token of name.com"`
+	TokenFile string `toml:"token_file" change:"file" text:"file with the API token"`
+	BaseURL   apiURL `toml:"base_url" change:"file" text:"URL of the API, such as that of the test environment"`
 }
 
 type cloudflareSettings struct {
-	AccountID string `toml:"account_id"`
-	Token     string `toml:"token"`
-	TokenFile string `toml:"token_file"`
-	BaseURL   apiURL `toml:"base_url"`
+	AccountID string `toml:"account_id" change:"store" text:"ID of the Cloudflare account that pays"`
+	Token     string `toml:"token" change:"store" secret:"yes" text:"API token with the permission Account: Registrar: Domains Edit"`
+	TokenFile string `toml:"token_file" change:"file" text:"file with the API token"`
+	BaseURL   apiURL `toml:"base_url" change:"file" text:"URL of the API"`
 }
 
 // check reads tokens from files. It returns an error if a required setting is missing.
@@ -65,7 +66,7 @@ func checkAccount(table, setting, account string, token *string, file string) er
 // edgeSettings is one of the tables [cloudflare], [route53], [hetzner] and [desec]. It has no
 // token, because each account has its own.
 type edgeSettings struct {
-	BaseURL apiURL `toml:"base_url"`
+	BaseURL apiURL `toml:"base_url" text:"URL of the provider's API"`
 }
 
 // An apiURL is the base URL of an API.
@@ -83,7 +84,7 @@ func (a *apiURL) UnmarshalText(text []byte) error {
 
 // rdapSettings is the table [rdap].
 type rdapSettings struct {
-	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
+	BootstrapURL bootstrapURL `toml:"bootstrap_url" text:"URL of the list of RDAP servers, or off"`
 }
 
 // A bootstrapURL is the URL of the list of RDAP servers (RFC 9224), "off", or "" if it is not set.
@@ -104,26 +105,28 @@ func (b *bootstrapURL) UnmarshalText(text []byte) error {
 
 // relaySettings is a table of [[relay]]: a server that delivers outgoing mail for us.
 type relaySettings struct {
-	Name          string         `toml:"name"`
-	Kind          relayKind      `toml:"kind"`
-	Host          string         `toml:"host"`
-	Port          port           `toml:"port"`
-	TLS           relayTLS       `toml:"tls"`
-	Username      string         `toml:"username"`
-	Password      string         `toml:"password"`
-	PasswordFile  string         `toml:"password_file"`
-	Region        string         `toml:"region"`
-	TopicARN      string         `toml:"topic_arn"`
-	WebhookSecret string         `toml:"webhook_secret"`
-	IDPattern     pattern        `toml:"id_pattern"`
-	IDTemplate    string         `toml:"id_template"`
-	DKIM          *bool          `toml:"dkim"`
-	ReturnPath    returnPathKind `toml:"return_path"`
-	AccessKeyFile string         `toml:"access_key_file"`
-	SNSURL        string         `toml:"sns_url"`
-	SESURL        string         `toml:"ses_url"`
+	Name          string         `toml:"name" change:"file" text:"name of the relay"`
+	Kind          relayKind      `toml:"kind" change:"store" text:"provider of the relay"`
+	Host          string         `toml:"host" change:"store" text:"host of the relay's SMTP server"`
+	Port          port           `toml:"port" change:"store" text:"port of the relay's SMTP server"`
+	TLS           relayTLS       `toml:"tls" change:"store" text:"how TLS begins; none sends mail in the clear"`
+	Username      string         `toml:"username" change:"store" text:"user name for the log-in at the relay"`
+	Password      string         `toml:"password" change:"store" secret:"yes" text:"password for the log-in at the relay"`
+	PasswordFile  string         `toml:"password_file" change:"file" text:"file with the password"`
+	Region        string         `toml:"region" change:"store" text:"AWS region, for kind ses"`
+	TopicARN      string         `toml:"topic_arn" change:"store" text:"SNS topic of notices that you made yourself, for kind ses"`
+	WebhookSecret string         `toml:"webhook_secret" change:"store" secret:"yes" text:"secret that authenticates the notices of postmark, mailgun and sendgrid"`
+	IDPattern     pattern        `toml:"id_pattern" change:"store" text:"regular expression that finds the relay's Message-ID in its answer, for kind custom"`
+	IDTemplate    string         `toml:"id_template" change:"store" text:"form of the Message-ID that id_pattern finds, for kind custom"`
+	DKIM          *bool          `toml:"dkim" change:"store" text:"whether mail through the relay is signed with DKIM here"`
+	ReturnPath    returnPathKind `toml:"return_path" change:"store" text:"return path of mail through the relay: that of the sender, or one for each recipient"`
+	AccessKeyFile string         `toml:"access_key_file" change:"file" text:"file with the AWS access key that makes the topic of notices, for kind ses"`
+	SNSURL        string         `toml:"sns_url" change:"store" text:"URL of SNS in place of Amazon's, for tests"`
+	SESURL        string         `toml:"ses_url" change:"store" text:"URL of the API of SES in place of Amazon's, for tests"`
 
-	ControlHeaders []string `toml:"control_headers"`
+	ControlHeaders []string `toml:"control_headers" change:"store" text:"beginnings of header fields that are commands to the relay"`
+
+	stored bool // the entry is in the store, so that the rules of checkStored hold
 }
 
 // check fills in the defaults of a relay, and returns an error if a setting is missing or wrong.
@@ -131,12 +134,7 @@ func (r *relaySettings) check() error {
 	if r.Name == "" || r.Kind.text == "" || r.Host == "" {
 		return errors.New("name, kind and host are required")
 	}
-	if r.Port == 0 {
-		r.Port = 587
-	}
-	if r.TLS.text == "" {
-		r.TLS.text = "starttls"
-	}
+	r.fillDefaults()
 	if r.Kind.text == "ses" && r.Region == "" {
 		return errors.New("kind ses needs its region, such as us-east-1")
 	}
@@ -148,7 +146,26 @@ func (r *relaySettings) check() error {
 			return fmt.Errorf("%s must be an https URL", name)
 		}
 	}
+	if r.stored {
+		return r.checkStored()
+	}
 	return readSecret("password", &r.Password, r.PasswordFile)
+}
+
+func (r *relaySettings) fillDefaults() {
+	signs := true
+	r.Port, r.TLS.text, r.DKIM = cmp.Or(r.Port, 587), cmp.Or(r.TLS.text, "starttls"), cmp.Or(r.DKIM, &signs)
+}
+
+// checkStored returns an error if a relay in the store breaks the rules for what is set by API.
+func (r *relaySettings) checkStored() error {
+	switch {
+	case r.Password != "" && r.TLS.text == "none":
+		return errors.New("tls = \"none\" would send the password in the clear: such a relay can be set only in mailstead.toml")
+	case r.Username != "" && r.Password == "":
+		return errors.New("username needs its password: give both")
+	}
+	return nil
 }
 
 // service converts the settings to the type of the service.
@@ -157,18 +174,18 @@ func (r *relaySettings) service() core.Relay {
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
 		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, AccessKeyFile: r.AccessKeyFile, SNSURL: r.SNSURL, SESURL: r.SESURL,
-		ControlHeaders: r.ControlHeaders,
+		ControlHeaders: r.ControlHeaders, Guarded: r.stored,
 	}
 }
 
 // destinationSettings is a table of [[destination]]: how to send to one receiving operator, such as
 // google.com.
 type destinationSettings struct {
-	Operator    dnsName   `toml:"operator"`
-	Connections *count    `toml:"connections"`
-	PerMinute   *count    `toml:"per_minute"`
-	Pause       *duration `toml:"pause"`
-	Relay       string    `toml:"relay"`
+	Operator    dnsName   `toml:"operator" change:"file" text:"registrable domain of the operator's MX hosts"`
+	Connections *count    `toml:"connections" change:"store" text:"connections at a time to hosts of the operator; 0: no limit"`
+	PerMinute   *count    `toml:"per_minute" change:"store" text:"messages to the operator in a minute; 0: no limit"`
+	Pause       *duration `toml:"pause" change:"store" text:"how long nothing is sent after an answer that asks for less mail"`
+	Relay       string    `toml:"relay" change:"store" text:"relay that takes all mail for the operator"`
 }
 
 const (
@@ -230,16 +247,16 @@ func readSecret(name string, secret *string, file string) error {
 
 // spamSettings is the table [spam]: how the server screens incoming mail.
 type spamSettings struct {
-	TrustedSealers   []dnsName   `toml:"trusted_sealers"`
-	DMARCReports     bool        `toml:"dmarc_reports"`
-	Milter           milterAddr  `toml:"milter"`
-	MilterTimeout    duration    `toml:"milter_timeout"`
-	DNSBL            []dnsName   `toml:"dnsbl"`
-	DNSBLAction      dnsblAction `toml:"dnsbl_action"`
-	Greylisting      bool        `toml:"greylisting"`
-	FirstSenderDelay duration    `toml:"first_sender_delay"`
-	Classifier       bool        `toml:"classifier"`
-	JunkScore        float64     `toml:"junk_score"`
+	TrustedSealers   []dnsName   `toml:"trusted_sealers" change:"store" text:"forwarders whose ARC seals are trusted"`
+	DMARCReports     bool        `toml:"dmarc_reports" change:"store" text:"whether aggregate reports are sent to domains that ask for them"`
+	Milter           milterAddr  `toml:"milter" text:"mail filter that is asked about incoming mail: inet:HOST:PORT or unix:/PATH"`
+	MilterTimeout    duration    `toml:"milter_timeout" change:"store" text:"how long the mail filter may take"`
+	DNSBL            []dnsName   `toml:"dnsbl" change:"store" text:"DNS block lists in which clients are looked up"`
+	DNSBLAction      dnsblAction `toml:"dnsbl_action" change:"store" text:"what happens to mail of clients on a block list"`
+	Greylisting      bool        `toml:"greylisting" change:"store" text:"whether unknown senders must try again"`
+	FirstSenderDelay duration    `toml:"first_sender_delay" change:"store" text:"delay of unknown senders, at most 1m"`
+	Classifier       bool        `toml:"classifier" change:"store" text:"whether the spam filter learns and judges"`
+	JunkScore        float64     `toml:"junk_score" change:"store" text:"score from 0 to 1 from which mail goes to Junk"`
 }
 
 const maxDNSBLs = 10 // maximum number of DNSBLs
@@ -301,8 +318,10 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 // A dnsblAction is what to do with mail from an address on a DNSBL: reject or junk.
 type dnsblAction struct{ checkedText }
 
+func (dnsblAction) words() []string { return []string{"reject", "junk"} }
+
 // UnmarshalText checks the action.
 func (a *dnsblAction) UnmarshalText(text []byte) (err error) {
-	a.text, err = oneOf(text, "reject", "junk")
+	a.text, err = oneOf(text, a.words()...)
 	return err
 }

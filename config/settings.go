@@ -13,17 +13,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/settings"
 )
 
 // Settings has all settings of the program. A field with the tag usage can be set by a flag, an
@@ -38,28 +37,28 @@ type Settings struct {
 	IMAP        Address     `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
 	IMAPS       Address     `toml:"imaps" usage:"the same with TLS from the start"`
 	DNS         Address     `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
-	TLSCert     string      `toml:"tls_cert" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
-	TLSKey      string      `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	TLSCert     string      `toml:"tls_cert" change:"file" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
+	TLSKey      string      `toml:"tls_key" change:"file" usage:"the certificate's key, a PEM file"`
 	Directory   acmeURL     `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
 	ACMEEmail   contact     `toml:"acme_email" usage:"contact email address for the certificate authority"`
-	EABKeyID    string      `toml:"acme_eab_kid"`
-	EABKey      eabKey      `toml:"acme_eab_hmac"`
+	EABKeyID    string      `toml:"acme_eab_kid" text:"key ID of the external account binding that the certificate authority gave"`
+	EABKey      eabKey      `toml:"acme_eab_hmac" secret:"yes" text:"key of the external account binding, in base64url"`
 	PublicIP    ipList      `toml:"public_ip" usage:"a public IP address for DNS records; may be repeated"`
 	Proxies     netList     `toml:"trusted_proxy" usage:"address or CIDR of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted; may be repeated"`
 	ProxyHeader netList     `toml:"proxy_protocol" usage:"address or CIDR of a proxy whose connections begin with a PROXY header (version 1 or 2), on every TCP listener; may be repeated"`
 	ReadyFile   string      `toml:"ready_file" usage:"a file that is written once all listeners accept connections"`
-	Outbound    sendingMode `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
+	Outbound    sendingMode `toml:"outbound" change:"store" usage:"where mail to others goes: capture, direct or relay"`
 	Resolver    Address     `toml:"resolver" usage:"the DNS resolver for all lookups, instead of the system's"`
 	MXPort      port        `toml:"mx_port" usage:"the port for direct delivery"`
 	CAFile      string      `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
 	Private     toggle      `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
 	Migrate     toggle      `toml:"-" flag:"migrate" usage:"in production, migrate a store of an older version without a rehearsal"`
 	LogFormat   logFormat   `toml:"log_format" usage:"text or json"`
-	LogLevel    logLevel    `toml:"log_level" usage:"debug, info, warn or error"`
+	LogLevel    logLevel    `toml:"log_level" change:"store" usage:"debug, info, warn or error"`
 
-	Relay        []relaySettings       `toml:"relay"`
-	Destination  []destinationSettings `toml:"destination"`
-	Registrar    registrarSettings     `toml:"registrar"`
+	Relay        []relaySettings       `toml:"relay" entry:"name" change:"file"`
+	Destination  []destinationSettings `toml:"destination" entry:"operator" change:"file"`
+	Registrar    registrarSettings     `toml:"registrar" change:"file"`
 	Edge         edgeSettings          `toml:"cloudflare"`
 	Route53      edgeSettings          `toml:"route53"`
 	Hetzner      edgeSettings          `toml:"hetzner"`
@@ -78,6 +77,9 @@ type Settings struct {
 	SandboxTable sandboxSettings       `toml:"sandbox"`
 	Simulator    simulatorSettings     `toml:"simulator"`
 	Zones        dnsSettings           `toml:"-"`
+
+	origin *origin         // where the settings come from
+	stored map[string]bool // keys whose value comes from the store, other than those of relays and destinations
 }
 
 // sandboxDefaults returns the default settings of the sandbox, which runs without a hostname.
@@ -118,6 +120,11 @@ func productionDefaults() Settings {
 func commonDefaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
 	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
+	s.Limits.Plan.text, s.Limits.Domains, s.Limits.TeamUsers, s.Limits.MailboxesPerDomain = "startup", 500, 25, 100
+	s.Limits.ConnectionsPerAddress, s.Limits.ConnectionsPerMailboxIMAP = 50, 50
+	s.Limits.ConnectionsPerMailboxSMTP, s.Limits.ConnectionsPerAccount = 20, 2000
+	s.Retention.TrashDays, s.Retention.JunkDays = 30, 30
+	s.Backup.Every.d, s.Backup.FullEvery.d, s.Backup.Keep.d = time.Hour, 7*24*time.Hour, 30*24*time.Hour
 	return s
 }
 
@@ -126,7 +133,8 @@ func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // Load returns the settings from the flags, the environment, mailstead.toml in the directory of the
 // flag "data", and the defaults, in this order of precedence. It returns an Error if a setting is
-// invalid.
+// invalid. Join adds the settings in the store, and must be called before the settings are used for
+// relays, which may be in the store too.
 func Load(c *cli.Context) (*Settings, error) {
 	path := filepath.Join(c.String("data"), "mailstead.toml")
 	text, err := os.ReadFile(path)
@@ -138,10 +146,12 @@ func Load(c *cli.Context) (*Settings, error) {
 
 // Merge does the same as Load, but for a settings file that has this text. path is for errors.
 func Merge(path, text string, c *cli.Context) (*Settings, error) {
-	s, err := merge(path, text, c)
+	o := newOrigin(path, text, c)
+	s, err := o.merge(nil)
 	if err != nil {
-		return nil, Error{err}
+		return nil, Error{o.withLine(err)}
 	}
+	o.nameEntries(s)
 	return s, nil
 }
 
@@ -153,34 +163,6 @@ func Mistake(err error) error { return Error{err} }
 
 // Unwrap returns the cause, such as an *fs.PathError.
 func (e Error) Unwrap() error { return e.error }
-
-func merge(path, text string, c *cli.Context) (*Settings, error) {
-	var named struct {
-		Hostname string `toml:"hostname"`
-	}
-	_ = toml.Unmarshal([]byte(text), &named) // decode reports syntax errors below
-	s := productionDefaults()
-	if host, _ := flagOrEnv(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
-		s = sandboxDefaults()
-	}
-	err := s.decode(text)
-	if k, what := findWrongItem(fileKeys(text)); what != "" {
-		return nil, fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
-	}
-	if err != nil {
-		return nil, fileError(path, text, err)
-	}
-	if err := s.setFlags(c); err != nil {
-		return nil, err
-	}
-	if err := s.check(); err != nil {
-		if row := findTableLine(text, err.Error()); row > 0 {
-			return nil, fmt.Errorf("%s, line %d: %w", path, row, err)
-		}
-		return nil, err
-	}
-	return &s, nil
-}
 
 // check fills in the defaults of tables, and returns an error if settings are invalid together. An
 // error about a table begins with its name, such as "[spam] junk_score" or "[[relay]] number 1".
@@ -195,16 +177,13 @@ func (s *Settings) check() error {
 	if (s.EABKeyID == "") != (s.EABKey.key == nil) {
 		return errors.New("acme_eab_kid and acme_eab_hmac go together: give both or neither")
 	}
-	if s.Outbound.text == "relay" && len(s.Relay) == 0 {
-		return errors.New("--outbound relay needs a [[relay]] in mailstead.toml")
-	}
 	seen := map[string]bool{}
 	for i := range s.Relay {
 		if err := s.Relay[i].check(); err != nil {
-			return fmt.Errorf("[[relay]] number %d: %w", i+1, err)
+			return entryError{"relay", i, err}
 		}
 		if seen[s.Relay[i].Name] {
-			return fmt.Errorf("[[relay]] number %d: another relay already has the name %q", i+1, s.Relay[i].Name)
+			return entryError{"relay", i, fmt.Errorf("another relay already has the name %q", s.Relay[i].Name)}
 		}
 		seen[s.Relay[i].Name] = true
 	}
@@ -212,15 +191,12 @@ func (s *Settings) check() error {
 	for i := range s.Destination {
 		d := &s.Destination[i]
 		if err := d.check(); err != nil {
-			return fmt.Errorf("[[destination]] number %d: %w", i+1, err)
+			return entryError{"destination", i, err}
 		}
 		if operators[d.Operator.text] {
-			return fmt.Errorf("[[destination]] number %d: another entry already has the operator %q", i+1, d.Operator.text)
+			return entryError{"destination", i, fmt.Errorf("another entry already has the operator %q", d.Operator.text)}
 		}
 		operators[d.Operator.text] = true
-		if d.Relay != "" && !seen[d.Relay] {
-			return fmt.Errorf("[[destination]] number %d: relay = %q is not the name of a [[relay]]", i+1, d.Relay)
-		}
 	}
 	if !s.Sandbox() && s.ClockOffset() != 0 {
 		return errors.New("[sandbox] clock_offset: the clock of a server with a hostname cannot be shifted: remove clock_offset or hostname")
@@ -228,6 +204,40 @@ func (s *Settings) check() error {
 	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check, s.S3.check, s.Backup.check, s.Sending.check} {
 		if err := check(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// An entryError is a mistake in an entry of a list.
+type entryError struct {
+	list  string
+	index int // of the entry; those of the store come after those of the file
+	err   error
+}
+
+func (e entryError) Error() string {
+	return fmt.Sprintf("[[%s]] number %d: %v", e.list, e.index+1, e.err)
+}
+func (e entryError) Unwrap() error { return e.err }
+
+// A relayError says that a setting needs a relay that there is not. It is a settings.ErrNoRelay.
+type relayError struct{ text string }
+
+func (e relayError) Error() string        { return e.text }
+func (e relayError) Is(target error) bool { return target == settings.ErrNoRelay }
+
+// checkRelayNames returns a relayError, maybe in an entryError, if a relay is needed that there is
+// not. It is no part of check, because the store may have relays too. more are names that count as
+// relays.
+func (s *Settings) checkRelayNames(more []string) error {
+	if s.Outbound.text == "relay" && len(s.Relay) == 0 && len(more) == 0 {
+		return relayError{"--outbound relay needs a [[relay]] in mailstead.toml"}
+	}
+	for i, d := range s.Destination {
+		named := func(r relaySettings) bool { return r.Name == d.Relay }
+		if d.Relay != "" && !slices.ContainsFunc(s.Relay, named) && !slices.Contains(more, d.Relay) {
+			return entryError{"destination", i, relayError{fmt.Sprintf("relay = %q is not the name of a [[relay]]", d.Relay)}}
 		}
 	}
 	return nil
@@ -255,24 +265,36 @@ func (s *Settings) checkTLS() error {
 const sandboxHost = "mail.mailstead.test"
 
 // Service converts the settings to the configuration of the service. It leaves fields unset that
-// depend on the running server: resolvers, ports, certificate authorities and addresses.
+// depend on the running server: resolvers, ports, certificate authorities, addresses, registrars.
 func (s *Settings) Service() core.Config {
 	c := core.Config{
-		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
-		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(),
-		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Retention: s.Retention.service(), Spam: s.Spam.service(), Simulator: s.Simulator.Enabled, ACME: s.acme(), BaseURL: s.PlannedURL(),
+		Settings: s.Changeable(), Hostname: s.Hostname.text, Sandbox: s.Sandbox(), MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
+		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(), ACME: s.acme(), BaseURL: s.PlannedURL(),
 	}
 	if s.Sandbox() {
 		c.Hostname = sandboxHost
 	}
 	c.Nameservers = nameservers(c.Hostname, c.Secondaries)
+	return c
+}
+
+// Changeable converts the settings that can change while the server runs. It leaves out the
+// registrars, which keep connections and sales.
+func (s *Settings) Changeable() core.Settings {
+	b := s.Backups()
+	out := core.Settings{
+		Outbound: s.Outbound.text, Sending: s.Sending.service(), Limits: s.Limits.service(), Connections: s.Limits.connections(),
+		Retention: s.Retention.service(), Spam: s.Spam.service(), Simulator: s.Simulator.Enabled, Doctor: s.Doctor.service(),
+		AlertURL: s.Alerts.URL.text, AlertGuarded: s.stored["alerts.url"], LogLevel: s.LogLevel.Level(), BackupEvery: b.Every, FullBackupEvery: b.FullEvery,
+	}
+	out.Doctor.Guarded = s.stored["doctor.port25_targets"]
 	for i := range s.Destination {
-		c.Destinations = append(c.Destinations, s.Destination[i].service())
+		out.Destinations = append(out.Destinations, s.Destination[i].service())
 	}
 	for i := range s.Relay {
-		c.Relays = append(c.Relays, s.Relay[i].service())
+		out.Relays = append(out.Relays, s.Relay[i].service())
 	}
-	return c
+	return out
 }
 
 // nameservers returns the host names for the NS records of zones: ns1 and ns2 in the parent domain
@@ -335,7 +357,7 @@ func (s *Settings) PlannedURL() string {
 
 // sandboxSettings is the table [sandbox].
 type sandboxSettings struct {
-	ClockOffset clockOffset `toml:"clock_offset"`
+	ClockOffset clockOffset `toml:"clock_offset" text:"how far the clock of the sandbox is ahead, such as 26h or -30m"`
 }
 
 // ClockOffset returns how far the clock of the sandbox is ahead of the system clock. It may be
@@ -345,28 +367,28 @@ func (s *Settings) ClockOffset() time.Duration { return s.SandboxTable.ClockOffs
 // simulatorSettings is the table [simulator]: whether addresses at simulator.HOSTNAME simulate
 // recipients.
 type simulatorSettings struct {
-	Enabled bool `toml:"enabled"`
+	Enabled bool `toml:"enabled" change:"store" text:"whether addresses at simulator.HOSTNAME simulate recipients"`
 }
 
 // metricsSettings is the table [metrics]: the token and the networks of clients that may read
 // /metrics.
 type metricsSettings struct {
-	Token   string  `toml:"token"`
-	Allowed netList `toml:"allowed_networks"`
+	Token   string  `toml:"token" secret:"yes" text:"bearer token that may read /metrics"`
+	Allowed netList `toml:"allowed_networks" text:"networks of clients that may read /metrics without the token"`
 }
 
 // alertSettings is the table [alerts]: the URL to which alerts about this host are posted. The
 // owner also gets them by email.
 type alertSettings struct {
-	URL httpURL `toml:"url"`
+	URL httpURL `toml:"url" change:"store" text:"URL to which alerts about this host are posted, beside the letter to the owner"`
 }
 
 // sendingSettings is the table [sending]: the source addresses and the HELO name for direct
 // delivery.
 type sendingSettings struct {
-	SourceIPv4 netip.Addr `toml:"source_ipv4"`
-	SourceIPv6 netip.Addr `toml:"source_ipv6"`
-	Helo       dnsName    `toml:"helo"`
+	SourceIPv4 netip.Addr `toml:"source_ipv4" change:"store" text:"IPv4 address of this host from which mail is sent directly; without it the system chooses"`
+	SourceIPv6 netip.Addr `toml:"source_ipv6" change:"store" text:"IPv6 address of this host from which mail is sent directly; without it the system chooses"`
+	Helo       dnsName    `toml:"helo" change:"store" text:"name in EHLO for direct delivery, if it is not the hostname"`
 }
 
 func (s *sendingSettings) check() error {
@@ -387,8 +409,8 @@ func (s *sendingSettings) service() core.Sending {
 // doctorSettings is the table [doctor]: the servers that `mailstead doctor` queries to check this
 // host.
 type doctorSettings struct {
-	Blocklists    []dnsName  `toml:"blocklists"`
-	Port25Targets []hostPort `toml:"port25_targets"`
+	Blocklists    []dnsName  `toml:"blocklists" change:"store" text:"DNS block lists in which the addresses of this host are looked up"`
+	Port25Targets []hostPort `toml:"port25_targets" change:"store" text:"mail servers that are tried to find out whether port 25 is open outwards"`
 }
 
 // service converts the settings to the type of the service.
@@ -404,60 +426,53 @@ func (d *doctorSettings) service() (out core.Doctor) {
 
 // otlpSettings is the table [otlp]: the collector to which traces are sent.
 type otlpSettings struct {
-	Endpoint collectorURL `toml:"endpoint"` // "" sends no traces
+	Endpoint collectorURL `toml:"endpoint" text:"OpenTelemetry collector to which traces are sent, without /v1/traces"` // "" sends no traces
 }
 
 // retentionSettings is the table [retention]: how many days messages stay in Trash and Junk. 0
-// means forever, and nil means defaultRetentionDays.
+// means forever.
 type retentionSettings struct {
-	TrashDays *count `toml:"trash_days"`
-	JunkDays  *count `toml:"junk_days"`
+	TrashDays count `toml:"trash_days" change:"store" text:"days after which messages in Trash are deleted; 0: never"`
+	JunkDays  count `toml:"junk_days" change:"store" text:"days after which messages in Junk are deleted; 0: never"`
 }
-
-const defaultRetentionDays = 30
 
 // service converts the settings to the type of the service.
 func (r *retentionSettings) service() core.Retention {
-	days := func(n *count) time.Duration {
-		if n == nil {
-			return defaultRetentionDays * 24 * time.Hour
-		}
-		return time.Duration(*n) * 24 * time.Hour
-	}
-	return core.Retention{Trash: days(r.TrashDays), Junk: days(r.JunkDays)}
+	const day = 24 * time.Hour
+	return core.Retention{Trash: time.Duration(r.TrashDays) * day, Junk: time.Duration(r.JunkDays) * day}
 }
 
 // limitSettings is the table [limits]: limits of accounts, requests, recipients and connections.
 type limitSettings struct {
-	Plan               plan  `toml:"plan"`
-	Domains            count `toml:"domains"`
-	TeamUsers          count `toml:"team_users"`
-	Mailboxes          count `toml:"mailboxes"`
-	MailboxesPerDomain count `toml:"mailboxes_per_domain"`
-	RatePerMinute      count `toml:"rate_per_minute"`
-	BurstPerMinute     count `toml:"burst_per_minute"`
+	Plan               plan  `toml:"plan" change:"store" text:"plan of new accounts"`
+	Domains            count `toml:"domains" change:"store" text:"domains of an account"`
+	TeamUsers          count `toml:"team_users" change:"store" text:"team users of an account"`
+	Mailboxes          count `toml:"mailboxes" change:"store" text:"mailboxes of an account; 0: no limit"`
+	MailboxesPerDomain count `toml:"mailboxes_per_domain" change:"store" text:"mailboxes of a domain"`
+	RatePerMinute      count `toml:"rate_per_minute" change:"store" text:"steady API requests of an account in a minute; 0: as its plan says"`
+	BurstPerMinute     count `toml:"burst_per_minute" change:"store" text:"most API requests of an account in a minute; 0: as its plan says"`
 
-	RecipientsPerMailbox    count `toml:"recipients_per_mailbox_per_day"`
-	RecipientsPerDomain     count `toml:"recipients_per_domain_per_day"`
-	RecipientsPerAccount    count `toml:"recipients_per_account_per_day"`
-	NewRecipientsPerMailbox count `toml:"new_recipients_per_mailbox_per_day"`
-	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day"`
-	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day"`
+	RecipientsPerMailbox    count `toml:"recipients_per_mailbox_per_day" change:"store" text:"recipients of a mailbox in a day; 0: no limit"`
+	RecipientsPerDomain     count `toml:"recipients_per_domain_per_day" change:"store" text:"recipients of a domain in a day; 0: no limit"`
+	RecipientsPerAccount    count `toml:"recipients_per_account_per_day" change:"store" text:"recipients of an account in a day; 0: no limit"`
+	NewRecipientsPerMailbox count `toml:"new_recipients_per_mailbox_per_day" change:"store" text:"new recipients of a mailbox in a day; 0: no limit"`
+	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day" change:"store" text:"new recipients of a domain in a day; 0: no limit"`
+	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day" change:"store" text:"new recipients of an account in a day; 0: no limit"`
 
-	// nil means the default, see Connections.
-	ConnectionsPerAddress     *count `toml:"connections_per_address"`
-	ConnectionsPerMailboxIMAP *count `toml:"connections_per_mailbox_imap"`
-	ConnectionsPerMailboxSMTP *count `toml:"connections_per_mailbox_smtp"`
-	ConnectionsPerAccount     *count `toml:"connections_per_account"`
+	ConnectionsPerAddress     count `toml:"connections_per_address" change:"store" text:"connections before log-in from one address to one port; 0: no limit"`
+	ConnectionsPerMailboxIMAP count `toml:"connections_per_mailbox_imap" change:"store" text:"IMAP connections that are logged in to one mailbox; 0: no limit"`
+	ConnectionsPerMailboxSMTP count `toml:"connections_per_mailbox_smtp" change:"store" text:"SMTP connections that are logged in to one mailbox; 0: no limit"`
+	ConnectionsPerAccount     count `toml:"connections_per_account" change:"store" text:"connections that are logged in to one account; 0: no limit"`
 
 	// Exempt has the client networks to which limits per address and per network do not apply.
-	Exempt netList `toml:"exempt_networks"`
+	Exempt netList `toml:"exempt_networks" text:"networks to which limits for each address and network do not apply"`
 }
 
-// service converts the settings to the type of the service. It fills in the defaults.
+// service converts the settings to the type of the service. Where 0 would leave accounts without
+// anything, it means the default.
 func (l *limitSettings) service() core.Limits {
 	return core.Limits{
-		Plan: cmp.Or(l.Plan.text, "startup"), Domains: int(cmp.Or(l.Domains, 500)), TeamUsers: int(cmp.Or(l.TeamUsers, 25)),
+		Plan: l.Plan.text, Domains: int(cmp.Or(l.Domains, 500)), TeamUsers: int(cmp.Or(l.TeamUsers, 25)),
 		Mailboxes: int(l.Mailboxes), MailboxesPerDomain: int(cmp.Or(l.MailboxesPerDomain, 100)),
 		RatePerMinute: int(l.RatePerMinute), BurstPerMinute: int(l.BurstPerMinute),
 		RecipientsPerMailbox: int(l.RecipientsPerMailbox), RecipientsPerDomain: int(l.RecipientsPerDomain), RecipientsPerAccount: int(l.RecipientsPerAccount),
@@ -466,52 +481,10 @@ func (l *limitSettings) service() core.Limits {
 	}
 }
 
-// ConnectionLimits are how many connections over SMTP and IMAP may be open at once. 0 means no
-// limit.
-type ConnectionLimits struct {
-	PerAddress     int // before log-in, from one IPv4 address or IPv6 /64 to one listener
-	PerMailboxIMAP int // after log-in
-	PerMailboxSMTP int // after log-in
-	PerAccount     int // after log-in, over both protocols
-}
-
-// Connections returns the limits of connections. It fills in the defaults.
-func (l *limitSettings) Connections() ConnectionLimits {
-	or := func(n *count, usual int) int {
-		if n == nil {
-			return usual
-		}
-		return int(*n)
+// connections returns the limits of connections.
+func (l *limitSettings) connections() core.ConnectionLimits {
+	return core.ConnectionLimits{
+		PerAddress: int(l.ConnectionsPerAddress), PerMailboxIMAP: int(l.ConnectionsPerMailboxIMAP),
+		PerMailboxSMTP: int(l.ConnectionsPerMailboxSMTP), PerAccount: int(l.ConnectionsPerAccount),
 	}
-	return ConnectionLimits{
-		PerAddress:     or(l.ConnectionsPerAddress, 50),
-		PerMailboxIMAP: or(l.ConnectionsPerMailboxIMAP, 50),
-		PerMailboxSMTP: or(l.ConnectionsPerMailboxSMTP, 20),
-		PerAccount:     or(l.ConnectionsPerAccount, 2000),
-	}
-}
-
-// reloadableSettings lists the settings that can change while the server runs, each between spaces.
-const reloadableSettings = " log_level tls_cert tls_key "
-
-// NeedRestart returns the names of the settings that differ between s and fresh and take effect
-// only after a restart.
-func (s *Settings) NeedRestart(fresh *Settings) []string {
-	var out []string
-	was, is := reflect.ValueOf(s).Elem(), reflect.ValueOf(fresh).Elem()
-	for i := range was.NumField() {
-		name, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("toml"), ",")
-		if name == "-" { // the setting dns has two fields, one of them for the table
-			name = "dns"
-		}
-		// A change between certificate files and ACME needs a restart.
-		needsRestart := !strings.Contains(reloadableSettings, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
-		if slices.Contains(out, name) {
-			continue
-		}
-		if needsRestart && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			out = append(out, name)
-		}
-	}
-	return out
 }

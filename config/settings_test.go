@@ -25,7 +25,10 @@ func merged(t *testing.T, file string, args ...string) (*Settings, error) {
 	var got *Settings
 	var failed error
 	app := &cli.App{Flags: append(Flags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) error {
-		got, failed = merge("mailstead.toml", file, c)
+		got, failed = Merge("mailstead.toml", file, c)
+		if failed == nil {
+			got, _, failed = got.Join(nil)
+		}
 		return nil
 	}}
 	if err := app.Run(append([]string{"mailstead"}, args...)); err != nil {
@@ -120,12 +123,12 @@ control_headers = ["X-MC-"]
 }
 
 func TestLimitsOfConnections(t *testing.T) {
-	for file, want := range map[string]ConnectionLimits{
+	for file, want := range map[string]core.ConnectionLimits{
 		"":                                      {50, 50, 20, 2000},
 		"[limits]\nconnections_per_address = 0": {0, 50, 20, 2000},
 		"[limits]\nconnections_per_address = 9\nconnections_per_mailbox_imap = 8\nconnections_per_mailbox_smtp = 7\nconnections_per_account = 6": {9, 8, 7, 6},
 	} {
-		if s, err := merged(t, file); err != nil || s.Limits.Connections() != want {
+		if s, err := merged(t, file); err != nil || s.Service().Connections != want {
 			t.Errorf("%q: %+v, %v", file, s, err)
 		}
 	}
@@ -429,11 +432,11 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, err := merged(t, "log_level = 'debug'\nsmtp = ':26'\ntls_cert = 'a'\ntls_key = 'b'\n[limits]\ndomains = 4\n[dns]\nlisten = ':2'")
+	is, err := merged(t, "log_level = 'debug'\nsmtp = ':26'\ntls_cert = 'a'\ntls_key = 'b'\n[limits]\ndomains = 4\nexempt_networks = ['10.0.0.1']\n[dns]\nlisten = ':2'\n[backup]\nevery = '2h'\nkeep = '9d'")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := was.NeedRestart(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits"}; !slices.Equal(got, want) {
+	if got, want := was.NeedRestart(is), []string{"smtp", "dns", "tls_cert", "tls_key", "limits.exempt_networks", "backup.keep"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := was.NeedRestart(was); len(got) != 0 {
@@ -572,7 +575,7 @@ func keysOf(of reflect.Type, under string) (out []string) {
 func TestEnvironmentOfOtherCommands(t *testing.T) {
 	load := func() (got *Settings, failed error) {
 		app := &cli.App{Action: func(c *cli.Context) error {
-			got, failed = merge("mailstead.toml", `smtp = "127.0.0.1:1"`, c)
+			got, failed = Merge("mailstead.toml", `smtp = "127.0.0.1:1"`, c)
 			return nil
 		}}
 		if err := app.Run([]string{"mailstead"}); err != nil {

@@ -227,13 +227,13 @@ func oneOf(text []byte, allowed ...string) (string, error) {
 }
 
 type (
-	sendingMode    struct{ checkedText }     // capture, direct or relay
-	logFormat      struct{ checkedText }     // text or json
-	logLevel       struct{ checkedText }     // debug, info, warn or error
-	relayKind      struct{ checkedText }     // one of outbound.RelayKinds
-	returnPathKind struct{ checkedText }     // sender or verp
-	relayTLS       struct{ checkedText }     // starttls, tls or none
-	plan           struct{ checkedText }     // startup or enterprise
+	sendingMode    struct{ checkedText }     // one of its words
+	logFormat      struct{ checkedText }     // one of its words
+	logLevel       struct{ checkedText }     // one of its words
+	relayKind      struct{ checkedText }     // one of its words
+	returnPathKind struct{ checkedText }     // one of its words
+	relayTLS       struct{ checkedText }     // one of its words
+	plan           struct{ checkedText }     // one of its words
 	pattern        struct{ checkedText }     // a regular expression with a group
 	port           uint16                    // 1 to 65535
 	count          uint32                    // a whole number that is not negative
@@ -242,38 +242,46 @@ type (
 	toggle         bool                      // true or false
 )
 
+func (sendingMode) words() []string    { return []string{"capture", "direct", "relay"} }
+func (logFormat) words() []string      { return []string{"text", "json"} }
+func (logLevel) words() []string       { return []string{"debug", "info", "warn", "error"} }
+func (plan) words() []string           { return []string{"startup", "enterprise"} }
+func (relayTLS) words() []string       { return []string{"starttls", "tls", "none"} }
+func (relayKind) words() []string      { return outbound.RelayKinds() }
+func (returnPathKind) words() []string { return []string{"sender", "verp"} }
+
 func (o *sendingMode) UnmarshalText(t []byte) (err error) {
-	o.text, err = oneOf(t, "capture", "direct", "relay")
+	o.text, err = oneOf(t, o.words()...)
 	return err
 }
 
 func (l *logFormat) UnmarshalText(t []byte) (err error) {
-	l.text, err = oneOf(t, "text", "json")
+	l.text, err = oneOf(t, l.words()...)
 	return err
 }
 
 func (l *logLevel) UnmarshalText(t []byte) (err error) {
-	l.text, err = oneOf(t, "debug", "info", "warn", "error")
+	l.text, err = oneOf(t, l.words()...)
 	return err
 }
 
 func (p *plan) UnmarshalText(t []byte) (err error) {
-	p.text, err = oneOf(t, "startup", "enterprise")
+	p.text, err = oneOf(t, p.words()...)
 	return err
 }
 
 func (r *relayTLS) UnmarshalText(t []byte) (err error) {
-	r.text, err = oneOf(t, "starttls", "tls", "none")
+	r.text, err = oneOf(t, r.words()...)
 	return err
 }
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = oneOf(t, outbound.RelayKinds()...)
+	r.text, err = oneOf(t, r.words()...)
 	return err
 }
 
 func (p *returnPathKind) UnmarshalText(t []byte) (err error) {
-	p.text, err = oneOf(t, "sender", "verp")
+	p.text, err = oneOf(t, p.words()...)
 	return err
 }
 

@@ -72,7 +72,7 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 	for _, c := range changes {
 		covered[c.method+" "+c.operation] = true
 		ask, actor := b.do, []string{"data.0.via", "api", "data.0.actor.type", "token", "data.0.actor.name", "first token"}
-		if slices.ContainsFunc(b.server.ops, func(o api.Operation) bool { return o.Name == c.operation && o.Person }) {
+		if slices.ContainsFunc(b.server.ops, func(o api.Operation) bool { return o.Name == c.operation && (o.Person || o.OperatorNow) }) {
 			ask, actor = web.ask, []string{"data.0.via", "dashboard", "data.0.actor.type", "user", "data.0.actor.name", "owner@example.test"}
 		}
 		answer := ask(c.method, expand(c.path, ids), expand(c.body, ids))

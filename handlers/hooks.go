@@ -35,7 +35,7 @@ type noticeLimiter struct {
 
 func newNoticeLimiter() *noticeLimiter {
 	return &noticeLimiter{
-		requests: newRequestCounts(core.Limits{}), refused: newRequestCounts(core.Limits{}),
+		requests: newRequestCounts(), refused: newRequestCounts(),
 		runningNotices: limit.NewSemaphore[string](maxNotices, maxNoticesOfAddress),
 	}
 }

@@ -48,7 +48,7 @@ type mcpServer struct {
 }
 
 func newMCPServer(s *Server) *mcpServer {
-	a := &mcpServer{server: s, tools: toolsOf(s.ops), bodies: &bodyReader{s.svc}, otherMessages: newRequestCounts(core.Limits{})}
+	a := &mcpServer{server: s, tools: toolsOf(s.ops), bodies: &bodyReader{s.svc}, otherMessages: newRequestCounts()}
 	a.handler = sync.OnceValue(a.makeHandler)
 	return a
 }
@@ -208,7 +208,7 @@ func (a *mcpServer) runTool(c *call, answer *bufferedResponse, arguments []byte)
 	s := a.server
 	form = c.op.Call.Out
 	defer s.recoverPanic(c, answer)
-	if err := s.rates.countCall(c, s.now()); err != nil {
+	if err := s.countCall(c); err != nil {
 		s.sendError(c, err)
 		return form
 	}

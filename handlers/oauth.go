@@ -182,7 +182,7 @@ func (s *Server) authorizeClient(c *call) {
 	}
 	if signedIn {
 		c.who = who
-		err = s.rates.countCall(c, s.now())
+		err = s.countCall(c)
 	} else {
 		err = s.limitAnonymous(c)
 	}

@@ -25,7 +25,7 @@ func (s *Server) api(c *call) {
 		s.sendError(c, err)
 		return
 	}
-	if err := s.rates.countCall(c, s.now()); err != nil {
+	if err := s.countCall(c); err != nil {
 		s.sendError(c, err)
 		return
 	}

@@ -120,6 +120,9 @@ POST /v1/email-users/{user_id}/import import_messages
 POST /v1/email-users/{user_id}/export export_messages
 GET /v1/export/formats list_export_formats
 GET /v1/health get_health
+GET /v1/settings list_settings
+PATCH /v1/settings update_settings
+POST /v1/settings/test test_settings
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
@@ -192,7 +195,8 @@ var permitted = []struct{ scope, roles, operations string }{
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
 		approve_message reject_message create_inbox`},
-	{"read", "owner", "get_health"}, // of the first account alone
+	{"read", "owner", "get_health list_settings"}, // of the first account alone
+	{"admin", "owner", "update_settings test_settings"},
 	{"read", "owner admin", "list_dns_credentials list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
 	{"write", "mailbox", "update_me change_my_password"},
 	{"admin", "owner admin", "create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
@@ -227,7 +231,7 @@ var longLists = []struct {
 // nothing, send, mark or fetch, or whose rows another test reads, since a person alone calls them.
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "preview_dns_plan", "put_back_zone_records", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "retry_message", "mark_message", "mark_inbox_message",
-	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "test_rules", "refresh_email_user_inbox", "refresh_inbox",
+	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "test_rules", "test_settings", "refresh_email_user_inbox", "refresh_inbox",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are
@@ -318,6 +322,7 @@ var changes = []struct {
 	{"reject_message", "POST", "/v1/approvals/{held1}/reject", `{"note":"not in the log"}`, "approval ann@boxes.test", "note"},
 	{"create_suppression", "POST", "/v1/suppressions", `{"email":"no@far.test"}`, "suppression no@far.test", "email"},
 	{"delete_suppression", "DELETE", "/v1/suppressions/no@far.test", "", "suppression no@far.test", ""},
+	{"update_settings", "PATCH", "/v1/settings", `{"values":{"limits.domains":77}}`, "settings mail.example.test", "limits.domains"},
 	{"delete_domain", "DELETE", "/v1/domains/{builtin}", "", "domain builtin.test", ""},
 }
 
@@ -457,6 +462,7 @@ var answers = []struct {
 	{"GET", "/v1/events?type=test.ping", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id={ping}", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id=evt_none", "", 200, "data[] pagination{cursor|null,has_more,count(0),limit}"},
+	{"GET", "/v1/settings", "", 200, "data[{key,value|null,default|null,type,source(flag|environment|file|store|default),line|null,editable,restart,secret,description,ignored|null}] count"},
 	{"GET", "/v1/audit", "", 200, long(auditShape)},
 	{"GET", "/v1/domains/none", "", 404, errorShape},
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},

@@ -11,20 +11,20 @@ import (
 
 // requestCounts counts requests by key, separately for each minute of the clock.
 type requestCounts struct {
-	limits core.Limits
 	counts *limit.Counter[string]
 }
 
-func newRequestCounts(l core.Limits) *requestCounts {
-	return &requestCounts{limits: l, counts: limit.NewCounter[string](time.Minute)}
+func newRequestCounts() *requestCounts {
+	return &requestCounts{limit.NewCounter[string](time.Minute)}
 }
 
 // countCall counts one request of the caller's account and sets the X-RateLimit headers. It returns
 // an error if the account is over its burst limit. Dashboard sessions are counted separately from
 // tokens.
-func (r *requestCounts) countCall(c *call, now time.Time) error {
-	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
-	used := r.add(c.who.RateKey(), now)
+func (s *Server) countCall(c *call) error {
+	now := s.now()
+	steady, burst := accounts.RateLimits(s.svc.Core.Settings().Limits, c.who.Plan)
+	used := s.rates.add(c.who.RateKey(), now)
 	reset := now.Truncate(time.Minute).Add(time.Minute)
 	c.who.Rate = core.RateUsage{Limit: steady, Remaining: max(steady-used, 0), Reset: reset.Unix()}
 	h := c.w.Header()
@@ -64,7 +64,7 @@ const badTokensPerMinute = 1000
 // badTokens counts bad tokens by address, so that tokens cannot be guessed.
 type badTokens struct{ *requestCounts }
 
-func newBadTokens() *badTokens { return &badTokens{newRequestCounts(core.Limits{})} }
+func newBadTokens() *badTokens { return &badTokens{newRequestCounts()} }
 
 // count counts one bad token of addr.
 func (b *badTokens) count(addr string, now time.Time) { b.add(addr, now) }

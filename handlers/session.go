@@ -86,7 +86,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if row.optional && s.sessionCookie(c.r) != "" {
 		if who, err := s.svc.Signin.AuthenticateSession(c.r.Context(), s.sessionCookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
-			return s.rates.countCall(c, s.now())
+			return s.countCall(c)
 		}
 	}
 	if row.anonymous {
@@ -101,7 +101,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in instead, and send no Authorization header.")
 	}
-	if err := s.rates.countCall(c, s.now()); err != nil || row.Scope == "" {
+	if err := s.countCall(c); err != nil || row.Scope == "" {
 		return err
 	}
 	return row.Permit(c.who)

@@ -16,10 +16,10 @@ import (
 // New returns the HTTP server of a service.
 func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: api.All(svc), now: svc.Core.Now, ending: make(chan struct{})}
-	s.rates = newRequestCounts(svc.Core.Config.Limits)
+	s.rates = newRequestCounts()
 	s.badTokens = newBadTokens()
-	s.autoconfigRate, s.anonymousRate = newRequestCounts(core.Limits{}), newRequestCounts(core.Limits{})
-	s.oauthRate, s.registrations = newRequestCounts(core.Limits{}), limit.NewCounter[string](time.Hour)
+	s.autoconfigRate, s.anonymousRate = newRequestCounts(), newRequestCounts()
+	s.oauthRate, s.registrations = newRequestCounts(), limit.NewCounter[string](time.Hour)
 	s.notices = newNoticeLimiter()
 	s.bodies, s.uploads = &bodyReader{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}

@@ -15,7 +15,7 @@ import (
 // the server runs and over a restart. Mail is received in order and sent; ids rise.
 func TestMailGoesOnWhenTheClockIsSet(t *testing.T) {
 	now := clock.New(nil, 0)
-	i := servicetest.InstallWith(t, core.Config{Outbound: "capture"}, store.Options{Clock: now, Unsynced: true})
+	i := servicetest.InstallWith(t, core.Config{Settings: core.Settings{Outbound: "capture"}}, store.Options{Clock: now, Unsynced: true})
 	boxes := i.ManyMailboxes(1)
 	i.Run()
 	want, last := 0, ""

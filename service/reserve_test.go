@@ -18,7 +18,7 @@ import (
 // TestDeletionsBeginOnAFullDisk: if the disk has room only for deletions, people can start them: by
 // IMAP, of mailboxes and of domains. Nothing else is written.
 func TestDeletionsBeginOnAFullDisk(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}})
 	i.Close()
 	full := atomic.Bool{}
 	i.Room = func(string) (free, total int64, err error) {
@@ -27,7 +27,7 @@ func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 		}
 		return 1 << 39, 1 << 40, nil
 	}
-	i.Open(i.Svc.Core.Config)
+	i.Open(servicetest.ConfigOf(i.Svc.Core))
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob, eve := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), i.AddMailbox(d, "eve", nil)
 	i.MustArrive("x@far.test", "ann@example.test", "From: x@far.test\r\nSubject: s\r\n\r\nt\r\n")

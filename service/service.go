@@ -30,6 +30,7 @@
 //   - reports: DMARC and TLS reports.
 //   - events: the log of events, and webhooks.
 //   - health: whether the installation works.
+//   - settings: settings that change while the server runs.
 //
 // This package itself has service.go, which makes the rooms; event_types.go, the list of events;
 // feeds.go, live changes for the dashboard; jobs.go, the jobs that people see; retention.go, the
@@ -61,6 +62,7 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/scans"
+	"github.com/mailstead/mailstead/service/settings"
 	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/service/submit"
@@ -91,6 +93,7 @@ type Service struct {
 	Reputation *reputation.Service
 	Rules      *rules.Service
 	Scans      *scans.Service
+	Settings   *settings.Service
 	Signin     *signin.Service
 	Submit     *submit.Service
 	Templates  *templates.Service
@@ -130,7 +133,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	acc := accounts.New(c, in, servers, mb, out, dom)
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {

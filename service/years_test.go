@@ -185,9 +185,7 @@ func newLongRun(t *testing.T, seed uint64) *longRun {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.hook.Certificate())
 	c := core.Config{
-		Sandbox: true, Outbound: "capture", BaseURL: "http://127.0.0.1", SubmissionPort: 2587, RootCAs: roots,
-		Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
-		Spam:   core.Spam{Reports: true, Greylisting: true},
+		Sandbox: true, Settings: core.Settings{Outbound: "capture", Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30}, Spam: core.Spam{Reports: true, Greylisting: true}}, BaseURL: "http://127.0.0.1", SubmissionPort: 2587, RootCAs: roots,
 	}
 	r.Installation = servicetest.InstallWith(t, c, store.Options{Clock: r.clock, Unsynced: true, SegmentSize: 1 << 20})
 	r.DNS.Txt["_dmarc.far.test"] = "v=DMARC1; p=none; rua=mailto:dmarc@far.test"

@@ -337,6 +337,17 @@ func AlertID(code, subject string) string { return code + " " + subject }
 // Alerts keeps one record for each health check whose status is not ok.
 var Alerts = engine.NewTable("alert", func(a *Alert) string { return a.ID })
 
+// A Setting is a value that the operator set while the server ran.
+type Setting struct {
+	Key       string    // as in the API, such as limits.domains or relay."r1".host
+	Sealed    []byte    // its value in JSON, sealed, since many are secrets
+	CreatedAt time.Time // when the key got its first value
+	UpdatedAt time.Time
+}
+
+// Settings keeps the settings that are not in the settings file.
+var Settings = engine.NewTable("setting", func(s *Setting) string { return s.Key }).Sealed((*Setting).visitSecrets)
+
 // A SandboxClock holds how far the clock of a sandbox was advanced.
 type SandboxClock struct {
 	ID    string // always SandboxClockID

@@ -349,6 +349,7 @@
 //	imported.time            expires ms 8
 //	alert                    code, a space, subject → Alert
 //	master_key               "master" → MasterKey
+//	setting                  key → Setting
 //	sandbox_clock            "clock" → SandboxClock
 //
 // The lane in keys of job.due and job.lane is r for a running job and p for a parked one. For other
@@ -472,5 +473,6 @@
 //	imported           one row an imported message; 90 days
 //	alert              one row a check that is not ok
 //	master_key         one row
+//	setting            1000 rows, each of at most 16 KiB
 //	sandbox_clock      one row
 package store

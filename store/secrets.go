@@ -45,6 +45,9 @@ func ServerBinding(id, field string) string { return "mailbox " + id + " " + fie
 // Idempotency-Key.
 func ReplayBinding(id string) string { return "replay " + id }
 
+// SettingBinding returns the associated data for encrypting the value of a setting.
+func SettingBinding(key string) string { return "setting " + key }
+
 // TOTPBinding returns the associated data for encrypting a user's TOTP secret.
 func TOTPBinding(userID string) string { return userID + " totp" }
 
@@ -52,7 +55,7 @@ func TOTPBinding(userID string) string { return userID + " totp" }
 func WebhookBinding(id string) string { return "webhook " + id }
 
 // secretTables lists the tables whose records have sealed secrets.
-var secretTables = untypedTables(Mailboxes, Credentials, DNSCredentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
+var secretTables = untypedTables(Mailboxes, Credentials, DNSCredentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs, Settings)
 
 func (m *Mailbox) visitSecrets(visit engine.SecretVisitor) {
 	visit(MailboxBinding(m.ID), &m.PasswordSealed)
@@ -107,6 +110,8 @@ func (u *User) visitSecrets(visit engine.SecretVisitor) {
 }
 
 func (i *Idempotency) visitSecrets(visit engine.SecretVisitor) { visit(ReplayBinding(i.ID), &i.Sealed) }
+
+func (s *Setting) visitSecrets(visit engine.SecretVisitor) { visit(SettingBinding(s.Key), &s.Sealed) }
 
 // visitSecrets calls visit with the secrets in a job's arguments. The setup of a domain has the
 // token of the edge provider and the passwords of the new mailboxes. An import of mail has the

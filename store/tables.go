@@ -18,6 +18,7 @@ var tables = untypedTables(
 	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
 	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies, SpamModels, SpamLessons,
 	Approvals, OAuthClients, OAuthRequests,
+	Settings,
 )
 
 // Tables returns every table.

@@ -22,7 +22,19 @@ type Limits struct {
 	PerNetwork int // before log-in, from one IPv4 /24 or IPv6 /48
 	PerMailbox int // after log-in, of one mailbox, see Slot.LogIn
 
+	// Changing, if not nil, returns PerAddress and PerMailbox, which may change while connections
+	// are open. Connections that are open stay open.
+	Changing func() (perAddress, perMailbox int)
+
 	Exempt []netip.Prefix // networks to which PerAddress and PerNetwork do not apply, such as those of proxies
+}
+
+// changing returns the limits that may change.
+func (b *Limits) changing() (perAddress, perMailbox int) {
+	if b.Changing == nil {
+		return b.PerAddress, b.PerMailbox
+	}
+	return b.Changing()
 }
 
 // idleGrace is how long a connection may be idle before it can be evicted for any new connection,
@@ -90,9 +102,10 @@ func (l *Limiter) AcquireOn(listener string, from net.Addr, evict func()) *Slot 
 	address, network, exempt := l.clientPrefixes(from)
 	s.client, s.network = client{listener, address}, network
 	s.Idle()
+	perAddress, _ := l.limits.changing()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !exempt && (isFull(l.addresses[s.client], l.limits.PerAddress) || isFull(len(l.networks[s.network]), l.limits.PerNetwork)) {
+	if !exempt && (isFull(l.addresses[s.client], perAddress) || isFull(len(l.networks[s.network]), l.limits.PerNetwork)) {
 		l.countEvent(&l.refused)
 		return nil
 	}

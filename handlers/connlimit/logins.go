@@ -13,7 +13,7 @@ const (
 // Logins counts the connections that are logged in, over all servers: for each account, and for
 // each mailbox and protocol. Make it with NewLogins.
 type Logins struct {
-	perAccount int // 0: no limit
+	perAccount func() int // returns the limit now; 0: no limit
 
 	mu        sync.Mutex // a Limiter locks its own mutex before this one
 	mailboxes map[mailboxKey]int
@@ -25,6 +25,11 @@ type mailboxKey struct{ protocol, mailbox string }
 // NewLogins returns a Logins without connections. perAccount is how many connections of one account
 // may be logged in at once; 0 means no limit.
 func NewLogins(perAccount int) *Logins {
+	return NewChangingLogins(func() int { return perAccount })
+}
+
+// NewChangingLogins is like NewLogins, for a limit that may change while connections are open.
+func NewChangingLogins(perAccount func() int) *Logins {
 	return &Logins{perAccount: perAccount, mailboxes: map[mailboxKey]int{}, accounts: map[string]int{}}
 }
 
@@ -52,7 +57,8 @@ func (s *Slot) LogIn(logins *Logins, who Login) (refusal string) {
 		l.countClient(s)
 		s.logins = nil
 	}
-	refusal = logins.count(who, l.limits.PerMailbox, l.isReserved(who.Account))
+	_, perMailbox := l.limits.changing()
+	refusal = logins.count(who, perMailbox, l.isReserved(who.Account))
 	if refusal != "" {
 		l.countEvent(&l.refusedLogins)
 		return refusal
@@ -89,7 +95,7 @@ func (g *Logins) count(who Login, perMailbox int, reserved bool) (refusal string
 	switch {
 	case isFull(g.mailboxes[mailbox], perMailbox):
 		return fmt.Sprintf("This mailbox has %d connections already", g.mailboxes[mailbox])
-	case isFull(g.accounts[who.Account], g.perAccount):
+	case isFull(g.accounts[who.Account], g.perAccount()):
 		return fmt.Sprintf("This account has %d connections already", g.accounts[who.Account])
 	case reserved:
 		return "The server is nearly full, and this account has many connections already"

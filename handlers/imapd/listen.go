@@ -21,7 +21,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicitTLS bool) err
 	}
 	s.limiterOnce.Do(func() {
 		s.limiter = connlimit.New("imap", connlimit.Limits{
-			All: s.MaxConnections, PerAddress: s.MaxPerAddress, PerMailbox: s.MaxPerMailbox, Exempt: s.Exempt,
+			All: s.MaxConnections, PerAddress: s.MaxPerAddress, PerMailbox: s.MaxPerMailbox, Changing: s.Changing, Exempt: s.Exempt,
 		}, s.Log)
 	})
 	defer s.limiter.Close()

@@ -44,12 +44,14 @@ type Server struct {
 	TLS     *tls.Config // nil: log-ins are refused, except in a sandbox
 	Log     *slog.Logger
 
-	MaxConnections int               // connections on all listeners together
-	MaxPerAddress  int               // connections of one IPv4 address or IPv6 /64 to one listener that have not logged in; 0: no limit
-	Exempt         []netip.Prefix    // addresses to which MaxPerAddress does not apply
-	MaxPerMailbox  int               // connections logged in to one mailbox; 0: no limit
-	Logins         *connlimit.Logins // counts the connections of each account after log-in; servers can share it
-	MaxCompressed  int               // connections with compression; each takes 45 KB more
+	MaxConnections int            // connections on all listeners together
+	MaxPerAddress  int            // connections of one IPv4 address or IPv6 /64 to one listener that have not logged in; 0: no limit
+	Exempt         []netip.Prefix // addresses to which MaxPerAddress does not apply
+	MaxPerMailbox  int            // connections logged in to one mailbox; 0: no limit
+	// Changing, if not nil, returns MaxPerAddress and MaxPerMailbox, which may change.
+	Changing      func() (perAddress, perMailbox int)
+	Logins        *connlimit.Logins // counts the connections of each account after log-in; servers can share it
+	MaxCompressed int               // connections with compression; each takes 45 KB more
 	// MaxUnsent is how many bytes one FETCH may read or decode in addition to those that it sends.
 	MaxUnsent int64
 	LoginTime time.Duration // from connecting until log-in is complete

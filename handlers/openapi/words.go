@@ -38,6 +38,7 @@ var operationGroups = []tag{
 	{"Webhooks", "Endpoints that receive events."},
 	{"Jobs and export", "Background work, and files of credentials."},
 	{"Health", "How the installation is."},
+	{"Settings", "What the operator sets, while the server runs too."},
 	{"Events", "What endpoints are sent."},
 }
 

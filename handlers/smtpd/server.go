@@ -111,7 +111,7 @@ func (s *Server) newRun(ctx context.Context, mode Mode) *run {
 		r.log = slog.Default()
 	}
 	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
-		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, PerMailbox: s.Limits.ConnsPerMailbox, Exempt: s.Limits.Exempt,
+		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, PerMailbox: s.Limits.ConnsPerMailbox, Changing: s.Limits.Changing, Exempt: s.Limits.Exempt,
 	}, r.log)
 	// A message that is being received when ctx ends may still be delivered.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -322,6 +322,9 @@ type Limits struct {
 	ConnsPerAddress int // connections at once to one listener before log-in from one IPv4 address or IPv6 /64; 0: no limit
 	ConnsPerNetwork int // connections at once to one listener before log-in from one IPv4 /24 or IPv6 /48; 0: no limit
 	ConnsPerMailbox int // connections at once to all listeners that are logged in to one mailbox; 0: no limit
+
+	// Changing, if not nil, returns ConnsPerAddress and ConnsPerMailbox, which may change.
+	Changing func() (perAddress, perMailbox int)
 
 	// Before log-in these are the limits of one address; a network may have four times as many.
 	// After log-in they are the limits of one mailbox.

@@ -120,7 +120,7 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := s.Config.Limits
+	l := s.Settings().Limits
 	steady, burst := RateLimits(l, a.Plan)
 	out := &Account{
 		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
@@ -140,11 +140,11 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	for _, h := range a.WarmupHeaders {
 		out.WarmupHeaders = append(out.WarmupHeaders, WarmupHeader{h.Name, h.Value})
 	}
-	for _, shop := range s.Config.Registrars {
+	for _, shop := range s.Settings().Registrars {
 		out.Registrars = append(out.Registrars, shop.Name())
 	}
-	if len(s.Config.Relays) > 0 {
-		out.Mail.Relay = &s.Config.Relays[0].Name
+	if relays := s.Settings().Relays; len(relays) > 0 {
+		out.Mail.Relay = &relays[0].Name
 	}
 	t, err := store.Tokens.Find(tx, who.TokenID)
 	if t != nil { // requests on the local socket have no token
@@ -330,7 +330,7 @@ func (s *Service) GetUsage(_ context.Context, who core.Actor) (*Usage, error) {
 }
 
 func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
-	l := s.Config.Limits
+	l := s.Settings().Limits
 	stored, err := tx.AccountUsage(who.AccountNum)
 	if err != nil {
 		return nil, err
@@ -409,7 +409,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	}
 	plan := in.Plan
 	if plan == "" {
-		plan = s.Config.Limits.Plan
+		plan = s.Settings().Limits.Plan
 	}
 	if _, ok := planRates[plan]; !ok {
 		return nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")

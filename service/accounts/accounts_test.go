@@ -20,7 +20,7 @@ import (
 // TestSuspendedAccountWaits: while an account is suspended, its mail and notifications stay queued
 // and its mailboxes are closed; all of it continues after the account is resumed.
 func TestSuspendedAccountWaits(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	other := i.AddAccount("other@elsewhere.test")
@@ -114,7 +114,7 @@ func TestSuspendedAccountWaits(t *testing.T) {
 // TestSuspendedAccountExportsNothing: a link that was made before the suspension does not export
 // the passwords.
 func TestSuspendedAccountExportsNothing(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}})
 	i.AddDomain(i.Account, "example.test", nil)
 	ctx := context.Background()
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}

@@ -17,7 +17,7 @@ import (
 // or not. A job deletes it and continues after a restart. Nobody can restore the account. Its
 // purchases stay.
 func TestDeleteAccount(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}})
 	ctx := t.Context()
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	other := i.AddAccount("other@elsewhere.test")

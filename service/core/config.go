@@ -33,10 +33,10 @@ type RDAP interface {
 // Outbound returns the route of outgoing mail of domains that do not choose another route. If it is
 // ViaCapture, domains cannot choose.
 func (s *Core) Outbound() string {
-	switch {
-	case s.Config.Outbound != "":
-		return s.Config.Outbound
-	case len(s.Config.Relays) > 0:
+	switch now := s.Settings(); {
+	case now.Outbound != "":
+		return now.Outbound
+	case len(now.Relays) > 0:
 		return ViaRelay
 	}
 	return ViaDirect
@@ -45,14 +45,14 @@ func (s *Core) Outbound() string {
 // CheckRelay returns an error if no relay has the name. "" is valid.
 func (s *Core) CheckRelay(name string) error {
 	var names []string
-	for _, relay := range s.Config.Relays {
+	for _, relay := range s.Settings().Relays {
 		names = append(names, relay.Name)
 	}
 	if name == "" || slices.Contains(names, name) {
 		return nil
 	}
 	if len(names) == 0 {
-		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator can add one to mailstead.toml")
+		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator can add one in the settings")
 	}
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
@@ -80,33 +80,67 @@ func (c Config) AreOwnNameservers(names []string) bool {
 	return len(names) > 0 && !slices.ContainsFunc(names, isOther)
 }
 
-// Config is the operator's configuration of the service.
-type Config struct {
-	Hostname     string   // this host's public name
-	ClientHost   string   // the host that users' mail clients connect to; "": Hostname
-	Nameservers  []string // names of this host's DNS servers
-	PublicIPs    []netip.Addr
-	Sandbox      bool
-	BaseURL      string // how clients reach the API, without a trailing slash
+// Settings are the operator's settings that can change while the service runs. A value of this type
+// is never changed once Core.Settings has returned it; see there.
+type Settings struct {
 	Outbound     string // one of capture, direct, relay; "": relay if one is configured, else direct
-	MXPort       int    // port of other mail servers to which mail is sent directly
 	Relays       []Relay
 	Destinations []Destination // in addition to the built-in table of large mail operators
+	Sending      Sending
 	Limits       Limits
 	Retention    Retention
 	Spam         Spam
 	Simulator    bool                  // addresses at the SimulatorDomain simulate recipients
 	Registrars   []registrar.Registrar // the first one is asked for prices
-	RDAP         RDAP                  // asked if no registrar answers; nil: no RDAP
-	Scanner      Scanner               // reads zones from nameservers of others; nil: not possible
-	ScanNew      bool                  // domains are scanned when they are connected; without it only on request
-	DNS          map[string]OpenDNS    // the DNS providers at which records can be kept, by their name in dns_provider
-	HTTPS        bool                  // this host serves HTTPS
-	HTTPSPort    int                   // 0: 443
-	ACME         *ACME                 // nil: certificates come from files, or there are none
-	Version      string
-	Metrics      *Metrics     // nil: new ones are made
-	Tracer       *otlp.Tracer // nil: no traces
+	Doctor       Doctor
+	AlertURL     string // URL to which alerts about this host are posted; "": none
+	AlertGuarded bool   // AlertURL must have a public address, see Relay.Guarded
+	Connections  ConnectionLimits
+	LogLevel     slog.Level
+
+	BackupEvery, FullBackupEvery time.Duration // time between two scheduled backups, and between two full ones
+
+	Ignored []IgnoredSetting // settings in the store that do not hold
+}
+
+// An IgnoredSetting is a setting in the store that does not hold: it is invalid, or the settings
+// file, a flag or an environment variable has another value.
+type IgnoredSetting struct {
+	Key string // a key, or the name of an entry such as relay."r1"
+	Why string // for people: the end of a sentence
+}
+
+// ConnectionLimits are how many connections over SMTP and IMAP may be open at once. 0 means no
+// limit.
+type ConnectionLimits struct {
+	PerAddress     int // before log-in, from one IPv4 address or IPv6 /64 to one listener
+	PerMailboxIMAP int // after log-in
+	PerMailboxSMTP int // after log-in
+	PerAccount     int // after log-in, over both protocols
+}
+
+// Config is the operator's configuration of the service. Settings are those that it starts with;
+// afterwards Core.Settings has them, and those in Core.Config are empty.
+type Config struct {
+	Settings
+
+	Hostname    string   // this host's public name
+	ClientHost  string   // the host that users' mail clients connect to; "": Hostname
+	Nameservers []string // names of this host's DNS servers
+	PublicIPs   []netip.Addr
+	Sandbox     bool
+	BaseURL     string             // how clients reach the API, without a trailing slash
+	MXPort      int                // port of other mail servers to which mail is sent directly
+	RDAP        RDAP               // asked if no registrar answers; nil: no RDAP
+	Scanner     Scanner            // reads zones from nameservers of others; nil: not possible
+	ScanNew     bool               // domains are scanned when they are connected; without it only on request
+	DNS         map[string]OpenDNS // the DNS providers at which records can be kept, by their name in dns_provider
+	HTTPS       bool               // this host serves HTTPS
+	HTTPSPort   int                // 0: 443
+	ACME        *ACME              // nil: certificates come from files, or there are none
+	Version     string
+	Metrics     *Metrics     // nil: new ones are made
+	Tracer      *otlp.Tracer // nil: no traces
 
 	SMTPPort                     int    // where other servers deliver mail; 0: no SMTP server
 	SubmissionPort, IMAPPort     int    // ports shown to users of mail clients
@@ -114,9 +148,6 @@ type Config struct {
 	SubmissionBeside, IMAPBeside int    // ports with STARTTLS in addition to those with implicit TLS; 0: none
 	DNSCheckInterval             time.Duration
 
-	Doctor      Doctor
-	AlertURL    string // URL to which alerts about this host are posted; "": none
-	Sending     Sending
 	Secondaries []builtin.Secondary // other nameservers that copy this host's zones
 	Catalog     string              // name of the catalog zone, which lists the zones for secondaries (RFC 9432); "": none
 
@@ -184,6 +215,9 @@ type Relay struct {
 	// ControlHeaders are prefixes of header fields that the relay interprets as commands, in
 	// addition to those of its kind.
 	ControlHeaders []string
+	// Guarded says that the relay was set by API, so that Core.Guard decides which addresses it may
+	// have. Relays in the settings file may have any.
+	Guarded bool
 }
 
 // Sending configures mail that goes out directly to other hosts.
@@ -206,6 +240,7 @@ func (s Sending) Addresses() (out []netip.Addr) {
 type Doctor struct {
 	Blocklists    []string // zones of DNS block lists in which this host's addresses are looked up
 	Port25Targets []string // HOST:PORT of other mail servers
+	Guarded       bool     // Port25Targets must have public addresses, see Relay.Guarded
 }
 
 // Retention is how long messages are kept in Trash and Junk; 0: for ever.

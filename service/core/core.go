@@ -4,7 +4,8 @@
 // any other room.
 //
 // Where things are:
-//   - core.go, config.go: [Core] and [Config], which every room has.
+//   - core.go, config.go: [Core] and [Config], which every room has, and the settings that can
+//     change while the service runs ([Core.Settings]).
 //   - errors.go: [Error], its codes, and how an error becomes an SMTP reply ([OverSMTP]).
 //     sizes.go: how large messages and requests can be.
 //   - records.go: functions that find a record of one account only ([MailboxOf], [DomainOf]), and
@@ -72,6 +73,7 @@ type Core struct {
 	// receivers refuse mail. The checks of the host set it.
 	IPv6Named atomic.Bool
 
+	settings             settings
 	dnsHealth            *auth.ResolverHealth
 	heldBytes, workBytes *limit.ByteLimit // reserved by HoldLarge and WorkOnLarge
 	confirmations        *confirmations
@@ -92,9 +94,43 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
 		attempts: newAttempts(), heldBytes: limit.NewByteLimit(maxHeldBytes, smallSize), workBytes: limit.NewByteLimit(maxWorkBytes, smallSize), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
+	s.settings.now.Store(&c.Settings)
+	s.Config.Settings = Settings{}
 	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probeResolver(ctx, c.Resolver) }}
 	s.traceJobs()
 	return s
+}
+
+// settings has the settings that hold now, and who must be told of a change.
+type settings struct {
+	now      atomic.Pointer[Settings]
+	changing sync.Mutex // held while a change is made
+	told     []func()
+}
+
+// Settings returns the settings that hold now. The value never changes: a change of the settings
+// replaces it. Work that needs several of them calls Settings once, so that they belong together.
+func (s *Core) Settings() *Settings { return s.settings.now.Load() }
+
+// OnSettings calls apply after each change of the settings, for what is made of them in advance.
+// apply is never called twice at a time.
+func (s *Core) OnSettings(apply func()) {
+	s.settings.changing.Lock()
+	defer s.settings.changing.Unlock()
+	s.settings.told = append(s.settings.told, apply)
+}
+
+// ChangeSettings changes the settings: change gets a copy of those that hold now. When
+// ChangeSettings returns, the new ones hold for all work that begins.
+func (s *Core) ChangeSettings(change func(*Settings)) {
+	s.settings.changing.Lock()
+	defer s.settings.changing.Unlock()
+	next := *s.Settings()
+	change(&next)
+	s.settings.now.Store(&next)
+	for _, apply := range s.settings.told {
+		apply()
+	}
 }
 
 // AuthTimeout is the longest time that all DNS lookups for the authentication of one message take.
@@ -139,7 +175,7 @@ func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
 
 // SendingIPs returns the addresses from which mail is sent, as other hosts see them.
 func (s *Core) SendingIPs() (out []netip.Addr) {
-	from := s.Config.Sending
+	from := s.Settings().Sending
 	for _, ip := range s.Config.PublicIPs {
 		ip = ip.Unmap()
 		if ip.Is4() && !from.IPv4.IsValid() || ip.Is6() && !from.IPv6.IsValid() {
@@ -179,7 +215,7 @@ func (s *Core) IsSimulator(name string) bool {
 
 // Simulates reports whether the simulator is on and stands in for the recipient with this address.
 func (s *Core) Simulates(address string) bool {
-	return s.Config.Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
+	return s.Settings().Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
 }
 
 // Sleep waits for d or until ctx ends.

@@ -173,7 +173,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		}
 		c := &connectRequest{s: s, tx: tx, who: who, in: in, provider: provider, tags: tags, access: access, probed: probed, sites: sites, dkim: dkim}
 		out = &Connected{
-			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.Config.Limits.Domains, EdgeMode: store.IsEdge(provider),
+			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.Settings().Limits.Domains, EdgeMode: store.IsEdge(provider),
 		}
 		for _, name := range names {
 			r, err := c.connectName(name)
@@ -455,7 +455,7 @@ func (s *Service) findRegistrar(ctx context.Context, ascii string) (*DomainProvi
 	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
 	registered := dnsprov.RegisteredName(ascii)
-	for _, shop := range s.Config.Registrars {
+	for _, shop := range s.Settings().Registrars {
 		r, err := shop.Find(ctx, registered)
 		if err == nil {
 			name := shop.Name()

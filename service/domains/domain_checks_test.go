@@ -264,7 +264,7 @@ func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 	before := dkimRecords(t, b.Service, id)
 
 	after := &servicetest.World{}
-	c := b.Core.Config
+	c := servicetest.ConfigOf(b.Core)
 	c.Resolver = after
 	s, run := openService(t, crashed, c)
 	after.Set(func() { after.Ours = s })

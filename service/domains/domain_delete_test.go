@@ -17,7 +17,7 @@ import (
 // is left.
 func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	s, run := openService(t, t.TempDir(), core.Config{
-		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: core.Limits{Plan: "startup"},
+		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Settings: core.Settings{Limits: core.Limits{Plan: "startup"}},
 	})
 	owner, err := s.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
 	if err != nil {

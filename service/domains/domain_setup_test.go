@@ -162,7 +162,7 @@ func openWorld(t *testing.T, dir string, change func(*core.Config)) (s *service.
 	world := &servicetest.World{}
 	c := core.Config{
 		Hostname: "mail.example.test", Nameservers: []string{"ns1.example.test", "ns2.example.test"}, Resolver: world, Log: slog.New(slog.DiscardHandler),
-		PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Limits: core.Limits{Plan: "startup", Domains: 500, MailboxesPerDomain: 100},
+		PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Settings: core.Settings{Limits: core.Limits{Plan: "startup", Domains: 500, MailboxesPerDomain: 100}},
 	}
 	change(&c)
 	s, run = openService(t, dir, c)

@@ -166,14 +166,14 @@ func (s *Service) nameserversOf(d *store.Domain) []string {
 // sendingMode returns how mail of a domain is sent: the domain's own setting, or else that of the
 // installation.
 func (s *Service) sendingMode(d *store.Domain) string {
-	switch {
+	switch now := s.Settings(); {
 	case d.SendingMode != "":
 		return d.SendingMode
 	case d.Relay != "":
 		return core.ViaRelay
-	case s.Config.Outbound == core.ViaCapture && len(s.Config.Relays) == 0:
+	case now.Outbound == core.ViaCapture && len(now.Relays) == 0:
 		return core.ViaDirect
-	case s.Config.Outbound == core.ViaCapture:
+	case now.Outbound == core.ViaCapture:
 		return core.ViaRelay
 	}
 	return s.Outbound()
@@ -265,12 +265,12 @@ type UpdateDomainIn struct {
 
 // check validates what can be validated without the store. It normalizes tags, sending places and
 // the catch-all.
-func (in *UpdateDomainIn) check(c core.Config) (err error) {
+func (in *UpdateDomainIn) check(c *core.Settings) (err error) {
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
 	}
 	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
-		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one to mailstead.toml")
+		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one in the settings")
 	}
 	if in.Tags != nil {
 		*in.Tags, err = cleanTags(*in.Tags)
@@ -319,7 +319,7 @@ func cleanTags(tags []string) ([]string, error) {
 // UpdateDomain changes settings of a domain. For a domain that was bought here, auto_renew is
 // changed at the registrar first.
 func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDomainIn) (*Domain, error) {
-	if err := in.check(s.Config); err != nil {
+	if err := in.check(s.Settings()); err != nil {
 		return nil, err
 	}
 	if err := s.CheckRelay(in.Relay.Value); err != nil {

@@ -321,12 +321,13 @@ func TestRegisterAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
 		shop := servicetest.NewShop()
-		w.Core.Config.Registrars = []servicetest.Registrar{fixed{shop.Registrar(func(call string) error {
+		bought := func(call string) error {
 			if call == "charged" {
 				w.edge.AddZone("bakery.com")
 			}
 			return nil
-		})}}
+		}
+		w.Core.ChangeSettings(func(c *core.Settings) { c.Registrars = []servicetest.Registrar{fixed{shop.Registrar(bought)}} })
 		price := 11.0
 		for _, token := range []string{"nonsense", servicetest.EdgeToken} {
 			job := setUp(t, w.Service, w.who, domains.SetupDomainIn{Domain: "bakery.com", Register: true, Price: &price, EdgeAPIToken: &token})

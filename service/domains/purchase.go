@@ -33,10 +33,11 @@ func (p *setupPlan) planPurchase() error {
 	if p.in.Price == nil {
 		return core.Invalid("price", "required", "is required with register: give the quoted price for one year in USD; nothing is bought above it")
 	}
-	if len(p.s.Config.Registrars) == 0 {
-		return core.Errorf("not_configured", "This installation has no registrar. Its operator can add one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
+	shops := p.s.Settings().Registrars
+	if len(shops) == 0 {
+		return core.Errorf("not_configured", "This installation has no registrar. Its operator can add one in the settings; or register %s elsewhere and set it up without register.", p.name)
 	}
-	p.shop = p.s.Config.Registrars[0]
+	p.shop = shops[0]
 	if p.in.Registrar != "" {
 		p.shop = p.s.registrarNamed(p.in.Registrar)
 		if p.shop == nil {
@@ -356,7 +357,7 @@ const renewalTimeout = 15 * time.Second // time limit for a call to a registrar 
 
 // registrarNamed returns the configured registrar with the given name; nil if there is none.
 func (s *Service) registrarNamed(name string) registrar.Registrar {
-	for _, shop := range s.Config.Registrars {
+	for _, shop := range s.Settings().Registrars {
 		if shop.Name() == name {
 			return shop
 		}

@@ -126,7 +126,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 func (s *Service) emptyResult(name string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	switch {
-	case len(s.Config.Registrars) > 0:
+	case len(s.Settings().Registrars) > 0:
 		r.CheckedVia = viaRegistrar
 	case s.Config.RDAP != nil:
 		r.CheckedVia = viaRDAP
@@ -140,14 +140,14 @@ func (s *Service) searchNames(ctx context.Context, names []string) []SearchResul
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	out := make([]SearchResult, len(names))
-	offers := s.fetchOffers(ctx, names)
+	offers, shop := s.fetchOffers(ctx, names)
 	asking, cancel := context.WithTimeout(ctx, rdapTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, searchesAtOnce)
 	for i, name := range names {
 		if offers != nil && offers[i].Err == nil {
-			out[i] = s.offerResult(offers[i])
+			out[i] = offerResult(offers[i], shop)
 			continue
 		}
 		wg.Go(func() {
@@ -183,31 +183,30 @@ func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, 
 	return r, noRDAPAnswer
 }
 
-// fetchOffers asks the first registrar for an offer for each name. It returns nil if there is no
-// registrar or its answer is not valid.
-func (s *Service) fetchOffers(ctx context.Context, names []string) []registrar.Offer {
-	if len(s.Config.Registrars) == 0 || len(names) == 0 {
-		return nil
+// fetchOffers asks the first registrar, whose name is by, for an offer for each name. It returns
+// nil if there is no registrar or its answer is not valid.
+func (s *Service) fetchOffers(ctx context.Context, names []string) (offers []registrar.Offer, by string) {
+	shops := s.Settings().Registrars
+	if len(shops) == 0 || len(names) == 0 {
+		return nil, ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
-	shop := s.Config.Registrars[0]
+	shop := shops[0]
 	offers, err := shop.Quote(ctx, names)
 	if err == nil && len(offers) != len(names) {
 		err = errors.New("get offers: the registrar did not answer for every domain")
 	}
 	if err != nil {
 		s.LogOf(ctx).Warn("registrar did not return prices", "registrar", shop.Name(), "error", err)
-		return nil
+		return nil, ""
 	}
-	return offers
+	return offers, shop.Name()
 }
 
-// offerResult converts an offer of the registrar to a SearchResult.
-func (s *Service) offerResult(o registrar.Offer) SearchResult {
-	r := s.emptyResult(o.Domain)
-	name := s.Config.Registrars[0].Name()
-	r.Available, r.Premium, r.Registrar = &o.Available, o.Premium, &name
+// offerResult converts an offer of a registrar to a SearchResult.
+func offerResult(o registrar.Offer, shop string) SearchResult {
+	r := SearchResult{Domain: o.Domain, Currency: currency, CheckedVia: viaRegistrar, Available: &o.Available, Premium: o.Premium, Registrar: &shop}
 	if o.Available && o.Price > 0 {
 		r.Price, r.RenewalPrice = dollars(o.Price), dollars(o.Renewal)
 		r.Purchasable = !o.Premium

@@ -329,7 +329,7 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if p.in.Replace && !store.IsEdge(p.provider) {
 		return core.Invalid("replace", "not_allowed", "needs dns_credential_id or edge_api_token: only records at such a DNS provider can be replaced")
 	}
-	limit := p.s.Config.Limits.Domains
+	limit := p.s.Settings().Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
 		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
 	}

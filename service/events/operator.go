@@ -24,7 +24,7 @@ type operatorArgs struct {
 
 // PlanOperatorPost plans a job that posts an event's envelope to [alerts] url, if that is set.
 func (s *Service) PlanOperatorPost(tx *store.Tx, e *store.Event) error {
-	if s.Config.AlertURL == "" {
+	if s.Settings().AlertURL == "" {
 		return nil
 	}
 	_, err := s.Queue.Add(tx, jobs.New{Kind: "alert_post", Lane: "alert_post", Args: operatorArgs{e.ID}})
@@ -51,7 +51,9 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 		e, err = store.Events.Get(tx, args.EventID)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && s.Config.AlertURL == "" {
+	settings := s.Settings()
+	to := settings.AlertURL
+	if errors.Is(err, store.ErrNotFound) || err == nil && to == "" {
 		return nil, nil
 	}
 	if err != nil {
@@ -63,14 +65,17 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Config.AlertURL, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, jobs.Permanent(errors.New("[alerts] url is not a URL"))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Mailstead")
-	anywhere := &netguard.Guard{AllowPrivate: true} // the operator chose the address
-	transport := anywhere.Transport(s.Resolver, s.Config.RootCAs)
+	guard := &netguard.Guard{AllowPrivate: true} // the operator chose the address in the file
+	if settings.AlertGuarded {
+		guard = s.Guard
+	}
+	transport := guard.Transport(s.Resolver, s.Config.RootCAs)
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(r)
 	if err != nil {

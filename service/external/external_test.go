@@ -170,7 +170,7 @@ func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 		"production, allowed, public IPv6": {false, true, "2600::1", true},
 		"sandbox":                          {true, true, "8.8.8.8", false},
 	} {
-		i := servicetest.Install(t, core.Config{Outbound: "capture", Sandbox: c.sandbox})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}, Sandbox: c.sandbox})
 		i.Svc.Core.Config.AllowPrivate = c.private
 		i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 		for field, security := range map[string][2]string{"imap": {"none", "tls"}, "smtp": {"tls", "none"}, "": {"starttls", "tls"}} {
@@ -206,7 +206,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	i := servicetest.Install(t, core.Config{Outbound: "relay"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "relay"}})
 	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	login := &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: server.Addr().(*net.TCPAddr).Port, Security: "none", Username: "me", Password: "p"}
 	made, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "me@away.test", Type: "external", IMAP: login, SMTP: login})
@@ -253,7 +253,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 // TestSuspendedAccountFetchesNothing: neither a requested sync nor one in the background logs in
 // for a suspended account; both continue after it is resumed.
 func TestSuspendedAccountFetchesNothing(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}})
 	remote := pulltest.Serve(t, nil)
 	ctx := context.Background()
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}

@@ -58,11 +58,11 @@ func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 }
 
 // snsTransport returns the transport for requests to SNS, which are rare. The address of SNS
-// follows from the topic's name. If the operator has configured another address, it may be a
+// follows from the topic's name. If the settings file has another address, it may be a
 // private one.
 func (s *Service) snsTransport(r *outbound.Relay) http.RoundTripper {
 	guard := s.Guard
-	if r.SNSURL != "" || r.SESURL != "" {
+	if (r.SNSURL != "" || r.SESURL != "") && !r.Guarded {
 		guard = &netguard.Guard{AllowPrivate: true}
 	}
 	t := guard.Transport(s.Resolver, s.Config.RootCAs)

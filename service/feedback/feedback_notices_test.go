@@ -215,7 +215,7 @@ func TestReadersOfRelays(t *testing.T) {
 
 // A relay reports a thousand recipients of one message at once.
 func TestManyNoticesWithinTheBounds(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{{Name: "r1", Kind: "sendgrid", Host: "smtp.far.test", Port: 587}}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{{Name: "r1", Kind: "sendgrid", Host: "smtp.far.test", Port: 587}}}})
 	s, who := i.Svc, servicetest.Actor(i.Account)
 	servicetest.PutWebhooks(t, s, who)
 	servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)

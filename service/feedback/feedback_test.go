@@ -331,7 +331,7 @@ func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
 
 // TestFeedbackAddressOfTheHost: it accepts complaints about all domains.
 func TestFeedbackAddressOfTheHost(t *testing.T) {
-	c := correspond(t, core.Config{Outbound: "direct", Resolver: &servicetest.World{Dead: "all"}}, nil)
+	c := correspond(t, core.Config{Settings: core.Settings{Outbound: "direct"}, Resolver: &servicetest.World{Dead: "all"}}, nil)
 	c.MustArrive("fbl@far.test", "feedback@mail.mailstead.test", arf("abuse", "", c.head()))
 	c.heard(store.OutgoingComplained, 0, 1, "complaint")
 	if err := c.Arrive("fbl@far.test", "other@mail.mailstead.test", "Subject: x\r\n\r\n"); core.AsSMTPError(err).Code != 550 {
@@ -370,7 +370,7 @@ func TestBounceToTheSenderItself(t *testing.T) {
 
 func TestSuppressionStopsWhatWaits(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	in := submit.Submission{From: ann.Email, Body: i.Spool(servicetest.PlainMessage), To: []outbound.Rcpt{{Address: "x@far.test", Notify: "SUCCESS,FAILURE"}}}
 	if _, err := i.Svc.Submit.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
@@ -406,7 +406,7 @@ func TestRowAddressesOfLongDomains(t *testing.T) {
 func leaving(t *testing.T, base, message, to string) (i *servicetest.Installation, field, data string) {
 	t.Helper()
 	h := (&servicetest.Host{}).Start(t)
-	i = servicetest.Install(t, core.Config{BaseURL: base, Relays: []core.Relay{h.Relay("custom")}})
+	i = servicetest.Install(t, core.Config{BaseURL: base, Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.ListUnsub = true }), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, message, to)
@@ -540,7 +540,7 @@ func TestWhatOffersNoWayOut(t *testing.T) {
 
 func TestEachRecipientHasALinkOfItsOwn(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{BaseURL: "https://mail.mailstead.test", Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{BaseURL: "https://mail.mailstead.test", Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.ListUnsub = true }), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test", "y@far.test")

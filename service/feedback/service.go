@@ -11,6 +11,7 @@
 package feedback
 
 import (
+	"reflect"
 	"sync"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -33,14 +34,30 @@ type Service struct {
 	recipients *recipients.Service
 	outbound   Outbound
 
-	readers sync.Map // feedback.Reader of a relay's notices, by the relay's name
+	readers sync.Map     // feedback.Reader of a relay's notices, by the relay's name
+	relays  []core.Relay // those that readers were made for
 }
 
 // New returns a Service, which uses the given rooms.
 func New(c *core.Core, r *recipients.Service, o Outbound) *Service {
-	s := &Service{Core: c, recipients: r, outbound: o}
+	s := &Service{Core: c, recipients: r, outbound: o, relays: c.Settings().Relays}
 	s.newReaders()
+	c.OnSettings(s.applySettings)
 	return s
+}
+
+// applySettings makes readers of notices for the new relays.
+func (s *Service) applySettings() {
+	relays := s.Settings().Relays
+	if reflect.DeepEqual(s.relays, relays) {
+		return
+	}
+	s.relays = relays
+	s.readers.Clear()
+	s.newReaders()
+	if err := s.planTopics(); err != nil {
+		s.Log.Error("could not plan to make the topics of relays", "error", err)
+	}
 }
 
 // Kinds lists the kinds of jobs of this package.

@@ -164,7 +164,7 @@ func TestTopicIsMade(t *testing.T) {
 		Name: "r1", Kind: "ses", Host: "127.0.0.1", Port: 1, TLS: "none", Region: "eu-west-1", AccessKeyFile: key,
 		SNSURL: address[sns], SESURL: address[ses],
 	}
-	i := servicetest.Install(t, core.Config{BaseURL: "https://mail.example.test", Relays: []core.Relay{relay}, RootCAs: pool})
+	i := servicetest.Install(t, core.Config{BaseURL: "https://mail.example.test", Settings: core.Settings{Relays: []core.Relay{relay}}, RootCAs: pool})
 	i.AddDomain(i.Account, "example.test", nil)
 	i.AddDomain(i.Account, "second.test", nil)
 	notice := feedback.Request{Header: http.Header{}, Body: []byte(`{"Type":"Notification","TopicArn":"` + topicARN + `"}`)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
@@ -16,7 +17,7 @@ import (
 // becomes worse, and once when it is ok; for shaky checks only after a second run.
 func TestAlerts(t *testing.T) {
 	h := newPublicHost(t)
-	h.Core.Config.AlertURL = "http://alerts.test/"
+	h.Core.ChangeSettings(func(c *core.Settings) { c.AlertURL = "http://alerts.test/" })
 	owner, err := h.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.org", First: true})
 	if err != nil {
 		t.Fatal(err)

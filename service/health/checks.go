@@ -42,6 +42,7 @@ func (s *Service) checks() []check {
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
 		{"sending_limits", false, s.checkSendingLimits},
+		{"settings", true, s.checkSettings},
 		{"objects", false, skippedCheck("objects", "Messages are kept on the disk of this host alone.")},
 		{"standby", false, skippedCheck("standby", "There is no standby.")},
 	}
@@ -64,7 +65,7 @@ func (s *Service) commandLine(words ...string) string {
 		dir = s.Store.Dir()
 	}
 	name := 1 // words of the command's name, before its flags and arguments
-	if words[0] == "job" {
+	if words[0] == "job" || words[0] == "settings" {
 		name = 2
 	}
 	line := append(slices.Clone(words[:name]), append([]string{"--data", dir}, words[name:]...)...)
@@ -72,6 +73,19 @@ func (s *Service) commandLine(words ...string) string {
 		line[i] = ShellWord(word)
 	}
 	return "`mailstead " + strings.Join(line, " ") + "`"
+}
+
+// checkSettings tells of settings in the store that do not hold.
+func (s *Service) checkSettings(context.Context) (out []Check) {
+	const code = "settings"
+	for _, i := range s.Settings().Ignored {
+		out = append(out, badResult(code, Warning, i.Key, "The value in the store is ignored: "+i.Why+".",
+			"Remove it from the store with "+s.commandLine("settings", "unset", i.Key)+", or correct it there or in mailstead.toml.")...)
+	}
+	if out == nil {
+		return okResult(code, "the settings in the store", "All of them hold.")
+	}
+	return out
 }
 
 // ShellWord quotes a text as one word of a shell command.
@@ -263,7 +277,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 // checkSendingLimits checks whether a stolen password could send without limit.
 func (s *Service) checkSendingLimits(context.Context) []Check {
 	const code, subject = "sending_limits", "[limits]"
-	l := s.Config.Limits
+	l := s.Settings().Limits
 	switch {
 	case s.Config.Sandbox:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The sandbox needs no limits on recipients."}}

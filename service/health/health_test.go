@@ -81,7 +81,7 @@ func newHost(t *testing.T) *host {
 	limits := core.SendingLimits()
 	limits.Plan = "startup"
 	h.Service = service.New(st, q, keys, core.Config{
-		Hostname: "mail.example.test", Version: "1.2.3", Limits: limits, Log: log, Resolver: h.world,
+		Hostname: "mail.example.test", Version: "1.2.3", Settings: core.Settings{Limits: limits}, Log: log, Resolver: h.world,
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"},
 	})
 	to := filepath.Join(t.TempDir(), "backups")
@@ -341,7 +341,7 @@ func TestClientsBehindOneAddress(t *testing.T) {
 func TestMissingLimitsAreTold(t *testing.T) {
 	h := newHost(t)
 	h.finds("sending_limits", health.OK, "limited")
-	h.Core.Config.Limits = core.Limits{Plan: "startup"}
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Limits = core.Limits{Plan: "startup"} })
 	h.finds("sending_limits", health.Warning, "No limit holds")
 	h.Core.Config.Sandbox = true
 	h.finds("sending_limits", health.Skipped, "sandbox")
@@ -357,7 +357,7 @@ func TestImportedPasswords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config) // it runs the checks again
+	again := service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, servicetest.ConfigOf(h.Core)) // it runs the checks again
 	h.Service = again
 	h.is("passwords", health.Warning, "an imported hash is kept of the passwords of m0@x.test, m1@x.test, m2@x.test; until")
 	for n := 3; n < 12; n++ {
@@ -366,6 +366,6 @@ func TestImportedPasswords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.Service = service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config)
+	h.Service = service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, servicetest.ConfigOf(h.Core))
 	h.is("passwords", health.Warning, ", 2 more; until")
 }

@@ -163,7 +163,7 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, hostIPs []netip
 		return badResult(code, Warning, name, fmt.Sprintf("Its SPF record cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
 	}
 	texts = slices.DeleteFunc(texts, func(text string) bool { return !spf.IsRecord(text) })
-	record := fmt.Sprintf("`%s. TXT \"%s\"`", name, spf.ForHost(s.Config.Sending.Addresses()))
+	record := fmt.Sprintf("`%s. TXT \"%s\"`", name, spf.ForHost(s.Settings().Sending.Addresses()))
 	switch {
 	case len(texts) == 0:
 		return badResult(code, Warning, name, "It has no SPF record, so the reports and letters that this host sends in its own name are not proven.",
@@ -210,7 +210,7 @@ func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 		if len(names) > 0 {
 			says = "Its reverse name is " + strings.Join(names, ", ") + ", which does not lead back to it"
 		}
-		mend := fmt.Sprintf("Have the provider of this host set the reverse name (PTR) of %s to %s.", ip, cmp.Or(s.Config.Sending.Helo, s.Hostname()))
+		mend := fmt.Sprintf("Have the provider of this host set the reverse name (PTR) of %s to %s.", ip, cmp.Or(s.Settings().Sending.Helo, s.Hostname()))
 		switch {
 		case err != nil:
 			out = append(out, badResult(code, Warning, ip.String(), fmt.Sprintf("Its reverse name cannot be looked up: %v.", err), mend)...)
@@ -459,28 +459,35 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 }
 
 // hostClient returns a client that connects to other mail servers to check whether they answer.
-func (s *Service) hostClient() *deliver.Client {
-	return &deliver.Client{
+// guarded says that the address guard decides which addresses they may have.
+func (s *Service) hostClient(guarded bool) *deliver.Client {
+	c := &deliver.Client{
 		Hostname: s.Hostname(), Resolver: s.Resolver, RootCAs: s.Config.RootCAs, IdlePerHop: -1,
 		Timeouts: deliver.Timeouts{Connect: connectTimeout, Greeting: checkTimeout, Command: checkTimeout / 2, Overall: checkTimeout},
 	}
+	if guarded {
+		c.Dialer = s.Guard.Dialer(s.Resolver)
+	}
+	return c
 }
 
 // checkPort25 connects to other mail servers, since many hosting providers block port 25.
 func (s *Service) checkPort25(ctx context.Context) []Check {
 	const code, subject = "port25_out", "port 25 of other mail servers"
+	doctor := s.Settings().Doctor
+	targets := doctor.Port25Targets
 	switch skip := s.skipUnlessPublic(code); {
 	case skip != nil:
 		return skip
 	case s.Outbound() != core.ViaDirect:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "Mail goes out through a relay."}}
-	case len(s.Config.Doctor.Port25Targets) == 0:
+	case len(targets) == 0:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name nobody to try it with ([doctor] port25_targets)."}}
 	}
-	client := s.hostClient()
-	reached := make(chan string, len(s.Config.Doctor.Port25Targets))
-	failed := make(chan error, len(s.Config.Doctor.Port25Targets))
-	for _, target := range s.Config.Doctor.Port25Targets {
+	client := s.hostClient(doctor.Guarded)
+	reached := make(chan string, len(targets))
+	failed := make(chan error, len(targets))
+	for _, target := range targets {
 		host, port, _ := net.SplitHostPort(target) // the settings were validated
 		number, _ := strconv.Atoi(port)
 		go func() {
@@ -492,7 +499,7 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 		}()
 	}
 	var reasons []string
-	for range s.Config.Doctor.Port25Targets {
+	for range targets {
 		select {
 		case target := <-reached:
 			return okResult(code, subject, "%s was reached.", target)
@@ -501,19 +508,20 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 		}
 	}
 	return badResult(code, Error, subject, "No other mail server can be reached: "+strings.Join(reasons, "; ")+".",
-		"Ask the provider of this host to open port 25 outwards, or send through a [[relay]] in mailstead.toml.")
+		"Ask the provider of this host to open port 25 outwards, or send through a relay: `mailstead settings set`, or [[relay]] in mailstead.toml.")
 }
 
 // checkBlocklists looks up this host's addresses in block lists that receivers use.
 func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 	const code, subject = "blocklist", "lists of senders of spam"
+	lists := s.Settings().Doctor.Blocklists
 	switch skip := s.skipUnlessPublic(code); {
 	case skip != nil:
 		return skip
-	case len(s.Config.Doctor.Blocklists) == 0:
+	case len(lists) == 0:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name no list ([doctor] blocklists)."}}
 	}
-	for _, zone := range s.Config.Doctor.Blocklists {
+	for _, zone := range lists {
 		for _, ip := range s.SendingIPs() {
 			listed, yes, err := auth.InDNSBL(ctx, s.Resolver, zone, ip)
 			switch {
@@ -531,7 +539,7 @@ func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 		}
 	}
 	if out == nil {
-		return okResult(code, subject, "No address of this host is in %s.", strings.Join(s.Config.Doctor.Blocklists, ", "))
+		return okResult(code, subject, "No address of this host is in %s.", strings.Join(lists, ", "))
 	}
 	return out
 }
@@ -542,15 +550,15 @@ func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
-	if len(s.Config.Relays) == 0 {
+	relays := s.Settings().Relays
+	if len(relays) == 0 {
 		return []Check{{Code: code, Status: Skipped, Subject: "[[relay]]", Message: "The settings name no relay."}}
 	}
-	client := s.hostClient()
-	for _, r := range s.Config.Relays {
-		err := client.TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
+	for _, r := range relays {
+		err := s.hostClient(r.Guarded).TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
 		if err != nil {
 			out = append(out, badResult(code, Error, r.Name, fmt.Sprintf("It does not take mail from this host: %v.", err),
-				fmt.Sprintf("Compare host, port, tls, username and password of the [[relay]] %q in mailstead.toml with what its provider shows.", r.Name))...)
+				fmt.Sprintf("Compare host, port, tls, username and password of the relay %q in the settings with what its provider shows.", r.Name))...)
 			continue
 		}
 		out = append(out, okResult(code, r.Name, "It can be reached and takes the login.")...)

@@ -169,14 +169,15 @@ func TestPorts(t *testing.T) {
 // TestOutside: port 25 of other servers, block lists, and relays.
 func TestOutside(t *testing.T) {
 	h := newPublicHost(t)
-	h.Core.Config.Outbound = "direct"
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Outbound = "direct" })
 	refuses := greeter(t, "554 5.7.1 no")
-	h.Core.Config.Doctor.Port25Targets = []string{refuses}
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Doctor.Port25Targets = []string{refuses} })
 	h.finds("port25_out", health.Error, "554 5.7.1 no")
-	h.Core.Config.Doctor.Port25Targets = []string{refuses, greeter(t, "250 mx.far.test")}
+	takes := greeter(t, "250 mx.far.test")
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Doctor.Port25Targets = []string{refuses, takes} })
 	h.finds("port25_out", health.OK, "was reached")
 
-	h.Core.Config.Doctor.Blocklists = []string{"zen.example", "other.example"}
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Doctor.Blocklists = []string{"zen.example", "other.example"} })
 	h.finds("blocklist", health.OK, "zen.example, other.example")
 	h.world.Tell("A", "1.0.0.127.other.example", "127.255.255.254")
 	h.finds("blocklist", health.Warning, "does not answer who asks through this resolver")
@@ -192,9 +193,10 @@ func TestOutside(t *testing.T) {
 	if _, err := fmt.Sscan(port, &r.Port); err != nil {
 		t.Fatal(err)
 	}
-	h.Core.Config.Relays = []core.Relay{r}
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Relays = []core.Relay{r} })
 	h.finds("relay", health.OK, "takes the login")
-	h.Core.Config.Relays[0].TLS = "starttls"
+	r.TLS = "starttls"
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Relays = []core.Relay{r} })
 	h.finds("relay", health.Error, "does not take mail")
 }
 

@@ -19,7 +19,7 @@ import (
 
 // installAckFirst returns an installation that acknowledges mail before its rows are written.
 func installAckFirst(t *testing.T) *servicetest.Installation {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	i.AckFirst = true
 	i.Reopen()
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"

@@ -76,7 +76,7 @@ func TestAnswersThatSuppress(t *testing.T) {
 // reply.
 func TestVacationAnswersNoRobots(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	i.DNS.Txt["v.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	if _, err := i.Svc.Rules.SetVacation(t.Context(), servicetest.Actor(i.Account), rules.SetVacationIn{UserID: ann.ID, Enabled: true, Text: "I am away."}); err != nil {
@@ -110,7 +110,7 @@ func TestVacationAnswersNoRobots(t *testing.T) {
 // TestFileNamesAreQuotedInWhatIsSent sends a file with each name, which must be quoted everywhere.
 func TestFileNamesAreQuotedInWhatIsSent(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	for n, row := range readCases[struct{ Filename, Expect string }](t, "testdata/cases/42-attachment-name-quoting.json", 2) {

@@ -83,7 +83,7 @@ func TestTagsAreOneTarget(t *testing.T) {
 func TestAlertsAreLateNotLost(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	var passed atomic.Int64
-	i := servicetest.InstallWith(t, core.Config{Relays: []core.Relay{h.Relay("custom")}}, store.Options{Now: func() time.Time {
+	i := servicetest.InstallWith(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}}, store.Options{Now: func() time.Time {
 		return time.Date(2026, 11, 28, 9, 5, 0, 0, time.UTC).Add(time.Duration(passed.Load()))
 	}})
 	log := listenIn(i)
@@ -138,7 +138,7 @@ func wakeAll(i *servicetest.Installation, tx *store.Tx, kind string) error {
 // TestForwardsLookAtFewRows: at most a thousand rows are read for a Message-ID that very many
 // messages have.
 func TestForwardsLookAtFewRows(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	addRule(i, ann, "", "forward on@else.test")
@@ -172,7 +172,7 @@ func TestForwardsLookAtFewRows(t *testing.T) {
 // the first one had several recipients.
 func TestForwardToEndsALoop(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.ForwardTo = "on@else.test" }), i.AddMailbox(d, "bob", nil)
 	i.Run()
@@ -197,7 +197,7 @@ func TestForwardToEndsALoop(t *testing.T) {
 // TestForwardsThatWait: waiting forwards are due in the first two hours of the next day, one after
 // the other, up to a number for each account; a forward that waits twice is sent once.
 func TestForwardsThatWait(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	log := listenIn(i)
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	addRule(i, ann, "", "forward on@else.test")
@@ -254,7 +254,7 @@ func TestForwardsThatWait(t *testing.T) {
 // TestRequiredMailPassesTheLimits: mail to postmaster@ and abuse@ reaches a person even if other
 // mail has used up the limits, and if the catch-all accepts nothing. Above a number it waits.
 func TestRequiredMailPassesTheLimits(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture, Limits: core.Limits{RecipientsPerMailbox: 1, RecipientsPerDomain: 1, RecipientsPerAccount: 1}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture, Limits: core.Limits{RecipientsPerMailbox: 1, RecipientsPerDomain: 1, RecipientsPerAccount: 1}}})
 	log := listenIn(i)
 	d := i.AddDomain(i.Account, "example.test", nil)
 	elsewhere := i.AddDomain(i.Account, "elsewhere.example.test", func(d *store.Domain) { d.CatchAll = "catch@else.test" })
@@ -291,7 +291,7 @@ func TestRequiredMailPassesTheLimits(t *testing.T) {
 // TestOldNotesOfRepliesCount: a correspondent whom a rule answered under the older record format is
 // not answered again for seven days.
 func TestOldNotesOfRepliesCount(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	r := addRule(i, ann, "", "reply I am here.")

@@ -519,8 +519,7 @@ func TestTheGateCountsAndBoundsEveryWay(t *testing.T) {
 			late := time.AfterFunc(2*time.Minute, func() { panic(p.name + " does not end") }) // which tells where it hangs
 			t.Cleanup(func() { late.Stop() })
 			i := servicetest.InstallWith(t, core.Config{
-				Relays: []core.Relay{h.Relay("custom")}, BaseURL: "https://mail.mailstead.test", Spam: core.Spam{Reports: true},
-				Limits: core.Limits{RecipientsPerMailbox: 1000, RecipientsPerDomain: 1000, RecipientsPerAccount: 1000},
+				Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}, Spam: core.Spam{Reports: true}, Limits: core.Limits{RecipientsPerMailbox: 1000, RecipientsPerDomain: 1000, RecipientsPerAccount: 1000}}, BaseURL: "https://mail.mailstead.test",
 			}, store.Options{Now: func() time.Time { return time.Date(2026, 11, 28, 9, 5, 0, 0, time.UTC).Add(time.Since(began)) }})
 			i.Room = func(string) (free, total int64, err error) { return 9 << 30, 100 << 30, nil }
 			i.Reopen()

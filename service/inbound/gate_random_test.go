@@ -219,7 +219,7 @@ func TestRandomRulesWithinTheBounds(t *testing.T) {
 }
 
 func randomRules(t *testing.T, draw *rand.Rand, arrivals int) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture, Limits: core.Limits{RecipientsPerMailbox: 1 + draw.IntN(200), RecipientsPerAccount: 1 + draw.IntN(1000)}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture, Limits: core.Limits{RecipientsPerMailbox: 1 + draw.IntN(200), RecipientsPerAccount: 1 + draw.IntN(1000)}}})
 	log := listenIn(i)
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.CatchAll = "catch@else.test" })

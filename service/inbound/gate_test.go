@@ -17,7 +17,7 @@ import (
 // TestManyForwardsOfRules: rules with very many forwards send 20, in transactions within the
 // store's bounds, and a message that comes back is not forwarded again.
 func TestManyForwardsOfRules(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.Update(func(tx *store.Tx) error {
@@ -80,7 +80,7 @@ func folders(i *servicetest.Installation, mb *store.Mailbox, many int) {
 // TestManyCopiesAndKeywordsOfRules: rules with very many copies and keywords get 20 and 50, in a
 // transaction within the store's bounds, and the log reports the rest.
 func TestManyCopiesAndKeywordsOfRules(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	log := listenIn(i)
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	folders(i, ann, 500)
@@ -112,7 +112,7 @@ func TestManyCopiesAndKeywordsOfRules(t *testing.T) {
 // of one mailbox, shared evenly, with at least one for each member.
 func TestRulesOfAGroupHaveTheBoundsOfOne(t *testing.T) {
 	for _, c := range []struct{ members, want int }{{8, 20}, {30, 30}} {
-		i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 		log := listenIn(i)
 		d := i.AddDomain(i.Account, "example.test", nil)
 		var members []mailboxes.NewMember
@@ -209,7 +209,7 @@ func forwarded(i *servicetest.Installation, domain string) (rows int) {
 
 // TestOneAddressGetsFewLetters: letters to one address are limited to a number a day.
 func TestOneAddressGetsFewLetters(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	i.AddDomain(i.Account, "example.test", nil)
 	i.Run()
 	sent := 0

@@ -22,7 +22,7 @@ const groupLetter = "From: far@far.test\r\nTo: %s\r\nSubject: hello\r\nMessage-I
 // address, with the group's List-Id.
 func TestGroupReachesEachMemberOnce(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob, cat := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), i.AddMailbox(d, "cat", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
@@ -111,7 +111,7 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 // TestGroupGoesOnAfterACrash: filing for a group of 200 members, 150 of them elsewhere, is
 // interrupted after each transaction.
 func TestGroupGoesOnAfterACrash(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	boxes := i.ManyMailboxes(50)
 	var members []mailboxes.NewMember
 	for _, mb := range boxes {
@@ -154,7 +154,7 @@ func TestGroupGoesOnAfterACrash(t *testing.T) {
 // allow it, signed by the author's domain, and as nobody else.
 func TestSendAs(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d, other := i.AddDomain(i.Account, "example.test", nil), i.AddDomain(i.Account, "other.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
@@ -242,7 +242,7 @@ func TestSendAs(t *testing.T) {
 // TestForwardWithoutACopy: a mailbox that keeps no copy stores nothing of what it forwards, except
 // junk.
 func TestForwardWithoutACopy(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	keep := false

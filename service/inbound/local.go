@@ -24,7 +24,7 @@ import (
 // it, exactly once.
 func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.Arrived, error) {
 	sub, recipient, content := m.Submission, m.Row.Recipient, m.Content
-	if s.Config.Spam.Milter != nil && !sub.Forward {
+	if s.Settings().Spam.Milter != nil && !sub.Forward {
 		clean, err := s.WithoutFields(content, filterFields)
 		if err != nil {
 			return nil, err

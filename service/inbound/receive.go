@@ -126,7 +126,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 
 	// Store the message with our own fields on top. If a filter is configured here, remove the
 	// fields that only this filter may write.
-	if s.Config.Spam.Milter != nil {
+	if s.Settings().Spam.Milter != nil {
 		clean, err := s.WithoutFields(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
 		if err != nil {
 			return "", err

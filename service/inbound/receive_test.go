@@ -143,7 +143,7 @@ func TestArrivalGoesOnAfterACrash(t *testing.T) {
 
 // Changes after acceptance: one mailbox is deleted, another is full.
 func TestArrivalTellsOfWhoCannotBeServed(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	boxes := i.ManyMailboxes(60)
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	if err := i.Receive("far@far.test", manyTo(3), addressesIn(boxes)...); err != nil {
@@ -298,7 +298,7 @@ func TestSlicesEndWithTheirWrites(t *testing.T) {
 // TestRewrittenPathsTakeReportsAlone: a rewritten return path accepts mail only from the null
 // sender; otherwise anybody could send through it to a stranger.
 func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	path := i.Svc.Recipients.SRSForward("victim@far.test", "example.test")
@@ -332,7 +332,7 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 // TestOneBoundForLoops: a message with 49 hops is accepted and one with 50 is refused, from outside
 // and from a mailbox here.
 func TestOneBoundForLoops(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.AddMailbox(d, "near", nil)

@@ -66,7 +66,7 @@ func settled(t *testing.T, i *servicetest.Installation) {
 // say, with their flags and copies, and its events name the folder.
 func TestRulesFileMail(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	addRule(i, ann, "news", "move archive", "mark_read", "flag $News", "copy trash", "copy INBOX")
@@ -161,7 +161,7 @@ func TestRulesFileMail(t *testing.T) {
 // TestVacation covers the cases of RFC 3834.
 func TestVacation(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
@@ -246,7 +246,7 @@ func TestVacation(t *testing.T) {
 
 // TestTwoVacationsEnd: two mailboxes with automatic replies answer each other only once.
 func TestTwoVacationsEnd(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	for _, mb := range []*store.Mailbox{ann, bob} {
@@ -269,7 +269,7 @@ func TestTwoVacationsEnd(t *testing.T) {
 // TestHostileRulesHoldNobodyUp: while a mailbox with a hundred rules that use their full time gets
 // mail, mail of other mailboxes with rules is accepted without delay.
 func TestHostileRulesHoldNobodyUp(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	bad, plain := i.AddMailbox(d, "bad", nil), i.AddMailbox(d, "plain", nil)
 	other := i.AddMailbox(i.AddDomain(i.AddAccount("other@elsewhere.test"), "other.test", nil), "other", nil)

@@ -35,10 +35,11 @@ type ScreeningResult struct {
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
 	// Check SPF, DKIM, ARC and DMARC, and the DNS blocklists at the same time. DNS that does not
 	// answer is no reason to refuse a message.
+	spam := s.Settings().Spam
 	var listed auth.Listing
 	var lists sync.WaitGroup
-	if len(s.Config.Spam.DNSBL) > 0 {
-		lists.Go(func() { listed, _ = auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP) })
+	if len(spam.DNSBL) > 0 {
+		lists.Go(func() { listed, _ = auth.CheckDNSBL(ctx, s.Resolver, spam.DNSBL, in.Client.IP) })
 	}
 	verifier := s.Verifier()
 	verdict, err := verifier.Verify(ctx, auth.Request{
@@ -56,7 +57,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	// 7.2.1).
 	strict := verdict.Policy == dmarc.PolicyReject || verdict.Policy == dmarc.PolicyQuarantine
 	if strict && verdict.DMARC == auth.Fail && verdict.ARC.Result == auth.Pass &&
-		slices.Contains(s.Config.Spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
+		slices.Contains(spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
 		result.Policy, result.Trusted = "", true
 	}
 	if result.Policy == dmarc.PolicyReject {
@@ -81,7 +82,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 			local, _, _ := msg.SplitEmail(r.address)
 			return local != "postmaster" && local != "abuse"
 		})
-		if others && !s.Config.Spam.DNSBLJunk {
+		if others && !spam.DNSBLJunk {
 			s.Log.Info("mail refused: the client is on a blocklist", "message_id", id, "ip", in.Client.IP, "list", listed.Zone)
 			if listed.Reason == "" {
 				return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, listed.Zone)
@@ -100,7 +101,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 // screenUnknown delays or greylists a sender, unless every recipient's account has had authentic
 // mail from that sender.
 func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdict) error {
-	c := s.Config.Spam
+	c := s.Settings().Spam
 	if !c.Greylisting && c.FirstDelay <= 0 {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 // askMilter asks the operator's milter and applies its decision. If the milter does not answer, the
 // mail is accepted.
 func (s *Service) askMilter(ctx context.Context, in Incoming, result *ScreeningResult) error {
-	milterClient := s.Config.Spam.Milter
+	milterClient := s.Settings().Spam.Milter
 	if milterClient == nil {
 		return nil
 	}
@@ -294,7 +295,7 @@ func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 // recordSender records, in the transaction that files the mail, that an account has authentic mail
 // from the author's domain.
 func (s *Service) recordSender(tx *store.Tx, accountID string, a *store.Arrival) error {
-	c := s.Config.Spam
+	c := s.Settings().Spam
 	if !c.Greylisting && c.FirstDelay <= 0 || a.Junk || !a.Authentic {
 		return nil
 	}

@@ -23,7 +23,7 @@ import (
 // screened is an installation with a mailbox that has a Junk folder.
 func screened(t *testing.T, spam core.Spam) (*servicetest.Installation, *store.Mailbox) {
 	t.Helper()
-	i := servicetest.Install(t, core.Config{Spam: spam})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Spam: spam}})
 	i.DNS.Txt["far.test"], i.DNS.Txt["_dmarc.far.test"] = "v=spf1 ip4:192.0.2.0/24 -all", "v=DMARC1; p=none"
 	mb := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Update(func(tx *store.Tx) error {

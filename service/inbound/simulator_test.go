@@ -83,7 +83,7 @@ func (s *simulation) suppressions() (n int) {
 func TestSimulatedRecipients(t *testing.T) {
 	for _, mode := range []string{core.ViaCapture, core.ViaDirect, core.ViaRelay} {
 		t.Run(mode, func(t *testing.T) {
-			s := simulate(t, core.Config{Outbound: mode, Limits: core.Limits{RecipientsPerMailbox: 1, NewRecipientsPerMailbox: 1, NewRecipientsPerAccount: 1}})
+			s := simulate(t, core.Config{Settings: core.Settings{Outbound: mode, Limits: core.Limits{RecipientsPerMailbox: 1, NewRecipientsPerMailbox: 1, NewRecipientsPerAccount: 1}}})
 			s.Run()
 			address := func(name string) string { return name + "+a.b" + simulator }
 			all := submit.Texts{}
@@ -230,7 +230,7 @@ func TestSimulatedRecipients(t *testing.T) {
 // TestSimulatorKnowsSendersHereAlone: it refuses unknown recipients at once, and senders from
 // elsewhere, even if a mailbox forwards their mail.
 func TestSimulatorKnowsSendersHereAlone(t *testing.T) {
-	s := simulate(t, core.Config{Outbound: core.ViaCapture})
+	s := simulate(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	d := s.AddDomain(s.Account, "other.test", nil)
 	s.AddMailbox(d, "on", func(mb *store.Mailbox) { mb.ForwardTo = "reply" + simulator })
 	s.Run()
@@ -271,7 +271,7 @@ func TestSimulatorKnowsSendersHereAlone(t *testing.T) {
 // TestSimulatedAnswerIsMail: the mailbox's rules and automatic reply apply to it, automatic replies
 // are not answered, and a thread ends.
 func TestSimulatedAnswerIsMail(t *testing.T) {
-	s := simulate(t, core.Config{Outbound: core.ViaCapture})
+	s := simulate(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	addRule(s.Installation, s.ann, "filed", "move archive", "flag")
 	addRule(s.Installation, s.ann, "refused", "reject")
 	if _, err := s.Svc.Rules.SetVacation(context.Background(), servicetest.Actor(s.Account), rules.SetVacationIn{UserID: s.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
@@ -321,7 +321,7 @@ func TestSimulatedAnswerIsMail(t *testing.T) {
 // gets nothing to send.
 func TestSimulatorAndMailElsewhere(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
-	o.Svc.Core.Config.Simulator = true
+	o.Svc.Core.ChangeSettings(func(c *core.Settings) { c.Simulator = true })
 	o.Run()
 	o.MustSend(o.Mailbox, submit.SendEmailIn{To: submit.Texts{"reply" + simulator, "complain" + simulator, "bounce" + simulator}, Subject: "s", Text: "t"})
 	o.Becomes("reply"+simulator, store.OutgoingSent)
@@ -347,7 +347,7 @@ func TestSimulatorAndMailElsewhere(t *testing.T) {
 
 // TestSimulatorOff: its addresses are ordinary ones.
 func TestSimulatorOff(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"bounce" + simulator}, Subject: "s", Text: "t"})

@@ -79,7 +79,7 @@ type person struct {
 }
 
 func newPerson(t *testing.T, seed uint64) *person {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Spam: core.Spam{Classifier: true, JunkScore: 0.9}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	makeFolders(i, ann)
 	i.Run()

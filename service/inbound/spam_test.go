@@ -83,7 +83,7 @@ func makeFolders(i *servicetest.Installation, mb *store.Mailbox) {
 // way of moving; a message that is moved out of Junk counts as wanted, unless it goes to Trash; and
 // a move back undoes the count.
 func TestClassifierLearnsFromMoves(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Spam: core.Spam{Classifier: true, JunkScore: 0.9}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	makeFolders(i, ann)
@@ -216,7 +216,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 // event, with reasons; a rule that moves a message comes first; wanted mail stays. Another account
 // has learned nothing.
 func TestClassifierFilesMail(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Spam: core.Spam{Classifier: true, JunkScore: 0.9}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	other := i.AddAccount("owner@other.test")

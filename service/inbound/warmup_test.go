@@ -83,7 +83,7 @@ func (w *warmth) counts() map[string]int {
 // TestWarmupMailIsFiledByItself: mail with a field or phrase and a proven author comes to the
 // folder, and nothing else happens with it. All other mail arrives as ever.
 func TestWarmupMailIsFiledByItself(t *testing.T) {
-	w := newWarmth(t, core.Config{Spam: core.Spam{DNSBL: []string{"bl.test"}, DNSBLJunk: true}}, store.Options{})
+	w := newWarmth(t, core.Config{Settings: core.Settings{Spam: core.Spam{DNSBL: []string{"bl.test"}, DNSBLJunk: true}}}, store.Options{})
 	w.Svc.Core.Resolver = listDNS{w.DNS, map[string]string{"9.2.0.192.bl.test": "127.0.0.2"}}
 	addRule(w.Installation, w.ann, "", "flag $Ruled")
 	addRule(w.Installation, w.ann, "hello", "reject Not here")

@@ -13,9 +13,10 @@ const (
 )
 
 // EmptyOld deletes old messages from the Trash and Junk folders of all mailboxes: those that have
-// been there for longer than Config.Retention.
+// been there for longer than core.Settings.Retention.
 func (s *Service) EmptyOld(ctx context.Context) error {
-	maxAges := map[string]time.Duration{roleTrash: s.Config.Retention.Trash, roleJunk: s.Config.Retention.Junk}
+	keep := s.Settings().Retention
+	maxAges := map[string]time.Duration{roleTrash: keep.Trash, roleJunk: keep.Junk}
 	if maxAges[roleTrash]+maxAges[roleJunk] == 0 {
 		return nil
 	}

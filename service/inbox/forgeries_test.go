@@ -47,7 +47,7 @@ func sign(t *testing.T, key crypto.Signer, hash crypto.Hash, tags, from, body st
 // for which DMARC does not pass here, although nearly all of these messages land in INBOX.
 func TestForgeriesAreNotTaken(t *testing.T) {
 	t.Setenv("GODEBUG", "rsa1024min=0") // to make keys that nobody should have
-	r := newWaitRig(t, core.Config{Spam: core.Spam{TrustedSealers: []string{"list.test"}}})
+	r := newWaitRig(t, core.Config{Settings: core.Settings{Spam: core.Spam{TrustedSealers: []string{"list.test"}}}})
 	text, _ := servicetest.DKIMKeys()
 	key, err := auth.ParseKey(text)
 	if err != nil {

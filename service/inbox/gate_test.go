@@ -41,7 +41,7 @@ type gateRig struct {
 var gatePolicy = agents.Policy{SendPolicy: agents.SendPolicy{Send: "allow"}, Taint: true, TrustedSenders: []string{"boss@far.test"}}
 
 func newGateRig(t *testing.T) *gateRig {
-	r := &gateRig{waitRig: newWaitRig(t, core.Config{Outbound: "capture"})}
+	r := &gateRig{waitRig: newWaitRig(t, core.Config{Settings: core.Settings{Outbound: "capture"}})}
 	var d *store.Domain
 	r.Update(func(tx *store.Tx) (err error) {
 		d, err = store.Domains.Get(tx, r.ann.DomainID)

@@ -166,7 +166,7 @@ func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 // TestFailedSendReleasesItsMessage: the bytes of a message that is refused after they were written
 // are released.
 func TestFailedSendReleasesItsMessage(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	limit := 1
 	i.Update(func(tx *store.Tx) error {

@@ -21,7 +21,7 @@ import (
 // TestAnswersMarkWhatTheyAnswer: a reply marks the messages that it answers once it is sent, only
 // in the sending mailbox, and whether they are indexed or not.
 func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	letter := func(id, subject, more string) string {

@@ -17,7 +17,7 @@ import (
 // too large.
 func TestManyReadersHoldNoWriterUp(t *testing.T) {
 	const many, people = 400, 180
-	r := newWaitRig(t, core.Config{Outbound: "capture"})
+	r := newWaitRig(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	made, err := r.Svc.Accounts.CreateToken(t.Context(), r.who, accounts.CreateTokenIn{Name: "agent", Policy: &agents.Policy{Taint: true}})
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func letterAbout(from, to, subject string, fields ...string) string {
 // TestWhoseWords sends mail in every way and checks its origin on arrival.
 func TestWhoseWords(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	r := newWaitRig(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	r := newWaitRig(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	r.DNS.Txt["_dmarc.example.test"] = "v=DMARC1; p=none"
 	owner := r.who
 	d2 := r.AddDomain(r.AddAccount("second@elsewhere.test"), "second.test", nil)
@@ -302,7 +302,7 @@ func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
 // TestSubjectsOfProgramsAreWithheld: the sending log hides from a tainting reader the subjects of
 // programs that do not speak for the account, such as a web form that sends a stranger's text.
 func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
-	r := newWaitRig(t, core.Config{Outbound: "capture"})
+	r := newWaitRig(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	token := func(in accounts.CreateTokenIn) core.Actor {
 		made, err := r.Svc.Accounts.CreateToken(t.Context(), r.who, in)
 		if err != nil {

@@ -258,11 +258,11 @@ func checkForward(to, domain string) error {
 // the error that the first mailbox beyond them gets.
 func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *core.Error) {
 	left, full = math.MaxInt, (*core.Error)(nil)
-	if n := s.Config.Limits.Mailboxes; n > 0 {
+	if n := s.Settings().Limits.Mailboxes; n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
 		full = core.Errorf("email_user_limit_exceeded", "This account is limited to %d mailboxes. Delete one first.", n)
 	}
-	n := s.Config.Limits.MailboxesPerDomain
+	n := s.Settings().Limits.MailboxesPerDomain
 	if n == 0 {
 		return left, full
 	}

@@ -55,7 +55,7 @@ func TestHardBounceTellsTheSenderAndSuppresses(t *testing.T) {
 
 func TestPolicyRefusalDoesNotSuppress(t *testing.T) {
 	h := (&servicetest.Host{Answer: func(int, servicetest.Taken) string { return "554 5.7.1 we do not like the content" }}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
@@ -66,7 +66,7 @@ func TestPolicyRefusalDoesNotSuppress(t *testing.T) {
 }
 
 func TestNotifyNeverGetsNoReport(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	in := submit.Submission{From: ann.Email, Body: i.Spool(servicetest.PlainMessage), To: []outbound.Rcpt{{Address: "nobody@example.test", Notify: "never"}, {Address: "who@example.test", Notify: "SUCCESS,FAILURE"}}}
@@ -85,7 +85,7 @@ func TestNotifyNeverGetsNoReport(t *testing.T) {
 }
 
 func TestUnknownLocalUserBounces(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"nobody@example.test"}, Subject: "hello"})
@@ -98,7 +98,7 @@ func TestUnknownLocalUserBounces(t *testing.T) {
 }
 
 func TestFullMailboxDefersLocalMail(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.AddMailbox(d, "bob", func(m *store.Mailbox) { n := int64(10); m.QuotaBytes = &n })
@@ -110,7 +110,7 @@ func TestFullMailboxDefersLocalMail(t *testing.T) {
 }
 
 func TestSuppressionsAreTheAccountsOwn(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ctx, other := context.Background(), i.AddAccount("other@elsewhere.test")
 	made, err := i.Svc.Feedback.CreateSuppression(ctx, servicetest.Actor(i.Account), feedback.CreateSuppressionIn{Email: "X@Far.test"})
 	if err != nil || made.Email != "x@far.test" || made.Reason != "manual" || made.MessageID != nil {

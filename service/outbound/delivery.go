@@ -34,19 +34,28 @@ func (s *Service) deliverKind(local Mailboxes, name string, perLane, maxJobs, ma
 	}
 }
 
-// newClients makes the SMTP clients. direct connects to the MX hosts of recipients, relayed to the
-// operator's relays, which may have any address, and plain to tenants' servers without TLS.
+// newClients makes the SMTP clients that do not depend on the settings: relayed connects to the
+// operator's relays in the settings file, which may have any address, guarded to those that were
+// set by API, and plain to tenants' servers without TLS.
 func (s *Service) newClients() {
-	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
-	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
-		c.Hostname, c.Resolver, c.RootCAs, c.Now = s.Config.Hostname, s.Resolver, s.Config.RootCAs, s.Now
-		c.Timeouts.Overall = deliverTimeout
-	}
-	from := s.Config.Sending
-	s.direct.Dialer, s.direct.Helo, s.direct.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
-	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
-	s.relayed.IdlePerHop = relayPerLane
+	s.relayed, s.guarded, s.plain = s.newClient(), s.newClient(), s.newClient()
+	s.relayed.IdlePerHop, s.guarded.IdlePerHop = relayPerLane, relayPerLane
+	s.guarded.Dialer = s.Guard.Dialer(s.Resolver)
 	s.plain.Dialer = s.servers.PlainGuard().Dialer(s.Resolver)
+}
+
+// directClient returns the client that connects to the MX hosts of recipients.
+func (s *Service) directClient(from core.Sending) *deliver.Client {
+	c := s.newClient()
+	c.Dialer, c.Helo, c.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
+	c.MXPort, c.DANE = s.Config.MXPort, s.Config.DANE
+	return c
+}
+
+func (s *Service) newClient() *deliver.Client {
+	return &deliver.Client{
+		Hostname: s.Config.Hostname, Resolver: s.Resolver, RootCAs: s.Config.RootCAs, Now: s.Now, Timeouts: deliver.Timeouts{Overall: deliverTimeout},
+	}
 }
 
 const (

@@ -28,7 +28,7 @@ import (
 
 func TestRelayMintsOneIDForEachRecipient(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	sent := i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"x@far.test, y@far.test"}, Subject: "hello", Text: "hello"})
@@ -67,7 +67,7 @@ func TestRelayMintsOneIDForEachRecipient(t *testing.T) {
 
 func TestLookupGoesBothWaysAndStaysInTheAccount(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	sent := i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"x@far.test", "y@far.test"}, Subject: "hello"})
@@ -96,7 +96,7 @@ func TestLookupGoesBothWaysAndStaysInTheAccount(t *testing.T) {
 
 func TestReplyToRelayedMailNamesTheOriginal(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	i.Run()
@@ -111,7 +111,7 @@ func TestReplyToRelayedMailNamesTheOriginal(t *testing.T) {
 
 func TestCustomRelayWithoutPatternKeepsTheID(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
@@ -149,7 +149,7 @@ func TestDirectMailGoesToTheMX(t *testing.T) {
 
 func TestSendingModeOfTheDomainCounts(t *testing.T) {
 	mx, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Relays: []core.Relay{relay.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Settings: core.Settings{Relays: []core.Relay{relay.Relay("custom")}}})
 	i.DNS.MX["far.test"] = "mx.far.test"
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.SendingMode = "direct" }), "ann", nil)
 	i.Run()
@@ -162,7 +162,7 @@ func TestSendingModeOfTheDomainCounts(t *testing.T) {
 
 func TestCaptureWinsOverEverythingButLocal(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Outbound: "capture", Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture", Relays: []core.Relay{h.Relay("ses")}}})
 	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.SendingMode = "relay" })
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	i.Run()
@@ -189,7 +189,7 @@ func TestCaptureWinsOverEverythingButLocal(t *testing.T) {
 // TestLocalMailIsFiledOnceOverACrash runs the work of a delivery twice without its writes, as if
 // the process had died in between, and then starts again.
 func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "bob@example.test")
@@ -216,7 +216,7 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 	drops <- false
 	h.During = func(net.Conn) bool { return !<-drops }
 	h.Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
@@ -245,7 +245,7 @@ func TestStalledRelayHoldsNobodyElseUp(t *testing.T) {
 		return false
 	}
 	h.Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	i.Q.Grace = 50 * time.Millisecond
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
@@ -262,7 +262,7 @@ func TestStalledRelayHoldsNobodyElseUp(t *testing.T) {
 }
 
 func TestCancelTakesAWaitingMessageBack(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test", "y@far.test")
 	ctx, id := context.Background(), i.Row("x@far.test").ID
@@ -287,7 +287,7 @@ func TestCancelTakesAWaitingMessageBack(t *testing.T) {
 }
 
 func TestSendingLogFilters(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	other := i.AddAccount("other@elsewhere.test")
@@ -368,7 +368,7 @@ func TestSendingLogUpToADay(t *testing.T) {
 
 // TestGivenUpJobClosesItsRow: a bug stops every attempt.
 func TestGivenUpJobClosesItsRow(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
 	j := i.DeliveryJob()
@@ -391,7 +391,7 @@ func BenchmarkSubmissionToRelay(b *testing.B) {
 		}
 		return fmt.Sprintf("250 Ok id-%d", n)
 	}}).Start(b)
-	i := servicetest.Install(b, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(b, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	text := strings.Replace(servicetest.PlainMessage, "Message-ID: <own@example.test>\r\n", "", 1) + strings.Repeat("all work and no play makes a dull message\r\n", 45)
@@ -518,7 +518,7 @@ func TestNoticeIsForThoseWhoAsk(t *testing.T) {
 // TestDamagedMessageIsNotSent: the row says why, and after five days the sender gets a report.
 func TestDamagedMessageIsNotSent(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"x@far.test, y@far.test"}, Subject: "hello", Text: "a text to damage"})
 	i.Update(func(tx *store.Tx) error {
@@ -572,7 +572,7 @@ func parksADelivery(t *testing.T, cancels bool) {
 		}
 		return "250 Ok"
 	}}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	who := servicetest.Actor(i.Account)
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"x@far.test"}, Subject: "hello", Text: "hello"})

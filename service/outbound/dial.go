@@ -90,10 +90,14 @@ func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, cont
 		HandOver: func() (func(), error) { return core.HandOver(ctx) },
 	}
 
+	direct := s.plan.Load().direct
 	if relay := d.route.relay; relay != nil {
 		client := s.relayed
+		if relay.Guarded {
+			client = s.guarded
+		}
 		if d.route.own {
-			client = s.direct // a tenant, not the operator, chose the server
+			client = direct // a tenant, not the operator, chose the server
 			if relay.TLS == "none" {
 				client = s.plain
 			}
@@ -111,7 +115,7 @@ func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, cont
 	domain := core.DomainOfAddress(d.row.Recipient)
 	if d.sub.TLSReport {
 		env.TLSOptional = true
-		r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		r := &attemptResult{result: direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
 		r.result.Sessions = nil // TLS reports are excluded from TLS reporting (RFC 8460 section 3)
 		return r
 	}
@@ -120,7 +124,7 @@ func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, cont
 		return localResult("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
 	}
 	env.STS = policy
-	r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	r := &attemptResult{result: direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
 	if failed != nil {
 		r.result.Sessions = append(r.result.Sessions, *failed)
 	}

@@ -29,7 +29,7 @@ func (s *Service) DeliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 	return s.deliveryFailed(tx, j, cause)
 }
 
-func (s *Service) Direct() *deliver.Client { return s.direct }
+func (s *Service) Direct() *deliver.Client { return s.plan.Load().direct }
 
 func (s *Service) Forwards() *forwardCounter { return s.forwards }
 

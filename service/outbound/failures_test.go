@@ -16,7 +16,7 @@ import (
 // TestOurOwnRefusalSuppressesNobody: a refusal here does not suppress the address, so that a
 // mailbox that is created or restored later gets mail.
 func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.Ready = true })
 	i.Run()

@@ -195,7 +195,7 @@ func rounds(t *testing.T) (n int, seed uint64) {
 func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 	n, seed := rounds(t)
 	k := startThinker(t)
-	i := servicetest.Install(t, core.Config{MXPort: k.port, Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}})
+	i := servicetest.Install(t, core.Config{MXPort: k.port, Settings: core.Settings{Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}}})
 	i.DNS.MX["far.test"] = "mx.far.test"
 	i.Q.Grace = 0
 	i.Run()
@@ -222,7 +222,7 @@ func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 // or cancelled with the host's answer.
 func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
 	k := startThinker(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	i.Run()
 	ctx, who := t.Context(), servicetest.Actor(i.Account)

@@ -20,7 +20,7 @@ func ptr[T any](v T) *T { return &v }
 // discards it; without hold it is sent.
 func TestHold(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob, cat, dan := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), i.AddMailbox(d, "cat", nil), i.AddMailbox(d, "dan", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
@@ -99,7 +99,7 @@ func TestHold(t *testing.T) {
 func TestHeldMailOfADeletedMailboxEnds(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.InstallWith(t, core.Config{Relays: []core.Relay{h.Relay("custom")}}, store.Options{Now: func() time.Time { return now }})
+	i := servicetest.InstallWith(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}}, store.Options{Now: func() time.Time { return now }})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"a@far.test"}, Subject: "s", Text: "t"})
 	if _, err := i.Svc.Mailboxes.DeleteEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.DeleteEmailUserIn{UserID: ann.ID, Hold: true}); err != nil {

@@ -69,23 +69,27 @@ const (
 	maxOperators    = 4096             // cached domains
 )
 
-// An operatorCache has the limits of mail operators, and caches which operator runs the hosts of a
-// domain.
+// An operatorCache caches which operator runs the hosts of a domain.
 type operatorCache struct {
-	limits  map[string]destinationLimits // by operator
-	relayed bool                         // a relay is configured for some operator
-
 	mu    sync.Mutex
 	known map[string]knownOperator // by domain
 }
+
+func newOperators() *operatorCache { return &operatorCache{known: map[string]knownOperator{}} }
 
 type knownOperator struct {
 	operator string
 	expires  time.Time // when the operator must be looked up again
 }
 
-func newOperators(list []core.Destination) *operatorCache {
-	o := &operatorCache{limits: maps.Clone(largeOperators), known: map[string]knownOperator{}}
+// destinations are the limits of mail operators.
+type destinations struct {
+	limits  map[string]destinationLimits // by operator
+	relayed bool                         // a relay is configured for some operator
+}
+
+func newDestinations(list []core.Destination) destinations {
+	o := destinations{limits: maps.Clone(largeOperators)}
 	for _, d := range list {
 		l := o.limitsOf(d.Operator)
 		if d.Connections != nil {
@@ -105,7 +109,7 @@ func newOperators(list []core.Destination) *operatorCache {
 }
 
 // limitsOf returns the limits of an operator.
-func (o *operatorCache) limitsOf(operator string) destinationLimits {
+func (o destinations) limitsOf(operator string) destinationLimits {
 	if l, known := o.limits[operator]; known {
 		return l
 	}
@@ -115,13 +119,13 @@ func (o *operatorCache) limitsOf(operator string) destinationLimits {
 // applyDestination finds the operator of the recipient's hosts. It applies the operator's limits,
 // or the relay that the configuration assigns to the operator.
 func (s *Service) applyDestination(ctx context.Context, d *delivery) {
-	direct := d.route.Transport == core.ViaDirect
-	if !direct && (d.route.Transport != core.ViaRelay || d.route.own || !s.operators.relayed) {
+	direct, plan := d.route.Transport == core.ViaDirect, s.plan.Load()
+	if !direct && (d.route.Transport != core.ViaRelay || d.route.own || !plan.destinations.relayed) {
 		return
 	}
 	operator := s.operatorOf(ctx, core.DomainOfAddress(d.row.Recipient), d.row.Recipient)
-	limits := s.operators.limitsOf(operator)
-	for _, r := range s.relays {
+	limits := plan.destinations.limitsOf(operator)
+	for _, r := range plan.relays {
 		if r.Name == limits.Relay {
 			d.route = Route{Transport: core.ViaRelay, relay: r, wants: r.Name}
 			return

@@ -52,7 +52,7 @@ func TestOperatorsLimits(t *testing.T) {
 				fmt.Fprint(c, answer+"\r\n")
 			}
 		}
-		i := servicetest.Install(t, core.Config{Destinations: []core.Destination{{Operator: "big.test", Connections: &connections}, {Operator: "rated.test", PerMinute: &perMinute}}})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Destinations: []core.Destination{{Operator: "big.test", Connections: &connections}, {Operator: "rated.test", PerMinute: &perMinute}}}})
 		piped(i, map[string]func(net.Conn){"127.0.0.2": slow, "127.0.0.1": h.Serve})
 		i.DNS.IP = map[string]string{"mx1.big.test": "127.0.0.2", "mx2.big.test": "127.0.0.2"}
 		var big, rated []string
@@ -119,7 +119,7 @@ func TestPauseAndRelayOfAnOperator(t *testing.T) {
 		at := relay.Relay("custom")
 		at.Host = "127.0.0.3"
 		i := servicetest.Install(t, core.Config{
-			Outbound: core.ViaDirect, Relays: []core.Relay{at}, Destinations: []core.Destination{{Operator: "touchy.test", Pause: &pause}, {Operator: "closed.test", Relay: "r1"}},
+			Settings: core.Settings{Outbound: core.ViaDirect, Relays: []core.Relay{at}, Destinations: []core.Destination{{Operator: "touchy.test", Pause: &pause}, {Operator: "closed.test", Relay: "r1"}}},
 		})
 		piped(i, map[string]func(net.Conn){"127.0.0.1": h.Serve, "127.0.0.3": relay.Serve})
 		i.DNS.MX["a.test"], i.DNS.MX["b.test"], i.DNS.MX["c.test"] = "mx.touchy.test", "mx.touchy.test", "mx.closed.test"

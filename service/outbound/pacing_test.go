@@ -55,7 +55,7 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 // up, even if others wait there.
 func TestWaitingForATurnEnds(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
 	row := i.Row("x@far.test")
@@ -102,7 +102,7 @@ func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 			last = time.Now()
 			return fmt.Sprintf("250 Ok id-%d", n)
 		}}
-		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 		piped(i, map[string]func(net.Conn){"127.0.0.1": h.Serve})
 		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 		var to []string
@@ -178,7 +178,7 @@ func TestStallingHostHoldsNobodyElseUp(t *testing.T) {
 // counted.
 func TestForwardsWaitInSight(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
 	i.AddMailbox(d, "bob", func(mb *store.Mailbox) { mb.ForwardTo = "free@far.test" })
@@ -222,7 +222,7 @@ func TestSlowRelayIsUsedFully(t *testing.T) {
 			taken = append(taken, time.Now())
 			return fmt.Sprintf("250 Ok id-%d", n)
 		}}
-		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 		piped(i, map[string]func(net.Conn){"127.0.0.1": h.Serve})
 		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 		var to []string

@@ -41,7 +41,8 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 		return Route{}, err
 	}
 	local := err == nil && to.Hosted()
-	capture := s.Config.Outbound == core.ViaCapture
+	settings := s.Settings()
+	capture := settings.Outbound == core.ViaCapture
 	external := d != nil && d.DNSProvider == store.DomainProviderExternal
 	if external && capture && d.Claim != store.ClaimProven { // a domain without proven claim must not write to mailboxes here
 		return Route{Transport: core.ViaCapture}, nil
@@ -81,7 +82,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 
 	// mode is the sending mode; "" means through a relay if one is configured. wants is the name of
 	// the relay; "" means the first one.
-	mode, wants := s.Config.Outbound, ""
+	mode, wants := settings.Outbound, ""
 	switch {
 	case mb != nil && mb.Relay != "":
 		mode, wants = core.ViaRelay, mb.Relay
@@ -92,7 +93,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 		mode, wants = core.ViaRelay, d.Relay
 	}
 	var relay *Relay // nil if no relay is configured, or not the one that is wanted
-	for _, r := range s.relays {
+	for _, r := range s.plan.Load().relays {
 		if wants == "" || r.Name == wants {
 			relay = r
 			break
@@ -216,7 +217,7 @@ func (s *Service) ControlFields() []string {
 	for _, kind := range relayKinds {
 		out = append(out, kind.controls...)
 	}
-	for _, relay := range s.relays {
+	for _, relay := range s.plan.Load().relays {
 		out = append(out, relay.ControlHeaders...)
 	}
 	return out
@@ -380,4 +381,4 @@ func newRelays(list []core.Relay, log *slog.Logger) []*Relay {
 }
 
 // Relays returns the usable relays in the order of the configuration.
-func (s *Service) Relays() []*Relay { return s.relays }
+func (s *Service) Relays() []*Relay { return s.plan.Load().relays }

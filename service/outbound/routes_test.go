@@ -19,7 +19,7 @@ import (
 // TestRelayOfTheMailboxThenOfTheDomain sets and removes the relay of the mailbox and of the domain.
 func TestRelayOfTheMailboxThenOfTheDomain(t *testing.T) {
 	first, second, third := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{first.RelayNamed("r1", "ses"), second.RelayNamed("r2", "mailgun"), third.RelayNamed("r3", "sendgrid")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{first.RelayNamed("r1", "ses"), second.RelayNamed("r2", "mailgun"), third.RelayNamed("r3", "sendgrid")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.Run()
@@ -45,7 +45,7 @@ func TestRelayOfTheMailboxThenOfTheDomain(t *testing.T) {
 
 func TestUnknownRelaysAreRefused(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	bad := core.Opt[string]{Set: true, Value: "r9"}
@@ -61,7 +61,7 @@ func TestUnknownRelaysAreRefused(t *testing.T) {
 // removed its relay.
 func TestMailWaitsForTheRelayThatWasChosen(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.Relay = "gone" }), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
@@ -74,7 +74,7 @@ func TestMailWaitsForTheRelayThatWasChosen(t *testing.T) {
 // setting only which.
 func TestDirectWinsOverTheDomainsRelay(t *testing.T) {
 	mx, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Relays: []core.Relay{relay.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Settings: core.Settings{Relays: []core.Relay{relay.Relay("ses")}}})
 	i.DNS.MX["far.test"] = "mx.far.test"
 	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.Relay, d.SendingMode = "r1", core.ViaDirect })
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", func(mb *store.Mailbox) { mb.Relay = "r1" })
@@ -111,7 +111,7 @@ func TestWhatEachRelayGets(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&r)
 			}
-			i := servicetest.Install(t, core.Config{Relays: []core.Relay{r}})
+			i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{r}}})
 			ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 			i.Run()
 			i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
@@ -148,7 +148,7 @@ func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := (&servicetest.Host{NoDSN: tc.noDSN}).Start(t)
-			i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+			i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 			d := i.AddDomain(i.Account, "example.test", nil)
 			ann := i.AddMailbox(d, "ann", nil)
 			i.AddMailbox(d, "bob", nil)
@@ -178,7 +178,7 @@ func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 func TestFailureReturnsWhatWasAskedFor(t *testing.T) {
 	for _, ret := range []string{"FULL", "HDRS", ""} {
 		h := (&servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 no such user" }}).Start(t)
-		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 		i.Run()
 		i.SendWithDSN(ann, "x@far.test", "FAILURE", ret)
@@ -199,7 +199,7 @@ func TestFailureReturnsWhatWasAskedFor(t *testing.T) {
 // its own server, with its own login, unsigned.
 func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	own, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Outbound: "relay", Relays: []core.Relay{relay.Relay("ses")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "relay", Relays: []core.Relay{relay.Relay("ses")}}})
 	i.AddMailbox(i.AddDomain(i.Account, "here.test", nil), "bob", nil)
 	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	server := func(port int) *mailboxes.MailServerLogin {
@@ -261,7 +261,7 @@ func TestRelayCommandsOfUsersAreDropped(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	r := h.Relay("custom")
 	r.ControlHeaders = []string{"X-MC-"}
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{r}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{r}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	i.Run()
@@ -298,7 +298,7 @@ func TestRelayCommandsOfStrangersAreDropped(t *testing.T) {
 			if kind == "custom" {
 				r.ControlHeaders = []string{"X-MC-"}
 			}
-			i := servicetest.Install(t, core.Config{Relays: []core.Relay{r}})
+			i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{r}}})
 			d := i.AddDomain(i.Account, "example.test", nil)
 			i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
 			i.Run()

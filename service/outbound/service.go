@@ -26,6 +26,7 @@ package outbound
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/deliver"
@@ -57,13 +58,21 @@ type Service struct {
 	recipients *recipients.Service
 	reputation *reputation.Service
 
-	relays    []*Relay
+	plan      atomic.Pointer[plan]
 	signer    *signer
-	direct    *deliver.Client // to the MX hosts of recipients
 	relayed   *deliver.Client // to the operator's relays
+	guarded   *deliver.Client // to those that were set by API
 	plain     *deliver.Client // to tenants' servers without TLS
 	forwards  *forwardCounter
 	paces     *paces
 	operators *operatorCache
 	policies  *policyCache
+}
+
+// A plan has what is made of the settings in advance. A change of the settings replaces it.
+type plan struct {
+	relays       []*Relay
+	destinations destinations
+	sending      core.Sending
+	direct       *deliver.Client // to the MX hosts of recipients
 }

@@ -307,7 +307,7 @@ func (s *Service) planReroute() error {
 // the index store.JobsByLane.
 func (s *Service) unconfiguredLanes() (out []string, err error) {
 	known := map[string]bool{}
-	for _, r := range s.relays {
+	for _, r := range s.plan.Load().relays {
 		known[store.LaneKey(Route{Transport: core.ViaRelay, relay: r}.lane(""))] = true
 	}
 	prefix := store.LaneKey(Route{Transport: core.ViaRelay}.lane(""))

@@ -81,7 +81,7 @@ func TestWhoGetsIt(t *testing.T) {
 
 func TestForwardKeepsTheSignatureAndRewritesThePath(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	other := i.AddAccount("other@elsewhere.test")
 	d := i.AddDomain(other, "other.test", nil)
@@ -113,7 +113,7 @@ func TestForwardKeepsTheSignatureAndRewritesThePath(t *testing.T) {
 
 func TestFailedForwardIsToldToItsSender(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(string) string { return "550 5.7.1 no" }}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	other := i.AddAccount("other@elsewhere.test")
 	i.AddDomain(other, "other.test", func(d *store.Domain) { d.Forward = "all@far.test" })
@@ -131,7 +131,7 @@ func TestFailedForwardIsToldToItsSender(t *testing.T) {
 }
 
 func TestForwardsInACircleEnd(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	e := i.AddDomain(i.Account, "round.test", func(d *store.Domain) { d.CatchAll = "x@circle.test" })

@@ -20,7 +20,7 @@ import (
 // TestRefusalsNameNoForwards: a refusal names the addresses in the message, and not those that they
 // forward to, which another account must not learn.
 func TestRefusalsNameNoForwards(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	mine := i.AddMailbox(i.AddDomain(i.Account, "mine.test", nil), "ann", func(mb *store.Mailbox) {
 		mb.SendPolicy = store.Policy{Send: store.SendReplyOnly}
 	})
@@ -61,7 +61,7 @@ func TestRulesOfOthersHoldNoWriterUp(t *testing.T) {
 	reports := t.TempDir()
 	t.Setenv("MAILSTEAD_TX_REPORT", reports)
 	t.Run("world", func(t *testing.T) {
-		i := servicetest.Install(t, core.Config{Outbound: "capture"})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 		d := i.AddDomain(i.Account, "example.test", nil)
 		var list []mailboxes.NewMember
 		for n := range members {

@@ -30,7 +30,7 @@ type reportPolicy struct {
 // isCounted reports whether a message is to be counted for a report (RFC 9990): its domain asks for
 // reports, and the result of DMARC is pass or fail.
 func (s *Service) isCounted(v *auth.Verdict) bool {
-	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
+	return s.Settings().Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
 // DMARCCount returns the row that counts a message: one row for all messages of the day with the

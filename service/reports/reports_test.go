@@ -22,7 +22,7 @@ import (
 
 // reportWorld is an installation that sends reports, with a domain that asks for reports.
 func reportWorld(t *testing.T) (*servicetest.Installation, *store.Mailbox) {
-	i := servicetest.Install(t, core.Config{Spam: core.Spam{Reports: true}, Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Spam: core.Spam{Reports: true}, Outbound: "capture"}})
 	i.DNS.Txt["_dmarc.far.test"] = "v=DMARC1; p=reject; sp=quarantine; pct=100; rua=mailto:dmarc@far.test!1m,mailto:x@third.test"
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	i.DNS.Txt["_dmarc.quiet.test"] = "v=DMARC1; p=none"
@@ -280,7 +280,7 @@ func TestReportsAreBounded(t *testing.T) {
 func TestReportsAreCollected(t *testing.T) {
 	const address = "dmarc-reports@example.test"
 	for _, sandbox := range []bool{false, true} {
-		i := servicetest.Install(t, core.Config{Outbound: "capture", Sandbox: sandbox})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}, Sandbox: sandbox})
 		d := i.AddDomain(i.Account, "example.test", nil)
 		policy := "v=DMARC1; p=reject; rua=mailto:" + address
 		if sandbox {

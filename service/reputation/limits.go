@@ -26,7 +26,7 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	if err != nil {
 		return nil, err
 	}
-	l := s.Config.Limits
+	l := s.Settings().Limits
 	list := []scope{
 		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limitOfSetting(l.RecipientsPerDomain), mostNew: limitOfSetting(l.NewRecipientsPerDomain)},
 		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limitOfSetting(l.RecipientsPerAccount), mostNew: limitOfSetting(l.NewRecipientsPerAccount)},
@@ -158,7 +158,7 @@ func (s *Service) addRecipient(tx *store.Tx, accountID string, e *Envelope, reci
 
 // limitsNewRecipients reports whether there is any limit on new recipients.
 func (s *Service) limitsNewRecipients() bool {
-	l := s.Config.Limits
+	l := s.Settings().Limits
 	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
 }
 

@@ -19,7 +19,7 @@ import (
 func limited(t *testing.T, l core.Limits) (i *servicetest.Installation, ann, bob *store.Mailbox, now *time.Time) {
 	t.Helper()
 	at := time.Date(2026, 11, 26, 22, 0, 0, 0, time.UTC)
-	i = servicetest.InstallWith(t, core.Config{Outbound: "capture", Limits: l}, store.Options{Now: func() time.Time { return at }})
+	i = servicetest.InstallWith(t, core.Config{Settings: core.Settings{Outbound: "capture", Limits: l}}, store.Options{Now: func() time.Time { return at }})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	return i, i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), &at
 }

@@ -118,7 +118,7 @@ func (i *Installation) Close() {
 // Reopen closes the store and opens it again with the same configuration.
 func (i *Installation) Reopen() {
 	i.T.Helper()
-	c := i.Svc.Core.Config
+	c := ConfigOf(i.Svc.Core)
 	i.Close()
 	i.Open(c)
 }
@@ -152,7 +152,7 @@ func (i *Installation) Crash(release func()) {
 		i.T.Fatal(err)
 	}
 	release()
-	c := i.Svc.Core.Config
+	c := ConfigOf(i.Svc.Core)
 	i.Close()
 	i.dir = dir
 	i.Open(c)

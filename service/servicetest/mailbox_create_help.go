@@ -39,7 +39,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Limits: core.Limits{Plan: "startup"}})
+	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Settings: core.Settings{Limits: core.Limits{Plan: "startup"}}})
 	CheapHashes(s.Core)
 	t.Cleanup(func() {
 		if err := st.Check(); err != nil {

@@ -38,7 +38,14 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 
 // WithoutKeys returns another service on the same store, which panics if it needs a key.
 func (b *Sandbox) WithoutKeys() *service.Service {
-	return service.New(b.Core.Store, jobs.NewQueue(b.Core.Store), nil, b.Core.Config)
+	return service.New(b.Core.Store, jobs.NewQueue(b.Core.Store), nil, ConfigOf(b.Core))
+}
+
+// ConfigOf returns the configuration of a service, with its settings of now.
+func ConfigOf(c *core.Core) core.Config {
+	out := c.Config
+	out.Settings = *c.Settings()
+	return out
 }
 
 // NewRestarting returns a sandbox whose store keeps up to `expunged` UIDs of messages that have
@@ -82,10 +89,9 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 		t.Fatal(err)
 	}
 	c := core.Config{
-		Hostname: "mail.example.test", Sandbox: true, BaseURL: "http://127.0.0.1", Outbound: "capture", AllowPrivate: true, Version: "test",
+		Hostname: "mail.example.test", Sandbox: true, BaseURL: "http://127.0.0.1", Settings: core.Settings{Outbound: "capture", Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30}}, AllowPrivate: true, Version: "test",
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"}, PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		WaitForRows: true, SubmissionPort: 2587, IMAPPort: 2143, SMTPSecurity: "none", IMAPSecurity: "none", Log: slog.New(slog.DiscardHandler),
-		Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
 	}
 	if change != nil {
 		change(&c)
@@ -93,6 +99,12 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 	q := jobs.NewQueue(st)
 	q.Log = c.Log
 	b.Service = service.New(st, q, keys, c)
+	file := settingsFile{b.Core.Settings()}
+	joined, err := file.Join(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Settings.Begin(file, nil, joined)
 	CheapHashes(b.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -32,7 +32,7 @@ type oauthClient struct {
 }
 
 func newOAuthClient(t *testing.T, o store.Options) *oauthClient {
-	i := servicetest.InstallWith(t, core.Config{Sandbox: true, Outbound: "capture"}, o)
+	i := servicetest.InstallWith(t, core.Config{Sandbox: true, Settings: core.Settings{Outbound: "capture"}}, o)
 	made, err := i.Svc.Signin.RegisterClient(t.Context(), []byte(`{"client_name":"Testing","redirect_uris":["`+oauthBack+`"]}`))
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func New(c *core.Core) *Service { return &Service{Core: c, models: newModels(c.S
 func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.learnKind()} }
 
 // On reports whether mail is classified.
-func (s *Service) On() bool { return s.Config.Spam.Classifier }
+func (s *Service) On() bool { return s.Settings().Spam.Classifier }
 
 // Verdicts about a message.
 const (
@@ -67,10 +67,10 @@ func (s *Service) Classify(accountID string, r io.ReaderAt, root *msg.Part, fact
 	}
 	scored := reading.Score(model)
 	v := &Verdict{Score: scored.Score, Verdict: Unsure, Reasons: scored.Reasons}
-	switch {
-	case v.Score >= s.Config.Spam.JunkScore:
+	switch junk := s.Settings().Spam.JunkScore; {
+	case v.Score >= junk:
 		v.Verdict = IsSpam
-	case v.Score < s.Config.Spam.JunkScore/2:
+	case v.Score < junk/2:
 		v.Verdict = Ham
 	}
 	v.Form = v.Encode()

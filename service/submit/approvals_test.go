@@ -46,7 +46,7 @@ func (f *approvals) later(by time.Duration) { f.passed.Add(int64(by)) }
 func newApprovals(t *testing.T, change func(*core.Config)) *approvals {
 	t.Helper()
 	f := &approvals{host: (&servicetest.Host{}).Start(t)}
-	c := core.Config{Relays: []core.Relay{f.host.Relay("custom")}, BaseURL: "https://mail.mailstead.test"}
+	c := core.Config{Settings: core.Settings{Relays: []core.Relay{f.host.Relay("custom")}}, BaseURL: "https://mail.mailstead.test"}
 	if change != nil {
 		change(&c)
 	}

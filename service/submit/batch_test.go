@@ -48,7 +48,7 @@ func outcome(i *servicetest.Installation, id string) (out submit.BatchResult, it
 // after their template has changed.
 func TestBatchIsJudgedWhenTaken(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	i := servicetest.InstallWith(t, core.Config{Outbound: core.ViaCapture}, store.Options{Now: func() time.Time { return now }})
+	i := servicetest.InstallWith(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}}, store.Options{Now: func() time.Time { return now }})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
 	text := "before {{n}}"
@@ -101,7 +101,7 @@ func TestBatchIsJudgedWhenTaken(t *testing.T) {
 
 // TestBatchInTwoRuns: a batch whose job is interrupted continues where it was.
 func TestBatchInTwoRuns(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	const n = 300
 	in := submit.SendBatchIn{UserID: ann.ID, Message: &submit.BatchMessage{Subject: "s", Text: "t"}}
@@ -143,7 +143,7 @@ func TestBatchInTwoRuns(t *testing.T) {
 // TestBatchIsBoundedWhenTaken: a batch whose messages are too large in total is refused at once,
 // even if its request is small; one message that is too large fails alone.
 func TestBatchIsBoundedWhenTaken(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
 	made, err := i.Svc.Templates.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: strings.Repeat("{{v}}", 100_000)})

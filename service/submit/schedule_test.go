@@ -21,7 +21,7 @@ import (
 func TestScheduledMessageOfLongAgo(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	h := (&servicetest.Host{Rcpt: func(string) string { return "450 4.2.1 later" }}).Start(t)
-	i := servicetest.InstallWith(t, core.Config{Relays: []core.Relay{h.Relay("custom")}}, store.Options{Now: func() time.Time { return now }})
+	i := servicetest.InstallWith(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}}, store.Options{Now: func() time.Time { return now }})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"a@far.test"}, Subject: "s", Text: "t", SendAt: servicetest.At(now.AddDate(0, 0, 20))})
 	now = now.AddDate(0, 0, 20).Add(time.Minute)
@@ -88,7 +88,7 @@ func TestEventsOfDirectMailAlone(t *testing.T) {
 		}
 		return "250 ok"
 	}}).Start(t)
-	for _, c := range []core.Config{{Relays: []core.Relay{h.Relay("ses")}}, {Outbound: core.ViaCapture}} {
+	for _, c := range []core.Config{{Settings: core.Settings{Relays: []core.Relay{h.Relay("ses")}}}, {Settings: core.Settings{Outbound: core.ViaCapture}}} {
 		i := servicetest.Install(t, c)
 		d := i.AddDomain(i.Account, "example.test", nil)
 		ann := i.AddMailbox(d, "ann", nil)

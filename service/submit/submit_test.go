@@ -29,7 +29,7 @@ import (
 // capturing is an installation that captures outgoing mail, with one mailbox.
 func capturing(t *testing.T, change func(*store.Mailbox)) (*servicetest.Installation, *store.Mailbox) {
 	t.Helper()
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	return i, i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", change)
 }
 
@@ -64,7 +64,7 @@ func TestOnlyTheMailboxMaySendAsItself(t *testing.T) {
 
 func TestSubmissionIsCompleted(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	in := submit.Submission{
@@ -171,7 +171,7 @@ func TestOtherAccountsGetMailOnlyByAddress(t *testing.T) {
 
 func TestSendWritesTheWholeMessage(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("postmark")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("postmark")}}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", func(m *store.Mailbox) { m.Name, m.Footer = "Ann Ä.", "Example Ltd" })
 	i.Run()
 	var in submit.SendEmailIn
@@ -406,7 +406,7 @@ func bodyOf(t *testing.T, data string) string {
 // TestWhatWeSignIsASCII: signed mail arrives intact even through a host without 8BITMIME.
 func TestWhatWeSignIsASCII(t *testing.T) {
 	h := (&servicetest.Host{No8Bit: true}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.Run()
@@ -436,7 +436,7 @@ func TestWhatWeSignIsASCII(t *testing.T) {
 func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
 	for _, no8Bit := range []bool{false, true} {
 		h := (&servicetest.Host{No8Bit: no8Bit}).Start(t)
-		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+		i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("custom")}}})
 		d := i.AddDomain(i.Account, "example.test", nil)
 		ann := i.AddMailbox(d, "ann", nil)
 		i.AddMailbox(d, "fwd", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
@@ -467,7 +467,7 @@ func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
 // TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all accepted; in
 // the event and in the inbox.
 func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "capture"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "capture"}})
 	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	i.Run()
@@ -507,7 +507,7 @@ func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 
 // TestSubmissionKnowsOurRecipients: unknown addresses here are refused at RCPT.
 func TestSubmissionKnowsOurRecipients(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: "direct"})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: "direct"}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.AddMailbox(d, "sue", func(mb *store.Mailbox) { mb.Status = "suspended" })
@@ -537,7 +537,7 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 // TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no mapping, and replies name our ID.
 func TestRepliesToOurOwnID(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("mailgun")}})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Relays: []core.Relay{h.Relay("mailgun")}}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.AddMailbox(d, "fwd", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })

@@ -34,7 +34,7 @@ func Spec(s *core.Core, d *store.Domain) dnsprov.Spec {
 		spec.SPFExtra, spec.SPFAll = d.SPF.Extra, d.SPF.All
 	}
 	setClientPorts(s, &spec)
-	spec.SendFrom = c.Sending.Addresses()
+	spec.SendFrom = s.Settings().Sending.Addresses()
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())

@@ -128,6 +128,12 @@ func (s *Service) renewZones() error {
 	}
 	z.building.Lock()
 	defer z.building.Unlock()
+	return s.renewIfDue()
+}
+
+// renewIfDue publishes all zones with a new serial if what they share has changed, or if
+// secondaries need new signatures. The caller must hold memory.building.
+func (s *Service) renewIfDue() error {
 	changed, err := s.updateZoneBase()
 	if err != nil || !changed {
 		return err
@@ -136,8 +142,25 @@ func (s *Service) renewZones() error {
 	if err := s.readZones(); err != nil {
 		return err
 	}
-	s.notifyAll()
+	if s.memory.secondaries != nil {
+		s.notifyAll()
+	}
 	return nil
+}
+
+// applySettings publishes the zones again if a change of the settings concerns them: the addresses
+// that mail is sent from are in SPF records.
+func (s *Service) applySettings() {
+	z := s.memory
+	z.host.Store(hostZone(s.Core))
+	z.building.Lock()
+	defer z.building.Unlock()
+	if !z.loaded.Load() {
+		return // the first query builds all zones
+	}
+	if err := s.renewIfDue(); err != nil {
+		s.Log.Error("could not publish the zones with the new settings", "error", err)
+	}
 }
 
 // zoneDigest returns a hash of everything that zones depend on except their domains: the program's

@@ -50,8 +50,9 @@ type Service struct {
 
 // New returns a Service. Run must be called to keep secondaries up to date.
 func New(c *core.Core, e *edge.Service) *Service {
-	s := &Service{Core: c, edge: e, memory: newZoneMemory(c.Config), lookupSlots: limit.NewSemaphore[string](maxLookups, lookupsEach)}
+	s := &Service{Core: c, edge: e, memory: newZoneMemory(c), lookupSlots: limit.NewSemaphore[string](maxLookups, lookupsEach)}
 	s.memory.secondaries = s.newSecondaries()
+	c.OnSettings(s.applySettings)
 	s.aliases.wake = make(chan struct{}, 1)
 	return s
 }

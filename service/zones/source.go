@@ -153,7 +153,8 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 // hostZone returns the zone of the installation's own names: the host and the nameservers below the
 // host's parent domain. It is used in the sandbox, where nobody else serves these names. It returns
 // nil otherwise.
-func hostZone(c core.Config) *builtin.Zone {
+func hostZone(s *core.Core) *builtin.Zone {
+	c := s.Config
 	_, parent, ok := strings.Cut(c.Hostname, ".")
 	if !c.Sandbox || !ok || len(c.Nameservers) == 0 {
 		return nil
@@ -170,7 +171,7 @@ func hostZone(c core.Config) *builtin.Zone {
 			}
 		}
 	}
-	records = append(records, dnsprov.Record{Name: c.Hostname, Type: "TXT", Value: spf.ForHost(c.Sending.Addresses()), TTL: dnsprov.ManagedTTL})
+	records = append(records, dnsprov.Record{Name: c.Hostname, Type: "TXT", Value: spf.ForHost(s.Settings().Sending.Addresses()), TTL: dnsprov.ManagedTTL})
 	zone, err := builtin.NewZone(parent, records, builtin.Options{Nameservers: c.Nameservers, Serial: 1})
 	if err != nil { // for example, the host name is not valid
 		return nil

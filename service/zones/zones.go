@@ -25,9 +25,9 @@ const zonesPerView = 500
 // hundred times before it is built is built only once.
 type zoneMemory struct {
 	served      builtin.Zones
-	host        *builtin.Zone // the zone of the installation's own names; nil outside the sandbox
-	stale       atomic.Bool   // changed may have names, or the zones have not been read yet
-	secondaries *secondaries  // other nameservers, which are notified of changes
+	host        atomic.Pointer[builtin.Zone] // the zone of the installation's own names; nil outside the sandbox
+	stale       atomic.Bool                  // changed may have names, or the zones have not been read yet
+	secondaries *secondaries                 // other nameservers, which are notified of changes
 
 	building sync.Mutex  // held while zones are built
 	loaded   atomic.Bool // all zones have been built once; set while building is held
@@ -37,8 +37,9 @@ type zoneMemory struct {
 	changed   map[string]bool // names of zones that have changed or no longer exist
 }
 
-func newZoneMemory(c core.Config) *zoneMemory {
-	z := &zoneMemory{changed: map[string]bool{}, host: hostZone(c)}
+func newZoneMemory(c *core.Core) *zoneMemory {
+	z := &zoneMemory{changed: map[string]bool{}}
+	z.host.Store(hostZone(c))
 	z.stale.Store(true)
 	return z
 }
@@ -56,8 +57,8 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	if zone, ok := z.served.Zone(name); ok {
 		return zone, true
 	}
-	if z.host != nil && dnsprov.IsWithin(name, z.host.Origin) {
-		return z.host, true
+	if host := z.host.Load(); host != nil && dnsprov.IsWithin(name, host.Origin) {
+		return host, true
 	}
 	return nil, false
 }

@@ -67,7 +67,7 @@ func TestZonesAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, s.Core.Config)
+	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, servicetest.ConfigOf(s.Core))
 	defer again.Close()
 	for name, want := range map[string]bool{
 		"z0.test": true, "z6.test": true, "z7.test": false, fmt.Sprintf("z%d.test", 2*zones.ZonesAtATime): true, "deep.in.z9.test.": true, "test": false, "": false,
@@ -317,7 +317,7 @@ func listedSecondary(addr, nameserver string) builtin.Secondary {
 // restarted returns another service on the same store with changed settings.
 func restarted(t *testing.T, s *service.Service, change func(*core.Config)) *service.Service {
 	t.Helper()
-	c := s.Core.Config
+	c := servicetest.ConfigOf(s.Core)
 	change(&c)
 	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, c)
 	t.Cleanup(again.Close)

@@ -19,7 +19,7 @@ const (
 )
 
 // A Schedule sends the entries and makes the backups of one installation while it runs. The
-// exported fields must be set before Run.
+// exported fields must be set before Run. SetIntervals changes the intervals later.
 type Schedule struct {
 	Target           *Target
 	Source           Source
@@ -29,9 +29,32 @@ type Schedule struct {
 
 	running sync.Mutex // locked while a backup is made
 
-	mu    sync.Mutex
-	state State
-	begun time.Time // when Run began
+	mu      sync.Mutex // also held while Every and FullEvery are read or changed after the start of Run
+	state   State
+	begun   time.Time     // when Run began
+	changed chan struct{} // gets a value when the intervals change; nil before Run
+}
+
+// SetIntervals changes the time between two backups, and between two full ones. Both count from the
+// last backup.
+func (s *Schedule) SetIntervals(every, fullEvery time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Every == every && s.FullEvery == fullEvery {
+		return
+	}
+	s.Every, s.FullEvery = every, fullEvery
+	select {
+	case s.changed <- struct{}{}:
+	default: // Run does not run, or will see the change
+	}
+}
+
+// intervals returns the time between two backups, and between two full ones.
+func (s *Schedule) intervals() (every, fullEvery time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Every, s.FullEvery
 }
 
 // A State describes the backups of a Schedule.
@@ -142,13 +165,14 @@ func (s *Schedule) LoadState(ctx context.Context) { s.readDueTimes(ctx) }
 // commit, until ctx ends. It logs failures and tries again.
 func (s *Schedule) Run(ctx context.Context) error {
 	s.mu.Lock()
-	s.begun = s.Source.Store.Now()
+	s.begun, s.changed = s.Source.Store.Now(), make(chan struct{}, 1)
 	s.mu.Unlock()
 	s.Source.Store.RequireStored(s.Sync)
 	next, full := s.readDueTimes(ctx)
 	late := false
 	for {
 		var err error
+		every, fullEvery := s.intervals()
 		kept, _, keptErr := s.Source.Store.KeptEntries()
 		now := s.Source.Store.Now()
 		next, full = s.limitToIntervals(now, next, full)
@@ -157,12 +181,12 @@ func (s *Schedule) Run(ctx context.Context) error {
 			res, err = s.Backup(ctx, !now.Before(full), true)
 			if err == nil {
 				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
-				next = now.Add(s.Every)
+				next = now.Add(every)
 				if res.Kind == Full {
-					full = now.Add(s.FullEvery)
+					full = now.Add(fullEvery)
 				}
 			} else {
-				next = now.Add(min(s.Every, time.Minute))
+				next = now.Add(min(every, time.Minute))
 			}
 		} else {
 			if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
@@ -176,7 +200,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 		if s.isLate() != late {
 			late = !late
 			if late {
-				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", s.Every)
+				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", every)
 			} else {
 				s.Source.Log.Info("the backup is up to date again", "target", s.Target.Place.String())
 			}
@@ -188,8 +212,12 @@ func (s *Schedule) Run(ctx context.Context) error {
 		case s.Sync:
 			wait = 0
 		}
-		if !s.waitForWork(ctx, wait, next) {
+		goOn, changed := s.waitForWork(ctx, wait, next)
+		if !goOn {
 			break
+		}
+		if changed {
+			next, full = s.readDueTimes(ctx)
 		}
 	}
 	// Send the last entries: when the process has ended, the backup should have all acknowledged
@@ -203,22 +231,24 @@ func (s *Schedule) Run(ctx context.Context) error {
 }
 
 // waitForWork waits for the duration least, and then until there are entries to send or the time
-// nextBackup has come. It returns false when ctx has ended.
-func (s *Schedule) waitForWork(ctx context.Context, least time.Duration, nextBackup time.Time) bool {
+// nextBackup has come, or the intervals have changed. goOn is false when ctx has ended.
+func (s *Schedule) waitForWork(ctx context.Context, least time.Duration, nextBackup time.Time) (goOn, changed bool) {
 	select {
 	case <-ctx.Done():
-		return false
+		return false, false
 	case <-time.After(least):
 	}
 	due, stop := s.Source.Store.Clock().At(nextBackup)
 	defer stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return false, false
+	case <-s.changed:
+		return true, true
 	case <-s.Source.Store.EntriesAdded():
 	case <-due:
 	}
-	return true
+	return true, false
 }
 
 func earlierTime(a, b time.Time) time.Time {
@@ -231,6 +261,7 @@ func earlierTime(a, b time.Time) time.Time {
 // readDueTimes returns when the next backup and the next full one are due. It also records the last
 // backup for State.
 func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
+	every, fullEvery := s.intervals()
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
 		s.recordBackup(time.Time{}, false, err)
@@ -242,9 +273,9 @@ func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 			continue
 		}
 		s.recordBackup(at, m.Verified, nil)
-		next = at.Add(s.Every)
+		next = at.Add(every)
 		if m.Kind == Full {
-			full = at.Add(s.FullEvery)
+			full = at.Add(fullEvery)
 		}
 	}
 	// If no entries are kept, a backup is due now. Either the store was restored, or the last

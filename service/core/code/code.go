@@ -85,7 +85,7 @@ var Documented = []Code{
 	{409, "managed_record_collision", "Mailstead manages a record of this name and type itself"},
 	{409, "duplicate_record", "the record exists already"},
 	{409, "zone_changed", "what the change has made was changed since"},
-	{409, "in_use", "a domain uses the DNS credential"},
+	{409, "in_use", "something else needs it; the message names what"},
 	{409, "apex_elsewhere", "the domain itself leads to a website elsewhere, which a redirect would replace"},
 	{409, "zone_conflict", "records of others are in the place of ours at the DNS provider"},
 	{409, "records_not_ready", "the records are still being computed; as the error of a domain: they were not found within 14 days"},

@@ -14,7 +14,7 @@ import (
 // TestAnswerIsKeptWithWhatItAnswersFor: a crash right after the transaction of an operation does
 // not lose its answer.
 func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
-	i, answers := servicetest.Install(t, core.Config{Outbound: core.ViaCapture}), 0
+	i, answers := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}}), 0
 	s := i.Svc
 	who := core.Actor{AccountID: i.Account.AccountID, TokenID: "tok_x"}
 	req := once.New(once.ID(who, "POST", "/v1/webhooks", "key"), []byte("body"), func(out any) (once.Answer, error) {

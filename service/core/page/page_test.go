@@ -146,7 +146,7 @@ func TestFoldedTextsAreFound(t *testing.T) {
 
 // TestListsFindNamesInEveryForm: the rows have names in another case or form than the query.
 func TestListsFindNamesInEveryForm(t *testing.T) {
-	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	who := servicetest.Actor(i.Account)
 	i.AddDomain(i.Account, "xn--mller-kva.test", func(d *store.Domain) { d.Tags = []string{"R&D", "<a>"} })
 	d := i.AddDomain(i.Account, "plain.test", nil)

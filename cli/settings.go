@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/settings"
+)
+
+func (p *Program) settingsCommands() []*cli.Command {
+	return []*cli.Command{
+		p.command("list", "list all settings, and where each comes from", "", func(c *cli.Context, e *env) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return runSettingsList(c.Context, e)
+		}, jsonFlag()),
+		p.command("get", "print one setting", "KEY", func(c *cli.Context, e *env) error {
+			if c.NArg() != 1 {
+				return config.Mistake(errors.New("name one setting: mailstead settings get KEY"))
+			}
+			return runSettingsGet(c.Context, e, c.Args().First())
+		}, jsonFlag()),
+		p.command("set", "change settings, without a restart", "KEY VALUE | KEY=VALUE…", func(c *cli.Context, e *env) error {
+			values, err := settingsArguments(c.Args().Slice())
+			if err == nil && len(values) == 0 {
+				err = errors.New("name what to set: mailstead settings set KEY VALUE, or KEY=VALUE for several at once")
+			}
+			if err != nil {
+				return config.Mistake(err)
+			}
+			return runSettingsSet(c.Context, e, values)
+		}, jsonFlag()),
+		p.command("unset", "remove settings from the store, so that the file or the default holds", "KEY…", func(c *cli.Context, e *env) error {
+			if !c.Args().Present() {
+				return config.Mistake(errors.New("name what to remove: mailstead settings unset KEY…, or a whole entry such as relay.r1"))
+			}
+			values := map[string]*settings.Value{}
+			for _, key := range c.Args().Slice() {
+				values[key] = nil
+			}
+			return runSettingsSet(c.Context, e, values)
+		}, jsonFlag()),
+		p.command("test", "try a relay, a registrar or the address of alerts", "relay.NAME | registrar.NAME | alerts.url [KEY=VALUE…]", func(c *cli.Context, e *env) error {
+			if !c.Args().Present() {
+				return config.Mistake(errors.New("name what to try: mailstead settings test relay.NAME, registrar.NAME or alerts.url"))
+			}
+			values, err := settingsArguments(c.Args().Tail())
+			if err != nil {
+				return config.Mistake(err)
+			}
+			return runSettingsTest(c.Context, e, c.Args().First(), values)
+		}, jsonFlag()),
+	}
+}
+
+// settingsArguments returns the values that arguments give to keys: KEY VALUE, or KEY=VALUE several
+// times. A value of the form @FILE is read from the file, so that secrets need not stand on the
+// command line; @- is the standard input.
+func settingsArguments(args []string) (map[string]*settings.Value, error) {
+	if len(args) == 2 && !strings.Contains(args[0], "=") {
+		args = []string{args[0] + "=" + args[1]}
+	}
+	out := map[string]*settings.Value{}
+	for _, arg := range args {
+		key, text, ok := strings.Cut(arg, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q has no value: write KEY=VALUE", arg)
+		}
+		if file, ok := strings.CutPrefix(text, "@"); ok {
+			read := func() ([]byte, error) { return os.ReadFile(file) }
+			if file == "-" {
+				read = func() ([]byte, error) { return io.ReadAll(os.Stdin) }
+			}
+			content, err := read()
+			if err != nil {
+				return nil, fmt.Errorf("read the value of %s: %w", key, err)
+			}
+			text = strings.TrimRight(string(content), "\r\n")
+		}
+		value, err := config.ParseValue(key, text)
+		if e, ok := core.AsError(err); ok {
+			return nil, errors.New(e.Message)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[key] = &value
+	}
+	return out, nil
+}
+
+func runSettingsList(ctx context.Context, e *env) error {
+	list, err := callSettings(ctx, e, "list_settings", nil)
+	if err != nil {
+		return err
+	}
+	return e.print(list, settingsText(list.Data))
+}
+
+func runSettingsGet(ctx context.Context, e *env, key string) error {
+	list, err := callSettings(ctx, e, "list_settings", nil)
+	if err != nil {
+		return err
+	}
+	for _, row := range list.Data {
+		if row.Key == key || strings.ReplaceAll(row.Key, `"`, "") == key {
+			return e.print(row, valueText(row)+"\n")
+		}
+	}
+	_, err = config.ParseValue(key, "")
+	if refused, ok := core.AsError(err); ok {
+		return config.Mistake(errors.New(refused.Message))
+	}
+	return fmt.Errorf("%s is not set", key)
+}
+
+// runSettingsSet sets values, or removes those that are nil, and prints what holds then.
+func runSettingsSet(ctx context.Context, e *env, values map[string]*settings.Value) error {
+	list, err := callSettings(ctx, e, "update_settings", map[string]any{"values": values})
+	if err != nil {
+		return err
+	}
+	var rows []settings.Setting
+	for _, row := range list.Data {
+		bare := strings.ReplaceAll(row.Key, `"`, "")
+		for given := range values {
+			key := strings.ReplaceAll(given, `"`, "")
+			if bare == key || strings.HasPrefix(bare, key+".") {
+				rows = append(rows, row)
+			}
+		}
+	}
+	text := settingsText(rows)
+	if len(rows) == 0 {
+		text = "Removed.\n"
+	}
+	return e.print(core.List[settings.Setting]{Data: rows, Count: len(rows)}, text)
+}
+
+func runSettingsTest(ctx context.Context, e *env, key string, values map[string]*settings.Value) error {
+	body, err := askAPI(ctx, e, "test_settings", map[string]any{"key": key, "values": values})
+	if err != nil {
+		return err
+	}
+	var out settings.TestResult
+	if err := json.Unmarshal(body, &out); err != nil {
+		return err
+	}
+	text := out.Message + "\n"
+	if out.Mend != nil {
+		text += *out.Mend + "\n"
+	}
+	if err := e.print(out, text); err != nil {
+		return err
+	}
+	if !out.OK {
+		return fmt.Errorf("%s does not work (%s)", key, out.Code)
+	}
+	return nil
+}
+
+// callSettings calls an operation that answers with settings.
+func callSettings(ctx context.Context, e *env, operation string, args any) (*core.List[settings.Setting], error) {
+	body, err := askAPI(ctx, e, operation, args)
+	if err != nil {
+		return nil, err
+	}
+	out := new(core.List[settings.Setting])
+	return out, json.Unmarshal(body, out)
+}
+
+// askAPI calls an operation as the operator, and returns the body of the answer. An error of the
+// API becomes its message.
+func askAPI(ctx context.Context, e *env, operation string, args any) ([]byte, error) {
+	text := []byte("{}")
+	if args != nil {
+		var err error
+		text, err = json.Marshal(args)
+		if err != nil {
+			return nil, err
+		}
+	}
+	r, err := handlers.NewRequest(ctx, operation, string(text))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := e.send(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode/100 == 2 {
+		return body, err
+	}
+	var refused struct{ Error struct{ Message string } }
+	if err := json.Unmarshal(body, &refused); err != nil || refused.Error.Message == "" {
+		return nil, errors.New(strings.TrimSpace(string(body)))
+	}
+	return nil, errors.New(refused.Error.Message)
+}
+
+// settingsText returns settings as a table.
+func settingsText(rows []settings.Setting) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
+	for _, row := range rows {
+		source := row.Source
+		if row.Line != nil {
+			source = fmt.Sprintf("%s, line %d", source, *row.Line)
+		}
+		if row.Ignored != nil {
+			source += "; the store's value is ignored: " + *row.Ignored
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", row.Key, valueText(row), source)
+	}
+	_ = w.Flush() // writes to memory
+	return out.String()
+}
+
+// valueText returns the value of a setting for people: "-" if there is none.
+func valueText(row settings.Setting) string {
+	if row.Value == nil {
+		return "-"
+	}
+	if row.Secret {
+		return "(secret)"
+	}
+	raw, _ := row.Value.MarshalJSON() // returns what it has
+	var text string
+	var list []string
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return text
+	case json.Unmarshal(raw, &list) == nil:
+		return strings.Join(list, ",")
+	}
+	return string(raw)
+}

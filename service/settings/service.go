@@ -1,0 +1,73 @@
+package settings
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// A Service shows, tries and changes settings.
+type Service struct {
+	*core.Core
+	tries *limit.Counter[string] // of TestSettings
+
+	mu     sync.Mutex // held while settings are changed
+	file   File       // nil: there is none, as in a test
+	stored []Stored   // the values in the store
+	joined *Joined    // what holds
+}
+
+// New returns the room. Its settings cannot be listed or changed before Begin.
+func New(c *core.Core) *Service {
+	return &Service{Core: c, tries: limit.NewCounter[string](time.Minute)}
+}
+
+// Begin tells the room what the service has started with: the file, the values in the store, and
+// what they are together.
+func (s *Service) Begin(file File, stored []Stored, joined *Joined) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file, s.stored, s.joined = file, stored, joined
+}
+
+// ListSettings returns all settings with what holds, and where it comes from.
+func (s *Service) ListSettings(context.Context, core.Actor) (*core.List[Setting], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.joined == nil {
+		return nil, errNoFile()
+	}
+	return s.list(), nil
+}
+
+// list returns all settings. s.mu is held.
+func (s *Service) list() *core.List[Setting] {
+	return &core.List[Setting]{Data: s.joined.List, Count: len(s.joined.List)}
+}
+
+func errNoFile() error {
+	return core.Errorf("not_configured", "The settings of this server cannot be shown: it runs without a settings file.")
+}
+
+// UseFile takes another file, which was read again while the server runs. If its settings are
+// invalid, nothing changes.
+func (s *Service) UseFile(file File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	joined, err := file.Join(s.stored)
+	if err != nil {
+		return err
+	}
+	s.file = file
+	s.apply(s.stored, joined)
+	return nil
+}
+
+// apply makes the settings hold. s.mu is held.
+func (s *Service) apply(stored []Stored, joined *Joined) {
+	s.stored, s.joined = stored, joined
+	s.ChangeSettings(func(now *core.Settings) { *now = joined.Settings })
+}
