@@ -92,7 +92,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayCr
 	if err != nil {
 		return nil, errors.Join(err, in.close())
 	}
-	in.svc.Health.Backups = in.operator.Schedule
+	in.svc.Health.Backups, in.svc.Backups.Schedule = in.operator.Schedule, in.operator.Schedule
 	if own != nil {
 		own.Hosts = in.svc.Zones.HostsName
 	}

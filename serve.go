@@ -95,6 +95,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	ctx, s.inst.operator.Stop = context.WithCancel(ctx)
 	defer s.inst.operator.Stop()
 	s.inst.svc.Inbound.FileUnfiled()
+	s.inst.svc.Backups.RemoveLeftover()
 	created, err := s.inst.createFirstAccount(ctx, s.settings)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ type backupSettings struct {
 	Every      duration       `toml:"every" change:"store" text:"time between two backups"`
 	FullEvery  duration       `toml:"full_every" change:"store" text:"time between two full backups"`
 	Keep       duration       `toml:"keep" text:"how far back a restore is possible"`
+	Drill      duration       `toml:"drill" change:"store" text:"time between two trial restores of the newest backup"`
 	Sync       bool           `toml:"sync" text:"whether nothing is acknowledged before the backup has it"`
 	Recipients []ageRecipient `toml:"age_recipients" text:"age public keys that backups are encrypted for"`
 	S3
@@ -51,6 +52,7 @@ type backupSettings struct {
 type Backup struct {
 	To                     string        // directory or s3:// address; "" if there are no backups
 	Every, FullEvery, Keep time.Duration // intervals of backups and of full backups; how long to keep them
+	Drill                  time.Duration // interval of drills, which restore the newest backup for a trial; 0: there are none
 	Sync                   bool          // whether writes wait until the target has stored them
 	Recipients             []age.Recipient
 	S3                     S3
@@ -65,7 +67,7 @@ func (s *Settings) Backups() Backup {
 	}
 	return Backup{
 		To: b.To, Every: b.Every.d, FullEvery: b.FullEvery.d, Keep: b.Keep.d,
-		Sync: b.Sync, Recipients: recipients, S3: b.S3.WithDefaults(s.S3),
+		Drill: b.Drill.d, Sync: b.Sync, Recipients: recipients, S3: b.S3.WithDefaults(s.S3),
 	}
 }
 
@@ -77,6 +79,9 @@ func (b *backupSettings) check() error {
 		if b.Sync {
 			return errors.New("[backup] sync needs a target: set the key to")
 		}
+		if b.Drill.d != 0 {
+			return errors.New("[backup] drill needs a target: set the key to")
+		}
 		return nil
 	}
 	if strings.Contains(b.To, "://") && !strings.HasPrefix(b.To, "s3://") {
@@ -84,6 +89,9 @@ func (b *backupSettings) check() error {
 	}
 	if b.Every.d < time.Minute {
 		return fmt.Errorf("[backup] every: %s is too short; write at least 1m", b.Every.d)
+	}
+	if b.Drill.d != 0 && b.Drill.d < time.Hour {
+		return fmt.Errorf("[backup] drill: %s is too short; write at least 1h", b.Drill.d)
 	}
 	return nil
 }

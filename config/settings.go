@@ -285,7 +285,7 @@ func (s *Settings) Changeable() core.Settings {
 	out := core.Settings{
 		Outbound: s.Outbound.text, Sending: s.Sending.service(), Limits: s.Limits.service(), Connections: s.Limits.connections(),
 		Retention: s.Retention.service(), Spam: s.Spam.service(), Simulator: s.Simulator.Enabled, Doctor: s.Doctor.service(),
-		AlertURL: s.Alerts.URL.text, AlertGuarded: s.stored["alerts.url"], LogLevel: s.LogLevel.Level(), BackupEvery: b.Every, FullBackupEvery: b.FullEvery,
+		AlertURL: s.Alerts.URL.text, AlertGuarded: s.stored["alerts.url"], LogLevel: s.LogLevel.Level(), BackupEvery: b.Every, FullBackupEvery: b.FullEvery, DrillEvery: b.Drill,
 	}
 	out.Doctor.Guarded = s.stored["doctor.port25_targets"]
 	for i := range s.Destination {

@@ -302,6 +302,8 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[backup]\nto = 'gs://mail'", want: []string{"[backup] to", "s3://BUCKET/PREFIX"}},
 		{file: "[backup]\nto = 'x'\nevery = '1s'", want: []string{"[backup] every", "1m"}},
 		{file: "[backup]\nsync = true", want: []string{"[backup] sync", "set the key to"}},
+		{file: "[backup]\nto = 'x'\ndrill = '59m'", want: []string{"[backup] drill", "1h"}},
+		{file: "[backup]\ndrill = '7d'", want: []string{"[backup] drill", "set the key to"}},
 		{file: "[backup]\nkeep = '3 days'", want: []string{"line 2", "7d"}},
 		{file: "[backup]\nage_recipients = ['ssh-x']", want: []string{"line 2", "age1"}},
 		{file: "[backup]\nage_recipients = 'age1'", want: []string{"line 2: backup.age_recipients must be a list, not a text"}},

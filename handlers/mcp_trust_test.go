@@ -91,7 +91,7 @@ func TestEveryTextHasADecision(t *testing.T) {
 	for _, e := range service.EventTypes() {
 		w.walk(reflect.TypeOf(e.Data))
 	}
-	for _, kind := range []string{"domain_setup", "zone_scan"} {
+	for _, kind := range []string{"domain_setup", "zone_scan", "backup", "backup_drill"} {
 		w.walk(reflect.TypeOf(service.JobResult(kind)))
 	}
 	for _, form := range []reflect.Type{reflect.TypeFor[errorBody](), reflect.TypeFor[upstreamBody](), reflect.TypeFor[confirmationRequest](), reflect.TypeFor[domains.SetupQuote]()} {

@@ -123,6 +123,10 @@ GET /v1/health get_health
 GET /v1/settings list_settings
 PATCH /v1/settings update_settings
 POST /v1/settings/test test_settings
+POST /v1/health/check check_health
+GET /v1/backups list_backups
+POST /v1/backups create_backup
+POST /v1/backups/drill drill_backup
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
@@ -195,8 +199,9 @@ var permitted = []struct{ scope, roles, operations string }{
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
 		approve_message reject_message create_inbox`},
-	{"read", "owner", "get_health list_settings"}, // of the first account alone
-	{"admin", "owner", "update_settings test_settings"},
+	// Of the first account alone: its owner, and admins whom the owner allows it.
+	{"read", "owner", "get_health list_settings list_backups"},
+	{"admin", "owner", "update_settings test_settings check_health create_backup drill_backup"},
 	{"read", "owner admin", "list_dns_credentials list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
 	{"write", "mailbox", "update_me change_my_password"},
 	{"admin", "owner admin", "create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
@@ -232,6 +237,7 @@ var longLists = []struct {
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "preview_dns_plan", "put_back_zone_records", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "retry_message", "mark_message", "mark_inbox_message",
 	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "test_rules", "test_settings", "refresh_email_user_inbox", "refresh_inbox",
+	"check_health", "create_backup", "drill_backup",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/backups"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
@@ -70,8 +71,12 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 
 // maySeeJob reports whether the actor may see a job. An actor with access to some mailboxes sees
 // the jobs about these mailboxes and the jobs that it has started. A token that is limited to
-// mailboxes sees only the jobs about these mailboxes.
+// mailboxes sees only the jobs about these mailboxes. Jobs about the installation are shown to its
+// operator alone, since their results may name mailboxes of any account.
 func maySeeJob(who core.Actor, j *store.Job) bool {
+	if j.Resource.Type == core.ResourceHost {
+		return who.Operator && !who.Bound && !who.MailboxToken
+	}
 	return j.CreatedBy == who.UserID && !who.MailboxToken || who.Sees(j.Resource.ID)
 }
 
@@ -151,6 +156,10 @@ func JobResult(kind string) any {
 		return domains.SetupResult{}
 	case zones.KindScan:
 		return zones.ScanResult{}
+	case backups.KindBackup:
+		return backups.BackupResult{}
+	case backups.KindDrill:
+		return backups.DrillResult{}
 	}
 	return nil
 }

@@ -31,6 +31,7 @@
 //   - events: the log of events, and webhooks.
 //   - health: whether the installation works.
 //   - settings: settings that change while the server runs.
+//   - backups: the list of backups, backups and drills at the operator's request.
 //
 // This package itself has service.go, which makes the rooms; event_types.go, the list of events;
 // feeds.go, live changes for the dashboard; jobs.go, the jobs that people see; retention.go, the
@@ -45,6 +46,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/backups"
 	"github.com/mailstead/mailstead/service/certs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
@@ -77,6 +79,7 @@ type Service struct {
 	Core       *core.Core
 	Accounts   *accounts.Service
 	Agents     *agents.Service
+	Backups    *backups.Service
 	Certs      *certs.Service
 	Domains    *domains.Service
 	Edge       *edge.Service
@@ -132,7 +135,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	ext := external.New(servers, in, dom)
 	acc := accounts.New(c, in, servers, mb, out, dom)
 	s := &Service{
-		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
+		Core: c, Accounts: acc, Agents: ag, Backups: backups.New(c), Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
 		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
@@ -152,7 +155,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Edge, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Scans, s.Signin, s.Submit, s.Zones, s.spam,
+		s.Accounts, s.Backups, s.Certs, s.Domains, s.Edge, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Scans, s.Signin, s.Submit, s.Zones, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}
@@ -184,6 +187,7 @@ func (s *Service) Run(ctx context.Context) error {
 	rooms.Go(func() { s.External.Run(ctx) })
 	rooms.Go(func() { s.Zones.Run(ctx) })
 	rooms.Go(func() { s.Health.Run(ctx) })
+	rooms.Go(func() { s.Backups.Run(ctx) })
 	return s.Accounts.Run(ctx)
 }
 

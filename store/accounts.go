@@ -348,6 +348,28 @@ type Setting struct {
 // Settings keeps the settings that are not in the settings file.
 var Settings = engine.NewTable("setting", func(s *Setting) string { return s.Key }).Sealed((*Setting).visitSecrets)
 
+// A BackupDrill is the outcome of the last drill: an attempt to restore the newest backup.
+type BackupDrill struct {
+	ID          string // always BackupDrillID
+	JobID       string // of the job that made it
+	EndedAt     time.Time
+	BackupAt    time.Time // the time of the commit that the backup ends with
+	Messages    int64     // in the backup
+	Decrypted   bool      // false: it is encrypted, so nothing but its checksums was verified
+	Problems    int       // number of problems that were found
+	Failed      string    // why the drill could not be carried out; "" if it was
+	FaultlessAt time.Time // when the last drill without a problem ended; zero: there was none
+}
+
+// BackupDrillID is the id of the one record of BackupDrills.
+const BackupDrillID = "last"
+
+// OK reports whether the backup was restored, or verified, without a problem.
+func (d *BackupDrill) OK() bool { return d.Failed == "" && d.Problems == 0 }
+
+// BackupDrills has one record if a drill was ever made.
+var BackupDrills = engine.NewTable("backup_drill", func(d *BackupDrill) string { return d.ID })
+
 // A SandboxClock holds how far the clock of a sandbox was advanced.
 type SandboxClock struct {
 	ID    string // always SandboxClockID

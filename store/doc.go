@@ -348,6 +348,7 @@
 //	imported                 mailbox and digest, in hex → ImportedMessage
 //	imported.time            expires ms 8
 //	alert                    code, a space, subject → Alert
+//	backup_drill             "last" → BackupDrill
 //	master_key               "master" → MasterKey
 //	setting                  key → Setting
 //	sandbox_clock            "clock" → SandboxClock
@@ -472,6 +473,7 @@
 //	contact            external correspondents, with limits on new ones; 91 days
 //	imported           one row an imported message; 90 days
 //	alert              one row a check that is not ok
+//	backup_drill       one row
 //	master_key         one row
 //	setting            1000 rows, each of at most 16 KiB
 //	sandbox_clock      one row

@@ -17,7 +17,7 @@ func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 		"zone_base": "nothing: it is the host's", "certificate": "the deletion of the domain", "certificate_account": "nothing: it is the host's",
 		"subscribed_names": "the deletion of the mailbox", "copy_intent": "a start", "pending_rcpt": "the deletion of the submission",
 		"arrival": "time, since it is several accounts'", "tls_policy": "time, since it is of others' domains", "tls_count": "time, since it is of others' domains",
-		"dmarc_count": "time, since it is of others' domains", "dmarc_day": "time", "grey_tuple": "time, and it names nobody", "auto_reply": "time, and it names nobody", "imported": "time, and it names nobody", "oauth_client": "time, and it is nobody's", "alert": "nothing: it is the host's", "master_key": "nothing: it is the host's", "sandbox_clock": "nothing: it is the host's", "setting": "nothing: it is the host's",
+		"dmarc_count": "time, since it is of others' domains", "dmarc_day": "time", "grey_tuple": "time, and it names nobody", "auto_reply": "time, and it names nobody", "imported": "time, and it names nobody", "oauth_client": "time, and it is nobody's", "alert": "nothing: it is the host's", "backup_drill": "nothing: it is the host's", "master_key": "nothing: it is the host's", "sandbox_clock": "nothing: it is the host's", "setting": "nothing: it is the host's",
 	}
 	for _, table := range tables {
 		_, names := reflect.TypeOf(table.RowForm().New()).Elem().FieldByName("AccountID")

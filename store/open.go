@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -67,6 +68,10 @@ type Options struct {
 	// nil, the operating system is asked.
 	Room func(dir string) (free, total int64, err error)
 
+	// Background, if not nil, is for a copy of a store that is checked beside a running server:
+	// View rests while the process is busy, and fails when this context ends.
+	Background context.Context
+
 	lenient bool         // use FailLarge and RunTwice as given, even in tests
 	disk    segment.Disk // if nil, the operating system's
 	noSync  bool         // bbolt commits without syncing
@@ -85,7 +90,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		LockTimeout: o.LockTimeout, CheckPages: o.CheckPages, NoSync: o.noSync || o.Unsynced, Committed: o.Committed,
 		Buckets: bucketNames(), Sequential: sequentialTables,
 		MaxBytes: o.MaxBytes, MaxWrites: o.MaxWrites, MaxSteps: o.MaxSteps, FailLarge: o.FailLarge, RunTwice: o.RunTwice,
-		MaxEntryBytes: o.MaxEntryBytes, Room: o.Room,
+		MaxEntryBytes: o.MaxEntryBytes, Room: o.Room, Background: o.Background,
 	})
 	if err != nil {
 		return nil, err
@@ -229,6 +234,12 @@ func (s *Store) keepExistingSegments(tx *Tx) error {
 // CheckPages verifies the pages of the database in dir, which no process may have open. Call it
 // before Open and Check: on a damaged database, Open may fail or not return.
 func CheckPages(dir string) error { return engine.CheckPages(filepath.Join(dir, DatabaseFile)) }
+
+// CheckPagesInBackground is like CheckPages, but it rests while the process is busy, and returns
+// the error of ctx when that ends.
+func CheckPagesInBackground(ctx context.Context, dir string) error {
+	return engine.CheckPagesInBackground(ctx, filepath.Join(dir, DatabaseFile))
+}
 
 // ReadRows calls fn with a transaction that reads the rows of the store in dir as they are, also if
 // the store is of an older format. It changes nothing and reads no segments. No process may write

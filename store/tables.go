@@ -14,7 +14,7 @@ var tables = untypedTables(
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
-	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
+	GreyTuples, KnownSenders, Alerts, BackupDrills, MasterKeys, SandboxClocks,
 	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
 	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies, SpamModels, SpamLessons,
 	Approvals, OAuthClients, OAuthRequests,

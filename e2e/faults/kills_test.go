@@ -31,7 +31,7 @@ import (
 // killAreas says of each area of kill points which way of using the program passes them.
 var killAreas = map[string]func(*killWorld, *testing.T, string, int) bool{
 	"accept": (*killWorld).load, "backup": (*killWorld).load, "commit": (*killWorld).load, "compact": (*killWorld).load,
-	"copy": (*killWorld).load, "deletion": (*killWorld).load, "delivery": (*killWorld).load, "entry": (*killWorld).load,
+	"copy": (*killWorld).load, "deletion": (*killWorld).load, "delivery": (*killWorld).load, "drill": (*killWorld).drill, "entry": (*killWorld).load,
 	"filing": (*killWorld).load, "inbox": (*killWorld).load, "jobs": (*killWorld).load, "object": (*killWorld).load,
 	"segment": (*killWorld).load, "spool": (*killWorld).load, "submit": (*killWorld).load, "text": (*killWorld).load,
 	"webhook": (*killWorld).load,

@@ -27,6 +27,9 @@ func errorsOf(o *api.Operation) []errorStatus {
 	if o.Restricted() || !o.OpenToBound() {
 		codes = append(codes, "forbidden_role")
 	}
+	if o.OperatorNow {
+		codes = append(codes, "person_required", "sign_in_again")
+	}
 	if o.Taintable() {
 		codes = append(codes, "tainted")
 	}

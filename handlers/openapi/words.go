@@ -73,6 +73,6 @@ var neverNull = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 	"Alert.since", "Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at",
 	"DelayedData.next_attempt_at", "Delegation.looked_at", "Health.checked_at", "Health.started_at", "HourOfQuestions.hour", "NameserversChanged.changed_at", "Paused.paused_at", "ScanFinished.finished_at",
-	"BlockedReply.at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
+	"Backup.at", "BlockedReply.at", "CertificateHealth.expires_at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
 	"SentAttempt.at", "Tainted.since", "WaitAnswer.now",
 }

@@ -99,6 +99,7 @@ type Settings struct {
 	LogLevel     slog.Level
 
 	BackupEvery, FullBackupEvery time.Duration // time between two scheduled backups, and between two full ones
+	DrillEvery                   time.Duration // time from the end of one drill to the next; 0: none are made by themselves
 
 	Ignored []IgnoredSetting // settings in the store that do not hold
 }

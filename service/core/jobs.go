@@ -53,6 +53,10 @@ type JobResource struct {
 	Name string `json:"name" words:"ours" example:"example.com"`
 }
 
+// ResourceHost is the type of a job's resource for jobs about the whole installation. Only its
+// operator sees them.
+const ResourceHost = "host"
+
 // A JobFailure says why a job's last attempt failed.
 type JobFailure struct {
 	Code    string `json:"code" words:"ours" example:"registrar_error"`

@@ -40,6 +40,7 @@ func (s *Service) checks() []check {
 		{"relay", false, s.checkRelays},
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
+		{"backup_drill", true, s.checkDrill},
 		{"passwords", false, s.checkPasswords},
 		{"sending_limits", false, s.checkSendingLimits},
 		{"settings", true, s.checkSettings},
@@ -231,47 +232,6 @@ func (s *Service) oldestDue(unread []jobs.UnreadJob) (id string, due time.Time, 
 		return nil
 	})
 	return id, due, err
-}
-
-func (s *Service) checkBackup(ctx context.Context) (out []Check) {
-	const code = "backup"
-	if s.Backups == nil {
-		if s.Config.Sandbox {
-			return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
-		}
-		return badResult(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
-			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
-	}
-	if s.Host != nil && !s.Host.Running { // no schedule runs in this process, so the target was not read yet
-		s.Backups.LoadState(ctx)
-	}
-	state, err := s.Backups.State()
-	if err != nil {
-		return badResult(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.commandLine("check")+".")
-	}
-	why := ""
-	if failed := state.Err(); failed != nil {
-		why = fmt.Sprintf(" The last try failed: %v.", failed)
-	}
-	age := s.Now().Sub(state.LastAt).Round(time.Second)
-	mend := "See that " + state.Target + " can be reached and has room; the server tries again by itself."
-	switch {
-	case state.Late && state.LastAt.IsZero():
-		out = badResult(code, Error, state.Target, fmt.Sprintf("No backup was made in two intervals of %s.%s", state.Every, why), mend)
-	case state.Late:
-		out = badResult(code, Error, state.Target, fmt.Sprintf("The last backup is %s old, which is more than two intervals of %s.%s", age, state.Every, why), mend)
-	case state.LastAt.IsZero():
-		out = badResult(code, Warning, state.Target, "No backup was made yet."+why, mend)
-	case why != "":
-		out = badResult(code, Warning, state.Target, fmt.Sprintf("The last backup is %s old.%s", age, why), mend)
-	}
-	if state.Full {
-		out = append(out, badResult(code, Warning, state.Target, "More than 1 GiB of changes waited for the backup, so they were dropped: the next backup is a full one, and times since the last one cannot be restored.", mend)...)
-	}
-	if out == nil {
-		return okResult(code, state.Target, "The last backup is %s old.", age)
-	}
-	return out
 }
 
 // checkSendingLimits checks whether a stolen password could send without limit.

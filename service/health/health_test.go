@@ -1,22 +1,30 @@
 package health_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
-	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -295,30 +303,125 @@ func TestDiskHealth(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOperatorSeesHealth: the owner of the first account and the local socket, nobody else.
-func TestOnlyTheOperatorSeesHealth(t *testing.T) {
+// TestHealthOfTheInstallation: what get_health says beside its checks.
+func TestHealthOfTheInstallation(t *testing.T) {
 	h := newHost(t)
-	var made []*accounts.AccountCreated
-	for _, email := range []string{"first@example.test", "second@example.test"} {
-		a, err := h.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: email, First: len(made) == 0})
+	if got := h.ask(); got.Version != "1.2.3" || got.Role != "single" || got.Hostname != "mail.example.test" || got.Objects != nil || got.Standby != nil || got.Store.Bytes == 0 || got.Certificate != nil {
+		t.Errorf("%+v", got)
+	}
+	cert, err := tls.X509KeyPair(selfSigned(t, "mail.example.test", "mail.example.net"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Health.Certificates.Host = func() *tls.Certificate { return &cert }
+	got := h.ask().Certificate
+	if got == nil || !slices.Equal(got.Names, []string{"mail.example.test", "mail.example.net"}) || !got.ExpiresAt.Equal(h.now.Add(time.Hour)) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// selfSigned returns a certificate that ends in an hour, and its key, both as PEM.
+func selfSigned(t *testing.T, names ...string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names, NotBefore: start, NotAfter: start.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+}
+
+// TestCheckHealth: all checks are made now, or the one that is named; an unknown one is refused.
+func TestCheckHealth(t *testing.T) {
+	h := newHost(t)
+	operator := core.Actor{TokenID: core.LocalToken}
+	check := func(code string) *health.Health {
+		t.Helper()
+		out, err := h.Health.CheckHealth(t.Context(), operator, health.CheckHealthIn{Code: code})
 		if err != nil {
 			t.Fatal(err)
 		}
-		made = append(made, a)
+		return out
 	}
-	for _, tc := range []struct {
-		account int
-		role    string
-		may     bool
-	}{{0, "owner", true}, {0, "admin", false}, {0, "member", false}, {1, "owner", false}} {
-		_, err := h.Health.GetHealth(t.Context(), core.Actor{AccountID: made[tc.account].AccountID, Role: tc.role, TokenID: "tok_1"})
-		if e, _ := core.AsError(err); tc.may != (err == nil) || err != nil && e.Code != "forbidden_role" {
-			t.Errorf("the %s of account %d: %v", tc.role, tc.account, err)
+	first := check("sending_limits") // nothing is known yet, so all are made
+	h.has(first.Checks, "passwords", health.OK, "No mailbox")
+	h.has(first.Checks, "sending_limits", health.OK, "limited")
+	h.Core.Config.Limits = core.Limits{Plan: "startup"}
+	mb := &store.Mailbox{ID: "eu_1", Num: 1, Email: "m@x.test", PasswordHash: "$6$salt$x", Status: store.MailboxActive}
+	if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
+		t.Fatal(err)
+	}
+	h.now = h.now.Add(time.Minute)
+	h.has(h.ask().Checks, "sending_limits", health.OK, "limited")
+	one := check("sending_limits")
+	h.has(one.Checks, "sending_limits", health.Warning, "No limit holds")
+	h.has(one.Checks, "passwords", health.OK, "No mailbox")
+	if one.CheckedAt != first.CheckedAt || len(one.Checks) != len(first.Checks) {
+		t.Errorf("one check: %d checks at %s, all: %d at %s", len(one.Checks), one.CheckedAt, len(first.Checks), first.CheckedAt)
+	}
+	all := check("")
+	h.has(all.Checks, "passwords", health.Warning, "m@x.test")
+	if !all.CheckedAt.After(first.CheckedAt.Time) {
+		t.Errorf("all checks: at %s, before at %s", all.CheckedAt, first.CheckedAt)
+	}
+	_, err := h.Health.CheckHealth(t.Context(), operator, health.CheckHealthIn{Code: "sending"})
+	if e, _ := core.AsError(err); e == nil || e.Code != "validation_error" || e.Details[0].Field != "code" || !strings.Contains(e.Message, "sending_limits") {
+		t.Errorf("an unknown check: %v", err)
+	}
+}
+
+// TestDrillHealth: the outcome of the last drill is a check and a metric, also after a restart.
+func TestDrillHealth(t *testing.T) {
+	h := newHost(t)
+	at := h.now.Add(-time.Hour)
+	for _, c := range []struct {
+		drill        *store.BackupDrill
+		status, part string
+	}{
+		{nil, health.Skipped, "the key drill in [backup]"},
+		{&store.BackupDrill{Decrypted: true, Messages: 7, FaultlessAt: at}, health.OK, "restored the backup of 2026-11-24T10:00:00Z with 7 messages"},
+		{&store.BackupDrill{FaultlessAt: at}, health.OK, "It is encrypted, so nothing more was tried"},
+		{&store.BackupDrill{Decrypted: true, Problems: 1, JobID: "job_1"}, health.Error, "found 1 problem in the backup of 2026-11-24T10:00:00Z"},
+		{&store.BackupDrill{Decrypted: true, Problems: 2, JobID: "job_1"}, health.Error, "found 2 problems"},
+		{&store.BackupDrill{Problems: 2, Failed: "Nobody answers."}, health.Error, "of 2026-11-24T11:00:00Z could not restore the newest backup: Nobody answers."},
+	} {
+		failed := "0"
+		if c.drill != nil {
+			c.drill.ID, c.drill.EndedAt, c.drill.BackupAt = store.BackupDrillID, at, at.Add(-time.Hour)
+			if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.BackupDrills.Put(tx, c.drill) }); err != nil {
+				t.Fatal(err)
+			}
+			if !c.drill.OK() {
+				failed = "1"
+			}
+		}
+		h.is("backup_drill", c.status, c.part)
+		var text bytes.Buffer
+		if err := h.Core.Metrics.Registry.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), "\nmailstead_backup_drill_failed "+failed+"\n") {
+			t.Errorf("%+v: %s", c.drill, text.String())
+		}
+		since := "0"
+		if c.drill != nil && !c.drill.FaultlessAt.IsZero() {
+			since = strconv.FormatFloat(float64(at.Unix()), 'g', -1, 64)
+		}
+		if !strings.Contains(text.String(), "\nmailstead_backup_drill_last_success_timestamp_seconds "+since+"\n") {
+			t.Errorf("%+v: %s", c.drill, text.String())
 		}
 	}
-	if got := h.ask(); got.Version != "1.2.3" || got.Role != "single" || got.Hostname != "mail.example.test" || got.Objects != nil || got.Standby != nil || got.Store.Bytes == 0 {
-		t.Errorf("%+v", got)
-	}
+	h.Health.Backups = nil
+	h.is("backup_drill", health.Skipped, "no backups")
 }
 
 // TestClientsBehindOneAddress: a host that sees only one private client has a warning, until

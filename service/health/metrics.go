@@ -173,8 +173,8 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 	})
 	r.Gauge("mailstead_certificate_expiry_timestamp_seconds", "When the certificate ends, in Unix time: this host's, and the first of all others.", []string{"name"},
 		func(emit func(float64, ...string)) {
-			if cert := s.Certificates.hostExpiry(); !cert.IsZero() {
-				emit(float64(cert.Unix()), s.Hostname())
+			if leaf := s.Certificates.hostLeaf(); leaf != nil {
+				emit(float64(leaf.NotAfter.Unix()), s.Hostname())
 			}
 			if s.Certificates.Other != nil {
 				if at := s.Certificates.Other(); !at.IsZero() {
@@ -186,20 +186,20 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 	r.AddProcess(s.started)
 }
 
-// hostExpiry returns when this host's certificate expires; zero: it has none.
-func (c *Certificates) hostExpiry() (ends time.Time) {
+// hostLeaf returns this host's certificate; nil if it has none.
+func (c *Certificates) hostLeaf() *x509.Certificate {
 	if c.Host == nil {
-		return ends
+		return nil
 	}
 	cert := c.Host()
 	if cert == nil || len(cert.Certificate) == 0 {
-		return ends
+		return nil
 	}
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
-		return ends
+		return nil
 	}
-	return leaf.NotAfter
+	return leaf
 }
 
 // addStoreMetrics registers the metrics of the store, its backups and its copies.
@@ -234,6 +234,20 @@ func (s *Service) addStoreMetrics(r *metrics.Registry, one func(name, help strin
 		} else if state, err := s.Backups.State(); err == nil {
 			emit(float64(state.Failures))
 		}
+	})
+	one("backup_drill_last_success_timestamp_seconds", "When the last drill ended that found nothing wrong, in Unix time; 0: none did.", func() (float64, bool) {
+		d, err := s.lastDrill()
+		if err != nil || d == nil || d.FaultlessAt.IsZero() {
+			return 0, err == nil
+		}
+		return float64(d.FaultlessAt.UnixMilli()) / 1000, true
+	})
+	one("backup_drill_failed", "1: the last drill found damage, or could not be carried out.", func() (float64, bool) {
+		d, err := s.lastDrill()
+		if err != nil || d == nil || d.OK() {
+			return 0, err == nil
+		}
+		return 1, true
 	})
 	// Buckets for messages and standbys do not exist yet.
 	one("objects_pending", "Message files that wait to be copied to the bucket.", func() (float64, bool) { return 0, true })

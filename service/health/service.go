@@ -6,10 +6,14 @@
 //   - checks.go: the table of checks, and those of the installation itself.
 //   - surroundings.go: checks of the host, the DNS and the network around it.
 //   - alerts.go: how the operator is notified of what is not ok.
+//   - backups.go: the state of backups, and the checks of them.
 package health
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +77,8 @@ type Health struct {
 	Backup    BackupHealth   `json:"backup"`
 	Objects   *ObjectsHealth `json:"objects" rare:"true"` // The bucket that keeps messages; null if there is none.
 	Standby   *StandbyHealth `json:"standby" rare:"true"` // The state of the standby; null if there is none.
+	// The certificate for this host's name; null if this server speaks no TLS itself.
+	Certificate *CertificateHealth `json:"certificate"`
 }
 
 // A Check is the result for one thing that was checked.
@@ -99,16 +105,6 @@ type QueueHealth struct {
 	OldestSeconds *int64 `json:"oldest_seconds" example:"340"` // How long the oldest of them has waited; null if none does.
 }
 
-// BackupHealth is the state of the backups that the settings ask for.
-type BackupHealth struct {
-	Target        *string   `json:"target" words:"ours" example:"s3://backups/mail"` // Where backups go; null if the settings ask for none.
-	LastSuccessAt core.Time `json:"last_success_at"`                                 // When the last backup was made.
-	AgeSeconds    *int64    `json:"age_seconds" example:"1260"`                      // Since the last backup; null if none was made.
-	Verified      *bool     `json:"verified" example:"true"`                         // Whether the last backup was read back.
-	// Why the last attempt failed; null if it did not.
-	Error *string `json:"error" words:"theirs" example:"put db/1: no space left on device" rare:"true"`
-}
-
 // ObjectsHealth is the state of the bucket that keeps messages.
 type ObjectsHealth struct {
 	Reachable  bool  `json:"reachable" example:"true"`
@@ -120,6 +116,12 @@ type ObjectsHealth struct {
 type StandbyHealth struct {
 	Number     int64 `json:"number" example:"48211"`
 	LagSeconds int64 `json:"lag_seconds" example:"1"`
+}
+
+// CertificateHealth describes the certificate that this host shows to clients.
+type CertificateHealth struct {
+	Names     []string  `json:"names" words:"ours" example:"[\"mail.example.com\"]"` // The names that it is for.
+	ExpiresAt core.Time `json:"expires_at"`
 }
 
 // GetHealth returns the state of the installation.
@@ -141,8 +143,35 @@ func (s *Service) GetHealth(ctx context.Context, _ core.Actor) (*Health, error) 
 	if err != nil {
 		return nil, err
 	}
+	if leaf := s.Certificates.hostLeaf(); leaf != nil {
+		out.Certificate = &CertificateHealth{append([]string{}, leaf.DNSNames...), core.Time{Time: leaf.NotAfter}}
+	}
 	out.Backup, err = s.backupHealth()
 	return out, err
+}
+
+// CheckHealthIn is the body of check_health.
+type CheckHealthIn struct {
+	Code string `json:"code" example:"backup"` // Runs only this check, a code of get_health; all checks if left out.
+}
+
+// CheckHealth runs all checks now, or one of them, and returns the state of the installation. It
+// takes up to 20 seconds. It notifies nobody.
+func (s *Service) CheckHealth(ctx context.Context, who core.Actor, in CheckHealthIn) (*Health, error) {
+	if in.Code != "" {
+		var codes []string
+		for _, one := range s.checks() {
+			codes = append(codes, one.code)
+		}
+		if !slices.Contains(codes, in.Code) {
+			return nil, core.Invalid("code", "not_found", "there is no check %.40q; the checks are %s", in.Code, strings.Join(codes, ", "))
+		}
+	}
+	s.runChecks(ctx, in.Code)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.GetHealth(ctx, who)
 }
 
 // NotReady returns why the server takes no mail and no changes, as codes of /readyz. The list is
@@ -175,22 +204,6 @@ func (s *Service) queueHealth() (q QueueHealth, err error) {
 	return q, err
 }
 
-func (s *Service) backupHealth() (b BackupHealth, err error) {
-	if s.Backups == nil {
-		return b, nil
-	}
-	state, err := s.Backups.State()
-	b.Target = &state.Target
-	if !state.LastAt.IsZero() {
-		b.LastSuccessAt.Time, b.AgeSeconds, b.Verified = state.LastAt, secondsSince(s.Now(), state.LastAt), &state.Verified
-	}
-	if failed := state.Err(); failed != nil {
-		text := failed.Error()
-		b.Error = &text
-	}
-	return b, err
-}
-
 func secondsSince(now, at time.Time) *int64 {
 	n := max(0, int64(now.Sub(at)/time.Second))
 	return &n
@@ -214,7 +227,7 @@ func (s *Service) latestResults(ctx context.Context) (checks []Check, ranAt time
 	first := s.found == nil
 	s.mu.Unlock()
 	if first {
-		s.runChecks(ctx)
+		s.runChecks(ctx, "")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,14 +242,24 @@ func (s *Service) latestResults(ctx context.Context) (checks []Check, ranAt time
 	return out, s.at
 }
 
-// runChecks runs all checks at the same time, and logs which have become worse or better since the
-// last run.
-func (s *Service) runChecks(ctx context.Context) {
+// runChecks runs all checks at the same time, or only the one with the given code, and logs which
+// have become worse or better since the last run.
+func (s *Service) runChecks(ctx context.Context, only string) {
 	s.running.Lock()
 	defer s.running.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	table := s.checks()
+	s.mu.Lock()
+	before := s.found
+	s.mu.Unlock()
+	table, found := s.checks(), map[string][]Check{}
+	if before == nil {
+		only = "" // nothing is known of the others
+	}
+	if only != "" {
+		table = slices.DeleteFunc(table, func(one check) bool { return one.code != only })
+		maps.Copy(found, before)
+	}
 	lists := make([][]Check, len(table))
 	var all sync.WaitGroup
 	for i, one := range table {
@@ -246,13 +269,14 @@ func (s *Service) runChecks(ctx context.Context) {
 	if ctx.Err() == context.Canceled {
 		return // checks that were cancelled have no result
 	}
-	found := map[string][]Check{}
 	for i, one := range table {
 		found[one.code] = lists[i]
 	}
 	s.mu.Lock()
-	before := s.found
-	s.found, s.at = found, s.Now()
+	s.found = found
+	if only == "" {
+		s.at = s.Now()
+	}
 	s.mu.Unlock()
 	for _, one := range table {
 		list := found[one.code]
@@ -281,7 +305,7 @@ type Report struct {
 
 // Doctor runs all checks now. It takes up to 20 seconds.
 func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
-	s.runChecks(ctx)
+	s.runChecks(ctx, "")
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -294,7 +318,7 @@ func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
 // runAndNotify runs all checks, and notifies the operator of bad checks and of those that are ok
 // again.
 func (s *Service) runAndNotify(ctx context.Context) {
-	s.runChecks(ctx)
+	s.runChecks(ctx, "")
 	s.mu.Lock()
 	found := s.found
 	s.mu.Unlock()

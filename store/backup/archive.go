@@ -190,7 +190,7 @@ func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 	if !errors.Is(err, enough) {
 		return nil, err
 	}
-	return &Listing{Data: []ListedBackup{{m.ID, m.Kind, m.At, m.Number, info.Size()}}, FirstAt: &m.At, LastAt: &m.At}, nil
+	return &Listing{Data: []ListedBackup{{m.ID, m.Kind, m.At, m.Number, info.Size(), m.Verified}}, FirstAt: &m.At, LastAt: &m.At}, nil
 }
 
 // VerifyArchive reads an archive, compares each file in it with its checksum, and checks every

@@ -27,6 +27,7 @@
 //     migration.
 //   - verify.go: whether a backup is complete and undamaged ([Target.Verify]).
 //   - restore.go: restoring, and which times can be restored. keys.go: master keys.
+//   - drill.go: restoring the newest backup for a trial, beside the running server.
 //   - keep.go: the list of backups, and which are deleted. schedule.go: when one is due.
 //   - seal.go: encryption and compression.
 package backup
@@ -96,6 +97,7 @@ type StoredObject struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
+	Plain  int64  `json:"plain,omitempty"` // bytes before compression; 0: not known, as in backups of older versions
 }
 
 // A Source is the installation that is backed up.
@@ -119,6 +121,11 @@ type Target struct {
 	// Progress, if not nil, is called by Restore and Verify with the name of the work, how much is
 	// done and how much there is.
 	Progress func(what string, done, all int64)
+
+	drill *drillReads // what a drill reads; nil otherwise
+
+	mu   sync.Mutex
+	seen map[string]summary // manifests that were read, by the names of their objects
 
 	sending sync.Mutex // locked while entries are sent, and while a backup takes its snapshot
 	sent    uint64     // the number of the last entry that was sent; 0: not known
@@ -545,7 +552,7 @@ func (r *backupRun) putObject(ctx context.Context, name string, temp *sealedObje
 	if err := r.Place.Put(ctx, name, &pacedStream{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
 		return err
 	}
-	o := StoredObject{name, temp.size, temp.sum}
+	o := StoredObject{name, temp.size, temp.sum, temp.plain}
 	r.added = append(r.added, o)
 	r.m.Objects = append(r.m.Objects, o)
 	return nil
@@ -565,22 +572,61 @@ func (t *Target) manifests(ctx context.Context) (list []*Manifest, err error) {
 		if err != nil {
 			return nil, err
 		}
-		in, err := t.Place.Open(ctx, o.Name)
+		m, err := t.readManifest(ctx, o.Name)
 		if err != nil {
 			return nil, err
 		}
-		text, err := io.ReadAll(io.LimitReader(in, 1<<30))
-		m := new(Manifest)
-		if err = errors.Join(err, in.Close()); err == nil {
-			err = json.Unmarshal(text, m)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", o.Name, err)
-		}
-		if m.Version > manifestVersion {
-			return nil, fmt.Errorf("%s was written by a newer version of Mailstead (%s): use that version", o.Name, m.Program)
-		}
 		list = append(list, m)
 	}
+	return list, nil
+}
+
+func (t *Target) readManifest(ctx context.Context, name string) (*Manifest, error) {
+	in, err := t.Place.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(in, 1<<30))
+	m := new(Manifest)
+	if err = errors.Join(err, in.Close()); err == nil {
+		err = json.Unmarshal(text, m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if m.Version > manifestVersion {
+		return nil, fmt.Errorf("%s was written by a newer version of Mailstead (%s): use that version", name, m.Program)
+	}
+	return m, nil
+}
+
+// A summary is a manifest without its objects.
+type summary struct {
+	*Manifest
+	bytes int64 // of all objects
+}
+
+// summaries returns the summaries of all manifests, oldest first. It reads each manifest once, so
+// that listing the backups again is quick.
+func (t *Target) summaries(ctx context.Context) (list []summary, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	there := map[string]summary{}
+	for o, err := range t.Place.List(ctx, "manifests/") {
+		if err != nil {
+			return nil, err
+		}
+		s, known := t.seen[o.Name]
+		if !known {
+			s.Manifest, err = t.readManifest(ctx, o.Name)
+			if err != nil {
+				return nil, err
+			}
+			s.bytes, s.Objects = s.Bytes(), nil
+		}
+		there[o.Name] = s
+		list = append(list, s)
+	}
+	t.seen = there
 	return list, nil
 }

@@ -108,15 +108,52 @@ func (t *Target) readObject(ctx context.Context, name string, fn func(io.Reader)
 		return err
 	}
 	defer in.Close()
-	plain, err := unseal(in, t.Identities)
+	from := &objectReader{Reader: t.drill.paced(ctx, in)}
+	plain, err := unseal(from, t.Identities)
+	if err == nil {
+		err = fn(&contentReader{plain, from})
+		plain.Close()
+	} else if !errors.Is(err, ErrNoIdentity) && from.err == nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if from.err == nil {
+		err = t.drill.compare(name, from, err)
+	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	defer plain.Close()
-	if err := fn(plain); err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
 	return nil
+}
+
+// An objectReader reads an object as it is stored, and keeps the error of the place.
+type objectReader struct {
+	io.Reader
+	err error // nil: everything was read that was asked for
+}
+
+// Read reads like the object.
+func (r *objectReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}
+
+// A contentReader reads the contents of an object. Its error is ErrDamaged if they cannot be
+// decrypted or decompressed, although the place returned all bytes.
+type contentReader struct {
+	io.Reader
+	from *objectReader
+}
+
+// Read reads like the contents.
+func (r *contentReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF && r.from.err == nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return n, err
 }
 
 // Send sends the entries that were not sent yet, so that the target then has every commit up to

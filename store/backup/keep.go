@@ -24,21 +24,25 @@ type ListedBackup struct {
 	At     time.Time `json:"at"`
 	Number uint64    `json:"number"`
 	Bytes  int64     `json:"bytes"`
+
+	Verified bool `json:"verified"` // it was read back when it was made
 }
 
 // List returns the backups, oldest first.
 func (t *Target) List(ctx context.Context) (*Listing, error) {
-	manifests, err := t.manifests(ctx)
-	if err != nil {
-		return nil, err
-	}
-	chains, err := t.readChains(ctx, manifests)
+	known, err := t.summaries(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &Listing{Data: []ListedBackup{}}
-	for _, m := range manifests {
-		out.Data = append(out.Data, ListedBackup{m.ID, m.Kind, m.At, m.Number, m.Bytes()})
+	var manifests []*Manifest
+	for _, m := range known {
+		manifests = append(manifests, m.Manifest)
+		out.Data = append(out.Data, ListedBackup{m.ID, m.Kind, m.At, m.Number, m.bytes, m.Verified})
+	}
+	chains, err := t.readChains(ctx, manifests)
+	if err != nil {
+		return nil, err
 	}
 	if list := t.restorableRanges(chains); len(list) > 0 {
 		out.FirstAt, out.LastAt = &list[0].First, &list[len(list)-1].Last

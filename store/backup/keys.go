@@ -178,7 +178,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 		if err := errors.Join(t.Place.Put(ctx, name, temp, temp.size), temp.Close()); err != nil {
 			return err
 		}
-		if err := t.verifyObject(ctx, StoredObject{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
+		if err := t.verifyObject(ctx, StoredObject{Name: name, Size: temp.size, SHA256: temp.sum}, new(store.Pacer)); err != nil {
 			return err
 		}
 	}

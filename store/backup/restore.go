@@ -116,21 +116,10 @@ func (t *Target) restorableRanges(chains []backupChain) (list []TimeRange) {
 // dir must be empty, except for files of a restore that was killed. It returns a *RangeError for a
 // time that is not kept, and ErrNoIdentity if the backup cannot be decrypted.
 func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *RestoreResult, err error) {
-	manifests, err := t.manifests(ctx)
+	manifests, c, err := t.chainAt(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	chains, err := t.readChains(ctx, manifests)
-	if err != nil {
-		return nil, err
-	}
-	i := len(chains) - 1
-	for ; i >= 0 && !at.IsZero() && chains[i].full.At.After(at); i-- {
-	}
-	if i < 0 || !at.IsZero() && chains[i].last.Before(at) {
-		return nil, &RangeError{at, t.restorableRanges(chains)}
-	}
-	c := chains[i]
 	if c.full.Encrypted && len(t.Identities) == 0 {
 		return nil, ErrNoIdentity
 	}
@@ -140,6 +129,36 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	}
 	defer func() { err = errors.Join(err, endRestore(work, err)) }()
 	killpoint.At("restore.begin")
+	res, err = t.restoreChain(ctx, manifests, c, work, at, log)
+	if err != nil {
+		return nil, err
+	}
+	return res, finishRestore(work, dir, res)
+}
+
+// chainAt returns all manifests, and the chain that has the state at the time `at`; the zero time
+// means the newest state. It returns a *RangeError for a time that is not kept.
+func (t *Target) chainAt(ctx context.Context, at time.Time) (manifests []*Manifest, c backupChain, err error) {
+	manifests, err = t.manifests(ctx)
+	if err != nil {
+		return nil, c, err
+	}
+	chains, err := t.readChains(ctx, manifests)
+	if err != nil {
+		return nil, c, err
+	}
+	i := len(chains) - 1
+	for ; i >= 0 && !at.IsZero() && chains[i].full.At.After(at); i-- {
+	}
+	if i < 0 || !at.IsZero() && chains[i].last.Before(at) {
+		return nil, c, &RangeError{at, t.restorableRanges(chains)}
+	}
+	return manifests, chains[i], nil
+}
+
+// restoreChain makes a store in the existing directory work, as it was at the time `at`. The files
+// are not synced.
+func (t *Target) restoreChain(ctx context.Context, manifests []*Manifest, c backupChain, work string, at time.Time, log *slog.Logger) (res *RestoreResult, err error) {
 	if err := t.fetchFull(ctx, c.full, work); err != nil {
 		return nil, err
 	}
@@ -204,10 +223,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err != nil {
 		return nil, err
 	}
-	if err := st.Close(); err != nil {
-		return nil, err
-	}
-	return res, finishRestore(work, dir, res)
+	return res, st.Close()
 }
 
 // readStoreFields sets the fields of res that are read from the restored store: its time, its
@@ -435,8 +451,8 @@ func (f *fetcher) fetch(ctx context.Context, st *store.Store, e *store.Entry, re
 		}
 		return verifyMessage(st, ref)
 	})
-	if err == nil {
-		return nil
+	if err == nil || !isLost(err) && !errors.Is(err, ErrDamaged) { // the place could not be read
+		return err
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -449,8 +465,11 @@ func verifyMessage(st *store.Store, ref store.BlobRef) error {
 	return blob.Close()
 }
 
-// openSegment fetches a segment into an unlinked temporary file. The last four of these files stay
-// open.
+// maxOpenSegments is how many fetched segments stay open.
+const maxOpenSegments = 4
+
+// openSegment fetches a segment into an unlinked temporary file. The last maxOpenSegments of these
+// files stay open.
 func (f *fetcher) openSegment(ctx context.Context, name string) (*os.File, error) {
 	if file := f.open[name]; file != nil {
 		return file, nil
@@ -474,7 +493,7 @@ func (f *fetcher) openSegment(ctx context.Context, name string) (*os.File, error
 	}
 	f.open[name] = file
 	f.used = append(f.used, name)
-	if len(f.used) > 4 {
+	if len(f.used) > maxOpenSegments {
 		err = f.open[f.used[0]].Close()
 		delete(f.open, f.used[0])
 		f.used = f.used[1:]

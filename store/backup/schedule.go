@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ type Schedule struct {
 	Keep             time.Duration // how far back a restore must be possible
 	Sync             bool          // a commit is acknowledged only once its entry is stored at the target
 
-	running sync.Mutex // locked while a backup is made
+	running sync.Mutex   // locked while a backup is made
+	reading sync.RWMutex // locked while old backups are deleted, and for reading while a drill reads
 
 	mu      sync.Mutex // also held while Every and FullEvery are read or changed after the start of Run
 	state   State
@@ -62,6 +64,7 @@ type State struct {
 	Target   string
 	Every    time.Duration
 	LastAt   time.Time // when the last backup was made; zero: there is none
+	FirstAt  time.Time // the first time that can be restored; zero: there is none
 	Verified bool      // the last backup was read back and compared
 	Late     bool      // the last backup, or the start of the server if there is none, was more than two intervals ago
 	Full     bool      // the next backup is a full one, since the entries for an incremental one were dropped
@@ -114,6 +117,16 @@ func (s *Schedule) recordBackup(at time.Time, verified bool, err error) {
 	}
 }
 
+// recordFirst records the first time that can be restored.
+func (s *Schedule) recordFirst(list []summary) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.FirstAt = time.Time{}
+	if i := slices.IndexFunc(list, func(m summary) bool { return m.Kind == Full }); i >= 0 {
+		s.state.FirstAt = list[i].At
+	}
+}
+
 // recordSend records the outcome of sending entries.
 func (s *Schedule) recordSend(err error) {
 	s.mu.Lock()
@@ -152,10 +165,32 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 		}
 		s.Source.Log.Log(ctx, level, "the backup is a full one", "reason", res.Reason)
 	}
-	if err := s.Target.Prune(ctx, s.Source.Store.Now().Add(-s.Keep)); err != nil {
-		s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
+	if s.reading.TryLock() { // otherwise a drill reads them, and the next backup deletes them
+		if err := s.Target.Prune(ctx, s.Source.Store.Now().Add(-s.Keep)); err != nil {
+			s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
+		}
+		s.reading.Unlock()
+	}
+	if list, err := s.Target.summaries(ctx); err == nil {
+		s.recordFirst(list)
 	}
 	return res, nil
+}
+
+// Running reports whether a backup is being made at this moment.
+func (s *Schedule) Running() bool {
+	if !s.running.TryLock() {
+		return true
+	}
+	s.running.Unlock()
+	return false
+}
+
+// Hold keeps old backups from being deleted until release is called. It waits until a deletion that
+// has begun is done.
+func (s *Schedule) Hold() (release func()) {
+	s.reading.RLock()
+	return s.reading.RUnlock
 }
 
 // LoadState reads the list of backups, so that State knows the last one. Run does so itself.
@@ -262,11 +297,12 @@ func earlierTime(a, b time.Time) time.Time {
 // backup for State.
 func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 	every, fullEvery := s.intervals()
-	manifests, err := s.Target.manifests(ctx)
+	manifests, err := s.Target.summaries(ctx)
 	if err != nil {
 		s.recordBackup(time.Time{}, false, err)
 		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
+	s.recordFirst(manifests)
 	for _, m := range manifests {
 		at, ok := timeInID(m.ID)
 		if !ok {

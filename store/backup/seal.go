@@ -23,8 +23,9 @@ var ErrNoIdentity = errors.New("the backup is encrypted, and none of the given i
 // temporary file.
 type sealedObject struct {
 	*os.File
-	size int64
-	sum  string // SHA-256, hex
+	size  int64
+	plain int64  // bytes before compression
+	sum   string // SHA-256, hex
 }
 
 // sealToFile writes the output of write, compressed and encrypted, to a temporary file.
@@ -37,11 +38,15 @@ func (t *Target) sealToFile(write func(io.Writer) error) (_ *sealedObject, err e
 		return nil, errors.Join(err, f.Close())
 	}
 	h := sha256.New()
-	n := &byteCounter{w: io.MultiWriter(f, h)}
-	if err := seal(n, t.Recipients, write); err != nil {
+	n, plain := &byteCounter{w: io.MultiWriter(f, h)}, new(byteCounter)
+	err = seal(n, t.Recipients, func(w io.Writer) error {
+		plain.w = w
+		return write(plain)
+	})
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &sealedObject{f, n.n, hex.EncodeToString(h.Sum(nil))}, nil
+	return &sealedObject{f, n.n, plain.n, hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // seal writes the output of write to `to`, compressed and, if there are recipients, encrypted.

@@ -105,6 +105,11 @@ func (db *DB) UpdateFor(logged any, fn func(*Tx) error) error {
 func (db *DB) View(fn func(*Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer db.CatchDamage(&err)
+	if db.background != nil {
+		if err := db.background.rest(); err != nil {
+			return err
+		}
+	}
 	err = db.bolt.View(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, db: db}
 		if err := fn(tx); err != nil {

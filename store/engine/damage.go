@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -197,6 +198,37 @@ func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 // CheckPages verifies the pages of a database file that no process has open. Call it before Open,
 // which may fail or hang on a damaged file.
 func CheckPages(path string) error {
+	return checkPages(path, func(f io.ReaderAt) io.ReaderAt { return f })
+}
+
+// CheckPagesInBackground is like CheckPages, but it rests while the process is busy. It returns the
+// error of ctx when that ends.
+func CheckPagesInBackground(ctx context.Context, path string) error {
+	pace := &background{ctx: ctx}
+	err := checkPages(path, func(f io.ReaderAt) io.ReaderAt { return &pacedFile{f, pace} })
+	if ctx.Err() != nil {
+		return ctx.Err() // what was found by then comes from reads that were cut short
+	}
+	return err
+}
+
+// A pacedFile is a file whose reads rest while the process is busy.
+type pacedFile struct {
+	io.ReaderAt
+	pace *background
+}
+
+// ReadAt reads like the file.
+func (f *pacedFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.pace.rest(); err != nil {
+		return 0, err
+	}
+	return f.ReaderAt.ReadAt(p, off)
+}
+
+// checkPages does the work of CheckPages. It reads the file through the reader that `through`
+// returns.
+func checkPages(path string, through func(io.ReaderAt) io.ReaderAt) error {
 	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
@@ -211,5 +243,5 @@ func CheckPages(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(boltfile.CheckPages(f, info.Size())...)
+	return errors.Join(boltfile.CheckPages(through(f), info.Size())...)
 }

@@ -16,6 +16,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,10 @@ type Options struct {
 	FailLarge                     bool // a transaction over the limits fails; otherwise it is only logged
 	RunTwice                      bool // for tests: run each function of Update twice and roll the first run back
 
+	// Background, if not nil, is for a copy of a store that is checked beside a running server:
+	// View rests while the process is busy, and fails when this context ends.
+	Background context.Context
+
 	MaxEntryBytes int64 // limit on the bytes of kept entries and their messages; 0: 1 GiB
 	// Room returns the free and total bytes of the file system that dir is on.
 	Room func(dir string) (free, total int64, err error)
@@ -107,6 +112,8 @@ type DB struct {
 	bounds    bounds
 	report    txReport // used by the committer only
 	room      diskroom.Monitor
+	// background is nil unless Options.Background is set.
+	background *background
 	// forgetAllocations is used by the committer only; see boltfile.AllocationForgetter.
 	forgetAllocations func(most int)
 
@@ -132,7 +139,7 @@ func Open(path string, o Options) (*DB, error) {
 		o.Log.Warn("bbolt keeps allocations where they cannot be forgotten, so that memory grows with what is written")
 	}
 	most := txCost{bytes: cmp.Or(o.MaxBytes, maxTxBytes), writes: cmp.Or(o.MaxWrites, maxTxWrites), steps: cmp.Or(o.MaxSteps, maxTxSteps)}
-	return &DB{
+	db := &DB{
 		dir: filepath.Dir(path), path: path, bolt: b, log: o.Log, now: o.Now, onCommitted: o.Committed,
 		writes:          make(chan *queuedWrite),
 		closing:         make(chan struct{}),
@@ -146,7 +153,11 @@ func Open(path string, o Options) (*DB, error) {
 		room:            diskroom.Monitor{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
 		freelistMissing: lacksFreelist,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
-	}, nil
+	}
+	if o.Background != nil {
+		db.background = &background{ctx: o.Background}
+	}
+	return db, nil
 }
 
 // OpenOffline opens a database file for offline work while no server uses it, for View and, unless

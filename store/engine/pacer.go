@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -49,6 +50,20 @@ func (p *Pacer) Rest(ctx context.Context) error {
 	}
 	p.began = time.Now()
 	return err
+}
+
+// A background paces work of several goroutines that ends with ctx.
+type background struct {
+	ctx  context.Context
+	mu   sync.Mutex
+	pace Pacer
+}
+
+// rest is called between steps of the work. It returns the error of ctx.
+func (b *background) rest() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pace.Rest(b.ctx)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

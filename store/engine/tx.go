@@ -79,6 +79,22 @@ func (tx *Tx) Writes() int { return tx.writes }
 // Step counts one step of a cursor that the caller moves itself.
 func (tx *Tx) Step() { tx.steps++ }
 
+// stepsBetweenRests is how many cursor steps a transaction in the background takes without a rest.
+const stepsBetweenRests = 64
+
+// restSometimes lets a transaction in the background rest after some cursor steps. It returns false
+// once Options.Background has ended; the transaction then fails with the error of that context.
+func (tx *Tx) restSometimes() bool {
+	if tx.db.background == nil || tx.steps%stepsBetweenRests != 0 {
+		return true
+	}
+	if err := tx.db.background.rest(); err != nil {
+		tx.Fail(err)
+		return false
+	}
+	return true
+}
+
 // seek returns the first key of the bucket at or after key, and counts one cursor step.
 func (tx *Tx) seek(b *bolt.Bucket, key []byte) (k, v []byte) {
 	tx.steps++
@@ -134,7 +150,7 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		c := b.Cursor()
 		k, v := c.Seek(from)
-		for k != nil {
+		for k != nil && tx.restSometimes() {
 			tx.steps++
 			writes := tx.writes
 			if !yield(k, v) {
@@ -174,7 +190,7 @@ func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, [
 			before = PrefixEnd(prefix)
 		}
 		c := b.Cursor()
-		for k, v := SeekBefore(c, before); k != nil && bytes.HasPrefix(k, prefix); {
+		for k, v := SeekBefore(c, before); k != nil && bytes.HasPrefix(k, prefix) && tx.restSometimes(); {
 			tx.steps++
 			writes := tx.writes
 			if !yield(k, v) {

@@ -134,6 +134,6 @@ var otherCodes = map[int][]string{
 	410: {"expired"},
 	422: {"image_unavailable"},
 	429: {"folder_changes_limited"},
-	502: {"registrar_error"},
+	502: {"backup_failed", "registrar_error"},
 	503: {"not_ready"},
 }
