@@ -123,7 +123,7 @@ func commonDefaults() (s Settings) {
 	s.Limits.Plan.text, s.Limits.Domains, s.Limits.TeamUsers, s.Limits.MailboxesPerDomain = "startup", 500, 25, 100
 	s.Limits.ConnectionsPerAddress, s.Limits.ConnectionsPerMailboxIMAP = 50, 50
 	s.Limits.ConnectionsPerMailboxSMTP, s.Limits.ConnectionsPerAccount = 20, 2000
-	s.Retention.TrashDays, s.Retention.JunkDays = 30, 30
+	s.Retention.TrashDays, s.Retention.JunkDays, s.Retention.RequestDays = 30, 30, core.DefaultRequestDays
 	s.Backup.Every.d, s.Backup.FullEvery.d, s.Backup.Keep.d = time.Hour, 7*24*time.Hour, 30*24*time.Hour
 	return s
 }
@@ -429,17 +429,18 @@ type otlpSettings struct {
 	Endpoint collectorURL `toml:"endpoint" text:"OpenTelemetry collector to which traces are sent, without /v1/traces"` // "" sends no traces
 }
 
-// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk. 0
-// means forever.
+// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk, where
+// 0 means forever, and requests in the request log, where 0 means that none are recorded.
 type retentionSettings struct {
-	TrashDays count `toml:"trash_days" change:"store" text:"days after which messages in Trash are deleted; 0: never"`
-	JunkDays  count `toml:"junk_days" change:"store" text:"days after which messages in Junk are deleted; 0: never"`
+	TrashDays   count `toml:"trash_days" change:"store" text:"days after which messages in Trash are deleted; 0: never"`
+	JunkDays    count `toml:"junk_days" change:"store" text:"days after which messages in Junk are deleted; 0: never"`
+	RequestDays count `toml:"request_days" change:"store" text:"days that the request log keeps a request; 0: none is recorded"`
 }
 
 // service converts the settings to the type of the service.
 func (r *retentionSettings) service() core.Retention {
 	const day = 24 * time.Hour
-	return core.Retention{Trash: time.Duration(r.TrashDays) * day, Junk: time.Duration(r.JunkDays) * day}
+	return core.Retention{Trash: time.Duration(r.TrashDays) * day, Junk: time.Duration(r.JunkDays) * day, Requests: time.Duration(r.RequestDays) * day}
 }
 
 // limitSettings is the table [limits]: limits of accounts, requests, recipients and connections.

@@ -33,6 +33,8 @@ type requestParts struct {
 	// If not nil, decode stores here the names of the body fields that were given. Fields with the
 	// tag `audit:"-"` are left out, since they change nothing.
 	givenFields *[]string
+	// If not nil, decode stores here the fields of the body, as soon as it has read them.
+	bodyFields *map[string]json.RawMessage
 }
 
 // decode fills the request struct that in points to. The tags of a field say where its value comes
@@ -119,6 +121,9 @@ func (d *decoder) readObject(t reflect.Type) error {
 		return core.Errorf("invalid_json", "The body is not one JSON object: %s.", err)
 	}
 	d.fields = fields
+	if d.bodyFields != nil {
+		*d.bodyFields = fields
+	}
 	return nil
 }
 

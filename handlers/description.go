@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
@@ -79,7 +78,7 @@ func (s *Server) sendDescription(c *call) {
 	h.Set("Content-Type", p.contentType)
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := p.body, p.tag
-	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+	if acceptsGzip(c.r.Header.Values("Accept-Encoding")) {
 		body, tag = p.gzipped, p.tag+"-gzip"
 		h.Set("Content-Encoding", "gzip")
 	}

@@ -1,7 +1,9 @@
 package handlers
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/core"
@@ -29,7 +31,9 @@ func (s *Server) answerOnce(c *call, path func(name string) string, key string, 
 		return
 	}
 	if kept != nil {
+		s.recordReplay(c, kept)
 		kept.SetHeaders(c.w.Header())
+		c.w.Header().Set("Content-Length", strconv.Itoa(len(kept.Body)))
 		c.w.Header().Set("Idempotent-Replayed", "true")
 		c.w.WriteHeader(kept.Status)
 		_, _ = c.w.Write(kept.Body)
@@ -48,6 +52,18 @@ func (s *Server) answerOnce(c *call, path func(name string) string, key string, 
 		client.WriteHeader(answer.status)
 		_, _ = client.Write(answer.body.Bytes())
 	}
+}
+
+// recordReplay notes the error of a replayed answer for the request log.
+func (s *Server) recordReplay(c *call, kept *once.Answer) {
+	var e errorBody
+	if kept.Status < http.StatusBadRequest || json.Unmarshal(kept.Body, &e) != nil {
+		return
+	}
+	if e.Error.Code == "" { // the answer has the form of RFC 9457
+		_ = json.Unmarshal(kept.Body, &e.Error) // valid, as has just been seen
+	}
+	c.recordError(kept.Status, &e.Error)
 }
 
 // encodeAnswer encodes an operation's result as the response to store for its Idempotency-Key.

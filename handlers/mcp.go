@@ -167,8 +167,8 @@ func (a *mcpServer) guardMessages(next mcp.MethodHandler) mcp.MethodHandler {
 		c := callOf(ctx)
 		defer func() {
 			if v := recover(); v != nil {
-				a.server.Log.Error("panic in a message", "request_id", c.id, "method", method, "panic", v, "stack", string(debug.Stack()))
-				out, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Something went wrong on the server. Report the request id " + c.id + "."}
+				a.server.Log.With(c.logIDs()...).Error("panic in a message", "method", method, "panic", v, "stack", string(debug.Stack()))
+				out, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Something went wrong on the server. Report the request id " + c.shownID() + "."}
 			}
 		}()
 		if method != "tools/call" && a.otherMessages.add(c.who.RateKey(), a.server.now()) > otherMessagesPerMinute {
@@ -190,9 +190,11 @@ func (a *mcpServer) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mc
 	defer cancel()
 	answer, began := newBufferedResponse(http.Header{}), time.Now()
 	ctx, span := a.server.svc.Core.Tracer.Start(ctx, otlp.Internal, "tool")
-	c := &call{w: answer, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
+	c := newCall(ctx, answer, outer.r, outer.id)
+	c.clientID, c.who, c.op = outer.clientID, outer.who, a.tools[req.Params.Name]
 	form := a.runTool(c, answer, req.Params.Arguments)
 	a.server.logRequest(c, span, c.op.Name, answer.status, began)
+	a.server.record(c, answer.status, began)
 	for name, values := range answer.header {
 		if strings.HasPrefix(name, "X-Ratelimit-") || name == "Retry-After" {
 			outer.w.Header()[name] = values
@@ -212,6 +214,7 @@ func (a *mcpServer) runTool(c *call, answer *bufferedResponse, arguments []byte)
 		s.sendError(c, err)
 		return form
 	}
+	s.startRecording(c, c.op.Path)
 	args, confirmation, err := prepareArguments(c.op, arguments)
 	if err != nil {
 		s.sendError(c, err)
@@ -236,9 +239,12 @@ func (a *mcpServer) runOperation(c *call, o *api.Operation, args []byte) {
 		a.server.sendError(c, fmt.Errorf("build the HTTP request of %s: %w", o.Name, err))
 		return
 	}
-	r.URL = &url.URL{Path: o.Path, RawQuery: query.Encode()} // path parameters are in path
+	r.URL = &url.URL{Path: o.Path, RawQuery: query.Encode()}
+	for name, value := range path {
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, "{"+name+"}", value)
+	}
 	r.Header.Set("Content-Type", "application/json")
 	inner := newCall(r.Context(), c.w, r, c.id)
-	inner.who, inner.via = c.who, core.AuditMCP
+	inner.clientID, inner.who, inner.via, inner.rec = c.clientID, c.who, core.AuditMCP, c.rec
 	a.server.run(inner, o, func(name string) string { return path[name] })
 }

@@ -52,6 +52,7 @@ func (a *mcpServer) confirmed(c *call, answer *bufferedResponse, args []byte, co
 	if string(in.Quote) == "null" {
 		in.Quote = nil
 	}
+	c.rec.wanted = false // the operation was not called
 	token, until := s.svc.Core.Confirmation(c.who, o.Name, same)
 	s.sendJSON(c, http.StatusOK, confirmationRequest{
 		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.Name +

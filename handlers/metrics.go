@@ -86,6 +86,7 @@ func (s *Server) countRequest(c *call, w *statusWriter, span *otlp.Span, began t
 		name = "mcp" // each tool call is logged under its own name as well
 	}
 	s.logRequest(c, span, name, status, began)
+	s.record(c, status, began)
 }
 
 // logRequest logs an answered request. If the request is one of the API, it also ends its span. It
@@ -112,6 +113,10 @@ func (s *Server) logRequest(c *call, span *otlp.Span, operation string, status i
 	if !s.Log.Enabled(ctx, level) {
 		return
 	}
-	s.Log.LogAttrs(ctx, level, "request", slog.String("request_id", c.id), slog.String("operation", operation), slog.String("method", method),
+	attrs := append(make([]slog.Attr, 0, 7), slog.String("request_id", c.id), slog.String("operation", operation), slog.String("method", method),
 		slog.Int("status", status), slog.Int64("ms", time.Since(began).Milliseconds()), slog.String("account_id", c.who.AccountID))
+	if c.clientID != "" {
+		attrs = append(attrs, slog.String("client_request_id", c.clientID))
+	}
+	s.Log.LogAttrs(ctx, level, "request", attrs...)
 }

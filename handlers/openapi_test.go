@@ -445,7 +445,7 @@ var prefixes = map[string]string{
 	"Deleted.id": "tok", "Delivery.id": "dlv", "Domain.id": "dom", "EmailUser.id": "eu", "EmailUserCreated.id": "eu", "EventEnvelope.id": "evt", "JobResource.id": "dom",
 	"JobResponse.id": "job", "SentMessage.id": "msg", "SentMessageDetail.id": "msg", "TLSReport.id": "rep", "TeamUser.id": "usr", "MeUser.id": "usr", "TeamUserDeleted.id": "usr",
 	"TeamUserInvited.id": "usr", "TeamUserUpdated.id": "usr", "Template.id": "tpl", "Token.id": "tok", "TokenCreated.id": "tok", "Webhook.id": "wh", "WebhookCreated.id": "wh",
-	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom", "ZoneChange.id": "zch", "undo_zone_change.id": "zch",
+	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom", "RequestToken.id": "tok", "ZoneChange.id": "zch", "undo_zone_change.id": "zch",
 	"approval_id": "apr", "ApprovalName.id": "tok|usr", "SentRecipient.id": "msg", "DeliveredData.id": "msg", "DelayedData.id": "msg", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "Token.mailboxes": "eu", "TokenCreated.mailboxes": "eu", "CreateTokenRequest.mailboxes": "eu", "MessageTemplateDeleted.id": "mtl",
 	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "msg",
 	"SendEmailRequest.template_id": "mtl", "CreateDraftRequest.template_id": "mtl", "UpdateDraftRequest.template_id": "mtl", "SendBatchRequest.template_id": "mtl",
@@ -454,7 +454,7 @@ var prefixes = map[string]string{
 }
 
 // noPrefix are ids that are of another form.
-var noPrefix = []string{"access_key_id", "message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
+var noPrefix = []string{"client_request_id", "access_key_id", "message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
 // TestInputsHaveTheWordsOfWhatIsShown: a field that is given and shown means the same both times,
 // and no other schema has the words of errors.

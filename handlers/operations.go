@@ -19,6 +19,9 @@ import (
 
 // api answers requests to the paths of the API, below /v1.
 func (s *Server) api(c *call) {
+	w := &compressor{ResponseWriter: c.w, c: c}
+	defer w.finish()
+	c.w = w
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := c.identify(c); err != nil {
@@ -107,6 +110,12 @@ func routerPath(path string) string {
 // Requests with an Idempotency-Key and uploads are handled by answerOnce and answerUpload.
 func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	c.op = o
+	s.startRecording(c, c.r.URL.Path)
+	length, done := c.r.ContentLength, func() {}
+	defer func() {
+		s.recordBody(c, length)
+		done()
+	}()
 	if err := o.Permit(c.who); err != nil {
 		s.sendError(c, err)
 		return
@@ -115,12 +124,12 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 		s.answerUpload(c, path)
 		return
 	}
-	body, done, err := s.bodies.read(c)
+	body, free, err := s.bodies.read(c)
 	if err != nil {
 		s.sendError(c, err)
 		return
 	}
-	defer done()
+	length, done = int64(len(body)), free
 	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.AcceptsIdempotencyKey(o.Method, o.Scope) {
 		s.answerOnce(c, path, key, body)
 		return
@@ -156,7 +165,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		}
 		defer leave()
 		err = decode(in, requestParts{
-			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, isPatch: c.op.Method == http.MethodPatch, givenFields: &c.who.Request.Fields,
+			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, isPatch: c.op.Method == http.MethodPatch, givenFields: &c.who.Request.Fields, bodyFields: &c.rec.fields,
 		})
 		if err != nil {
 			return err

@@ -128,6 +128,8 @@ GET /v1/backups list_backups
 POST /v1/backups create_backup
 POST /v1/backups/drill drill_backup
 GET /v1/audit list_audit
+GET /v1/requests list_requests
+GET /v1/requests/{request_id} get_request
 POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
 GET /v1/email-users/{user_id}/addresses suggest_addresses
@@ -204,7 +206,7 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"admin", "owner", "update_settings test_settings check_health create_backup drill_backup"},
 	{"read", "owner admin", "list_dns_credentials list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
 	{"write", "mailbox", "update_me change_my_password"},
-	{"admin", "owner admin", "create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
+	{"admin", "owner admin", "list_requests get_request create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
 }
 
 // ownRules are operations whose permission depends on whom they are about.
@@ -470,6 +472,7 @@ var answers = []struct {
 	{"GET", "/v1/events?event_id=evt_none", "", 200, "data[] pagination{cursor|null,has_more,count(0),limit}"},
 	{"GET", "/v1/settings", "", 200, "data[{key,value|null,default|null,type,source(flag|environment|file|store|default),line|null,editable,restart,secret,description,ignored|null}] count"},
 	{"GET", "/v1/audit", "", 200, long(auditShape)},
+	{"GET", "/v1/requests", "", 200, long(requestShape)},
 	{"GET", "/v1/domains/none", "", 404, errorShape},
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},
 }
@@ -548,7 +551,7 @@ const (
 	lookupShape = `original_message_id|null provider_message_ids[]
 		data[{original_message_id,provider_message_id,provider,recipient,sender,sending_domain,relayed_at}] count`
 	logShape = `id message_id user_id sender recipient subject status(queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected)
-		transport provider|null provider_message_id|null attempts last_response|null next_attempt_at|null send_at|null tags require_tls approval_id|null queued_at updated_at`
+		transport provider|null provider_message_id|null attempts last_response|null next_attempt_at|null send_at|null tags require_tls approval_id|null request_id|null queued_at updated_at`
 	messageTemplateShape = "id name subject text|null html|null variables[] created_at updated_at"
 	windowShape          = "{sent,deferred,bounced,complained,bounce_rate,complaint_rate}"
 	windowsShape         = "windows{1d" + windowShape + ",7d" + windowShape + ",30d" + windowShape + "}"
@@ -569,7 +572,8 @@ const (
 		email to[] cc[] bcc[] size content_hash message_id created_at expires_at decided_at|null decided_by{id,name}|null note|null`
 	auditShape = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
 		request_id|null created_at`
-	ruleShape = `id name enabled position match(all|any) conditions[{field,op,value|null,header?,not?}]
+	requestShape = "request_id client_request_id|null at method path operation status duration_ms token{id,name}|null ip error_code|null"
+	ruleShape    = `id name enabled position match(all|any) conditions[{field,op,value|null,header?,not?}]
 		actions[{type,value|null}] created_at updated_at`
 	vacationShape = "enabled subject|null text from|null starts_at|null ends_at|null"
 	domainEvent   = "domain_id domain status dns_provider source job_id|null "

@@ -18,7 +18,11 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-const jsonMedia = "application/json"
+// The media types of answers in JSON.
+const (
+	jsonMedia    = "application/json"
+	problemMedia = "application/problem+json" // of errors as RFC 9457 has them
+)
 
 // sendJSON sends body as JSON. If the response names a job, it gets a Location header. The media
 // type has no charset parameter, because JSON defines none (RFC 8259 section 11) and generated
@@ -121,12 +125,12 @@ type errorBody struct {
 // A problem has the fields that errors have in both forms.
 type problem struct {
 	// What went wrong, for programs. New codes may be added.
-	Code string `json:"code" words:"ours" example:"validation_error"`
+	Code string `json:"code" words:"ours" example:"validation_error" log:"true"`
 	// For people; the text may change.
 	Message    string        `json:"message" words:"ours" example:"name: is required"`
 	Details    []core.Detail `json:"details,omitempty"`
-	RequestID  string        `json:"request_id" words:"ours"` // The same as X-Request-Id.
-	RetryAfter int           `json:"retry_after,omitempty"`   // Seconds to wait.
+	RequestID  string        `json:"request_id" words:"ours" log:"true"` // The same as X-Request-Id.
+	RetryAfter int           `json:"retry_after,omitempty" log:"true"`   // Seconds to wait.
 }
 
 // A problemBody is the JSON form of an error for clients that accept application/problem+json (RFC
@@ -145,19 +149,20 @@ func (s *Server) sendError(c *call, err error) {
 	e := core.Explain(err)
 	status := code.Status(e.Code)
 	if status >= 500 && status != http.StatusServiceUnavailable {
-		s.Log.Error("request failed", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+		s.Log.With(c.logIDs()...).Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	h := c.w.Header()
-	p := problem{Code: e.Code, Message: e.Message, Details: e.Details, RequestID: c.id}
+	p := problem{Code: e.Code, Message: e.Message, Details: e.Details, RequestID: c.shownID()}
 	if e.RetryAfter > 0 {
 		p.RetryAfter = retrySeconds(e.RetryAfter)
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
+	c.recordError(status, &p)
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", s.wwwAuthenticate(c.r))
 	}
 	if wantsProblem(c.r) {
-		s.send(c, status, "application/problem+json", problemBody{
+		s.send(c, status, problemMedia, problemBody{
 			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: e.Message, Instance: c.r.URL.Path, problem: p,
 		})
 		return
@@ -178,7 +183,7 @@ func (s *Server) sendNotAllowed(c *call, allowed []string) {
 
 // wantsProblem reports whether the client accepts errors in the form of RFC 9457.
 func wantsProblem(r *http.Request) bool {
-	return slices.Contains(core.MediaRanges(r.Header.Values("Accept")...), "application/problem+json")
+	return slices.Contains(core.MediaRanges(r.Header.Values("Accept")...), problemMedia)
 }
 
 // A bufferedResponse is an http.ResponseWriter that keeps the response in memory. If the body grows

@@ -5,10 +5,12 @@
 // Where things are:
 //   - server.go: [Server]; start.go: [New], and the handlers of the listeners. routes.go: what
 //     answers at which path (the paths themselves are in paths.go).
-//   - requests.go: tracing, metrics and recovery for every request. authentication.go: who sent a
-//     request; proxies.go: from which address; origins.go: from which page, and to which host name.
+//   - requests.go: tracing, metrics and recovery for every request, and its row in the request log;
+//     loggable.go: what that shows of a body. authentication.go: who sent a request; proxies.go:
+//     from which address; origins.go: from which page, and to which host name.
 //   - operations.go: the operations of the API. bodies.go and decode.go read a request,
-//     idempotency.go and uploads.go answer special ones, respond.go sends responses and errors.
+//     idempotency.go and uploads.go answer special ones, respond.go sends responses and errors,
+//     compress.go compresses them.
 //   - session.go: the dashboard's sessions; pages.go: pages that need none, and shown messages;
 //     oauth.go: sign-in of clients of /mcp.
 //   - mcp.go and mcp_*.go: the operations as tools of assistants.
@@ -17,6 +19,7 @@ package handlers
 import (
 	"log/slog"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -60,8 +63,9 @@ type Server struct {
 	uploads         chan struct{} // holds one value for each upload that is being received
 
 	autoconfig  *autoconfig.Server
-	description func() *apiDocuments // the documents about the API, made at first use
-	mcp         func(*call)          // answers requests to /mcp
+	description func() *apiDocuments              // the documents about the API, made at first use
+	loggable    func() map[reflect.Type]*loggable // what the request log shows of bodies, by request type; made at first use
+	mcp         func(*call)                       // answers requests to /mcp
 
 	ending  chan struct{} // closed when event streams must end
 	endOnce sync.Once

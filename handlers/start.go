@@ -3,6 +3,7 @@ package handlers
 import (
 	"log/slog"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ func New(svc *service.Service) *Server {
 	s.bodies, s.uploads = &bodyReader{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
+	s.loggable = sync.OnceValue(func() map[reflect.Type]*loggable { return loggableRequests(s.ops) })
 	s.mcp = newMCPServer(s).serve
 	s.fillRouters()
 	s.public = s.publicPaths()

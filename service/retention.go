@@ -155,6 +155,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error { return s.Outbound.DiscardHeld(ctx) },
 		func() error { return s.Inbox.EmptyOld(ctx) },
 		func() error { return s.Inbox.EmptyWarmup(ctx) },
+		func() error { return s.Requests.Prune(ctx) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},

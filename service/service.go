@@ -32,6 +32,7 @@
 //   - health: whether the installation works.
 //   - settings: settings that change while the server runs.
 //   - backups: the list of backups, backups and drills at the operator's request.
+//   - requests: the log of requests to the API.
 //
 // This package itself has service.go, which makes the rooms; event_types.go, the list of events;
 // feeds.go, live changes for the dashboard; jobs.go, the jobs that people see; retention.go, the
@@ -62,6 +63,7 @@ import (
 	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/requests"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/scans"
 	"github.com/mailstead/mailstead/service/settings"
@@ -94,6 +96,7 @@ type Service struct {
 	Recipients *recipients.Service
 	Reports    *reports.Service
 	Reputation *reputation.Service
+	Requests   *requests.Service
 	Rules      *rules.Service
 	Scans      *scans.Service
 	Settings   *settings.Service
@@ -133,10 +136,11 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	sc := scans.New(c, zon, ev)
 	dom := domains.New(c, zon, ed, sc, ev, mb, sub, rep, reps, cert)
 	ext := external.New(servers, in, dom)
-	acc := accounts.New(c, in, servers, mb, out, dom)
+	req := requests.New(c)
+	acc := accounts.New(c, in, servers, mb, out, dom, req)
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Backups: backups.New(c), Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Requests: req, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -188,6 +192,7 @@ func (s *Service) Run(ctx context.Context) error {
 	rooms.Go(func() { s.Zones.Run(ctx) })
 	rooms.Go(func() { s.Health.Run(ctx) })
 	rooms.Go(func() { s.Backups.Run(ctx) })
+	rooms.Go(func() { s.Requests.Run(ctx) })
 	return s.Accounts.Run(ctx)
 }
 

@@ -33,8 +33,9 @@ type Batch struct {
 	MailboxID string
 	Blob      BlobRef // the request as JSON
 	CreatedAt time.Time
-	ByPerson  bool `json:",omitempty"` // a signed-in owner or admin sent it
-	OwnWords  bool `json:",omitempty"` // see Submission.OwnWords
+	ByPerson  bool   `json:",omitempty"` // a signed-in owner or admin sent it
+	OwnWords  bool   `json:",omitempty"` // see Submission.OwnWords
+	RequestID string `json:",omitempty"` // see Submission.RequestID
 }
 
 // Batches keeps each batch until its messages are sent. Check verifies that the Blob of each batch

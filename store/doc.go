@@ -36,13 +36,15 @@
 // their indexes, entries), mailrow (rows and keys of the message index), mailindex (folders,
 // messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (the changes of one commit), rowform (form and checksum of a row), postings (blocks
-// of the text index), keyfile (the file of the master key), diskroom (free disk space) and boltfile
-// (verifying and salvaging the database file). Above it are backup (copies of a store) and digest
-// (comparing two stores).
+// of the text index), requestlog (the log of requests), keyfile (the file of the master key),
+// diskroom (free disk space) and boltfile (verifying and salvaging the database file). Above it are
+// backup (copies of a store) and digest (comparing two stores).
 //
 // # Files
 //
 //	mailstead.db           the database (bbolt), with the buckets below
+//	requests/ACCOUNT/…     the request log, see package requestlog; it is not part of the store, and
+//	                       neither backups nor Check know it
 //	segments/00000001.seg  message bytes; the number in 8 hexadecimal digits, never reused
 //	segments/00000002.tmp  a segment that is being written; removed by Open
 //	spool/spool-…          a message of over 256 KiB while it arrives; unlinked once open, and
@@ -375,6 +377,8 @@
 //	   index
 //	7  policies and approvals are new; nothing is rewritten
 //	8  the indexes token.tainting and mailbox.hashed are filled
+//	9  records at DNS providers become rows of their own
+//	10 rows of the sending log have new fields; nothing is rewritten
 //
 // During these steps no entries are kept, so that the next backup is a full one.
 //

@@ -22,7 +22,7 @@ import (
 // transaction also stores the key at which the migration continues; the last one stores the new
 // number. If the process is killed, the migration continues from that key.
 const (
-	storeFormat   = 9
+	storeFormat   = 10
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | key to continue at | crc32c 4; only during a migration
@@ -58,6 +58,8 @@ var migrations = []migration{
 	// read rows of warm-up mail, and would lose the settings of accounts and where the bare name
 	// and the mail of a domain lead.
 	{9, "zones with a history, records at DNS providers in rows, and warm-up mail in a folder", (*Tx).moveEdgeRecords},
+	// Older programs must not open the store: they could not read rows of the sending log.
+	{10, "requests in the sending log", noRowsToMigrate},
 }
 
 func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }

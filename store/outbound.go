@@ -47,6 +47,7 @@ type Submission struct {
 	Tainted     bool      `json:",omitzero"` // its sender was tainted (see Policy), or it may contain text of somebody else
 	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, sent even if the address is suppressed
 	OwnWords    bool      `json:",omitzero"` // a person of the account wrote it, or a program whose messages count as such, see Token.OwnWords
+	RequestID   string    `json:",omitzero"` // the request to the API that sent it; "": there was none
 }
 
 // A Tag is a name with a value that a sender gave a message, to find it in lists.
@@ -96,6 +97,7 @@ func (s *Submission) codeFields(c *rowform.Coder) {
 	c.Bool(&s.Tainted)
 	c.Bool(&s.Required)
 	c.Bool(&s.OwnWords)
+	c.String(&s.RequestID)
 }
 
 // Submissions keeps each submission until every recipient has an outcome. Check verifies that the
@@ -144,8 +146,9 @@ type Outgoing struct {
 	Checked           bool      `json:",omitzero"` // see Submission.Checked
 	// Stop is the reason for which the message is cancelled after the running attempt, unless a
 	// host accepts it in that attempt. "": it is not cancelled.
-	Stop     string `json:",omitzero"`
-	OwnWords bool   `json:",omitzero"` // see Submission.OwnWords
+	Stop      string `json:",omitzero"`
+	OwnWords  bool   `json:",omitzero"` // see Submission.OwnWords
+	RequestID string `json:",omitzero"` // see Submission.RequestID
 }
 
 // Values of Outgoing.Status.
@@ -251,6 +254,7 @@ func (o *Outgoing) codeFields(c *rowform.Coder) {
 	c.Bool(&o.Checked)
 	c.String(&o.Stop)
 	c.Bool(&o.OwnWords)
+	c.String(&o.RequestID)
 }
 
 func (a *Attempt) codeFields(c *rowform.Coder) {

@@ -135,7 +135,7 @@ func TestTraces(t *testing.T) {
 	id = ask(i, "GET", "/v1/email-users/eu_none", "").Header.Get("X-Request-Id")
 	awaitLine(i, logLine{"msg": "request", "request_id": id, "operation": "get_email_user", "status": 404.0, "level": "DEBUG"})
 	id = ask(i, "POST", "/v1/nothing", "{}", "X-Request-Id", "mine-1").Header.Get("X-Request-Id")
-	awaitLine(i, logLine{"msg": "request", "request_id": "mine-1", "operation": "other", "status": 404.0})
+	awaitLine(i, logLine{"msg": "request", "client_request_id": "mine-1", "operation": "other", "status": 404.0})
 	if id != "mine-1" {
 		t.Errorf("the request is called %q", id)
 	}

@@ -35,9 +35,10 @@ func accountOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_token", Route: POST("/v1/auth/tokens"), Status: 201,
-			May:   May{Scope: Write, Roles: Everyone},
-			Call:  With(s.Accounts.CreateToken),
-			Group: "Tokens", Summary: "Create an API token",
+			May:         May{Scope: Write, Roles: Everyone},
+			Call:        With(s.Accounts.CreateToken),
+			ShowsSecret: true,
+			Group:       "Tokens", Summary: "Create an API token",
 			Text:   "Its value is shown only once. With `mailboxes` or a `policy` it is bound: it can give nobody access, and change nothing that happens by itself; what it may call has `x-bound`.",
 			Errors: errorCodes("insufficient_scope forbidden_role person_required too_many_items"),
 			Show:   "name permissions expires_in_days",

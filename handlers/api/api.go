@@ -30,6 +30,9 @@ type Operation struct {
 	Waits  bool      // may wait so long for an event that the token can expire during the call
 	// Unknown body fields are errors, because the operation spends money or sends mail.
 	Strict bool
+	// The answer may have a secret of ours, such as a password or a link that signs in, so it is
+	// not compressed.
+	ShowsSecret bool
 
 	// These fields are the text in the reference.
 	Group   string   // the heading; one of openapi.operationGroups

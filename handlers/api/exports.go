@@ -7,9 +7,10 @@ func exportOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "create_export", Route: POST("/v1/export"), Status: 200,
-			May:   May{Scope: Write, Roles: Managers},
-			Call:  With(s.Mailboxes.CreateExport),
-			Group: "Jobs and export", Summary: "Export mailboxes with their passwords",
+			May:         May{Scope: Write, Roles: Managers},
+			Call:        With(s.Mailboxes.CreateExport),
+			ShowsSecret: true,
+			Group:       "Jobs and export", Summary: "Export mailboxes with their passwords",
 			Text:   "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. With the format `columns` the file has the `columns` that you give: the value `{smtp_username}` stands for that field, and list_export_formats names the fields. One export every five seconds.",
 			Errors: errorCodes("export_rate_limited exactly_one_parameter credential_limit_reached"),
 			Show:   "format all",

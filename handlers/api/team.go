@@ -14,9 +14,10 @@ func teamOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "invite_team_user", Route: POST("/v1/account/users/invite"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers},
-			Call:  With(s.Accounts.InviteTeamUser),
-			Group: "Team", Summary: "Invite a team user",
+			May:         May{Scope: Admin, Roles: Managers},
+			Call:        With(s.Accounts.InviteTeamUser),
+			ShowsSecret: true,
+			Group:       "Team", Summary: "Invite a team user",
 			Text:   "Without a password the answer has a `reset_link` that works once, for 72 hours.",
 			Errors: errorCodes("user_limit_reached email_already_exists insufficient_scope forbidden_role"),
 			Tool:   Tool{NoTool: true},

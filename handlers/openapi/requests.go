@@ -241,11 +241,11 @@ func (s *Schema) Add(name string, p *Schema, required bool) {
 	}
 }
 
-// inlineRefs returns a copy of a schema with its references resolved. The copy has no examples,
-// which would cost assistants tokens without need.
+// inlineRefs returns a copy of a schema with its references resolved. The copy has neither examples
+// nor x-loggable, which would cost assistants tokens without need.
 func (d *describer) inlineRefs(s *Schema) *Schema {
 	out := *d.doc.Resolve(s)
-	out.Examples = nil
+	out.Examples, out.Loggable = nil, false
 	if s.Description != "" {
 		out.Description = s.Description
 	}

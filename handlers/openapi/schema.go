@@ -38,6 +38,7 @@ type Schema struct {
 	OneOf                []*Schema     `json:"oneOf,omitempty"`
 	AllOf                []*Schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
+	Loggable             bool          `json:"x-loggable,omitempty"` // the request log shows the values of the field
 
 	rare bool // in examples the value is null, if null is allowed
 }
@@ -237,7 +238,7 @@ func (d *describer) fieldSchema(owner string, f *Field, name string, inRequest b
 	if !inRequest && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
-	p.Description, p.rare = d.commentOf(f), f.Tag.Get("rare") != ""
+	p.Description, p.rare, p.Loggable = d.commentOf(f), f.Tag.Get("rare") != "", f.Tag.Get("log") != ""
 	if alias := f.Tag.Get("alias"); alias != "" {
 		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}

@@ -44,7 +44,7 @@ var operationGroups = []tag{
 
 // apiHeaders are the response headers that operations refer to.
 var apiHeaders = Dict[*header]{
-	{"X-Request-Id", &header{Description: "The request's id: your own if you sent one, of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &Schema{Type: "string", Examples: []any{exampleRequestID}}}},
+	{"X-Request-Id", &header{Description: "The request's id: your own if you sent one, of up to 64 letters, digits, dots, underscores and hyphens. `list_requests` finds a request by either.", Schema: &Schema{Type: "string", Examples: []any{exampleRequestID}}}},
 	{"X-RateLimit-Limit", &header{Description: "Requests a minute of the account's plan.", Schema: &Schema{Type: "integer"}}},
 	{"X-RateLimit-Remaining", &header{Description: "Requests left in this window at the steady rate. It reaches 0 before any request is refused.", Schema: &Schema{Type: "integer"}}},
 	{"X-RateLimit-Reset", &header{Description: "When the window ends, in Unix seconds.", Schema: &Schema{Type: "integer"}}},
@@ -73,6 +73,6 @@ var neverNull = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 	"Alert.since", "Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at",
 	"DelayedData.next_attempt_at", "Delegation.looked_at", "Health.checked_at", "Health.started_at", "HourOfQuestions.hour", "NameserversChanged.changed_at", "Paused.paused_at", "ScanFinished.finished_at",
-	"Backup.at", "BlockedReply.at", "CertificateHealth.expires_at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
+	"Backup.at", "BlockedReply.at", "RequestRow.at", "RequestDetail.at", "CertificateHealth.expires_at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
 	"SentAttempt.at", "Tainted.since", "WaitAnswer.now",
 }

@@ -156,10 +156,10 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 // UpdateAccountIn is the body of update_account.
 type UpdateAccountIn struct {
 	Name          *string          `json:"name" min:"1" max:"100" example:"Example Ltd"`
-	WarmupPhrases *[]string        `json:"warmup_phrases" max:"100"`      // Mail that contains one of them is marked as warm-up.
-	WarmupHeaders *[]WarmupHeader  `json:"warmup_headers" max:"20"`       // Mail that arrives with one of these header fields is marked as warm-up.
-	WarmupFolder  core.Opt[string] `json:"warmup_folder"`                 // The folder for warm-up mail whose author DMARC proves; it is made when it is first needed, and is no standard folder.
-	WarmupDays    *int             `json:"warmup_days" min:"1" max:"365"` // How long warm-up mail is kept in that folder; 7 by default.
+	WarmupPhrases *[]string        `json:"warmup_phrases" max:"100"`                 // Mail that contains one of them is marked as warm-up.
+	WarmupHeaders *[]WarmupHeader  `json:"warmup_headers" max:"20"`                  // Mail that arrives with one of these header fields is marked as warm-up.
+	WarmupFolder  core.Opt[string] `json:"warmup_folder"`                            // The folder for warm-up mail whose author DMARC proves; it is made when it is first needed, and is no standard folder.
+	WarmupDays    *int             `json:"warmup_days" min:"1" max:"365" log:"true"` // How long warm-up mail is kept in that folder; 7 by default.
 }
 
 // UpdateAccount changes the account's name, and what is warm-up mail and what becomes of it. New

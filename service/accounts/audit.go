@@ -24,7 +24,7 @@ type AuditRow struct {
 	Target    *AuditTarget `json:"target"`                              // What was changed; null if it was several things, or nothing that has a name.
 	Fields    []string     `json:"fields" words:"ours" example:"notes"` // The names of the fields that were given; never their values.
 	Count     int          `json:"count"`                               // How many things were changed, or log-ins failed.
-	RequestID *string      `json:"request_id" words:"ours"`             // X-Request-Id of the request; null for commands.
+	RequestID *string      `json:"request_id" words:"ours"`             // The server's own id of the request, as in the request log; null for commands.
 	CreatedAt core.Time    `json:"created_at"`
 }
 

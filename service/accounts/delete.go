@@ -131,6 +131,9 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	if err := s.inbox.DropAccountIndex(ctx, account.Num); err != nil {
 		return nil, err
 	}
+	if err := s.requests.DropAccount(account.ID); err != nil {
+		s.Log.Warn("delete the request log of a deleted account", "account", account.ID, "error", err) // it is tried again once an hour
+	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if store.DomainsByAccount.Has(tx, account.ID) || store.MailboxesByAccount.Has(tx, account.ID) {
 			return errors.New("delete account: a domain or mailbox was added during the deletion")

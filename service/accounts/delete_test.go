@@ -2,15 +2,19 @@ package accounts_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbound"
+	"github.com/mailstead/mailstead/service/requests"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/requestlog"
 )
 
 // TestDeleteAccount: when DeleteAccount returns, the account is out of use, whether the queue runs
@@ -59,6 +63,9 @@ func TestDeleteAccount(t *testing.T) {
 		t.Errorf("the list: %+v, %v", list, err)
 	}
 	i.Reopen()
+	for _, a := range []*accounts.AccountCreated{i.Account, other} {
+		i.Svc.Requests.Record(a.AccountID, requests.Row{ID: "req_1", At: i.St.Now()})
+	}
 	i.Run()
 	gone := func() (gone bool) {
 		err := i.St.View(func(tx *store.Tx) error {
@@ -74,6 +81,11 @@ func TestDeleteAccount(t *testing.T) {
 	for end := time.Now().Add(30 * time.Second); !gone(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the account is still there")
+		}
+	}
+	for id, want := range map[string]bool{i.Account.AccountID: true, other.AccountID: false} {
+		if _, err := os.Stat(filepath.Join(i.St.Dir(), requestlog.Dir, id)); (err == nil) != want {
+			t.Errorf("the request log of %s: %v", id, err)
 		}
 	}
 	i.Becomes("near@far.test", store.OutgoingCaptured)

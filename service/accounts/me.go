@@ -52,7 +52,7 @@ type UpdateMeIn struct {
 	Name        *string          `json:"name" max:"200"`
 	Signature   core.Opt[string] `json:"signature" max:"10000"`                 // A text that the dashboard adds to new messages.
 	ForwardTo   core.Opt[string] `json:"forward_to" example:"anna@example.net"` // Incoming mail is also sent here.
-	ForwardKeep *bool            `json:"forward_keep_copy"`                     // Whether forwarded mail is kept in the mailbox too.
+	ForwardKeep *bool            `json:"forward_keep_copy" log:"true"`          // Whether forwarded mail is kept in the mailbox too.
 	Recovery    core.Opt[string] `json:"recovery_email" max:"254"`              // Where a link goes when the password is forgotten.
 }
 

@@ -79,6 +79,12 @@ type Outbound interface {
 	MayFinish(j *store.Job) bool
 }
 
+// Requests is what this package needs of the request log.
+type Requests interface {
+	// DropAccount deletes the log of an account.
+	DropAccount(accountID string) error
+}
+
 // A Service manages accounts, their teams and their tokens.
 type Service struct {
 	*core.Core
@@ -87,14 +93,15 @@ type Service struct {
 	mailboxes Mailboxes
 	outbound  Outbound
 	domains   Domains
+	requests  Requests
 
 	tokenUses    core.Uses
 	failedLogins *failedLogins
 }
 
 // New returns a Service over the given rooms.
-func New(c *core.Core, i Inbox, servers Servers, m Mailboxes, o Outbound, d Domains) *Service {
-	return &Service{Core: c, inbox: i, servers: servers, mailboxes: m, outbound: o, domains: d, failedLogins: newFailedLogins()}
+func New(c *core.Core, i Inbox, servers Servers, m Mailboxes, o Outbound, d Domains, r Requests) *Service {
+	return &Service{Core: c, inbox: i, servers: servers, mailboxes: m, outbound: o, domains: d, requests: r, failedLogins: newFailedLogins()}
 }
 
 // Kinds lists the kinds of jobs that this package runs.

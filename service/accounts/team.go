@@ -85,10 +85,10 @@ type InviteTeamUserIn struct {
 	Password  *string `json:"password"`
 	FirstName string  `json:"first_name" max:"100"`
 	LastName  string  `json:"last_name" max:"100"`
-	Role      *string `json:"role" enum:"admin|member"`
+	Role      *string `json:"role" enum:"admin|member" log:"true"`
 
-	Mailboxes *MailboxScope `json:"mailboxes"`  // `all`, or the ids of the mailboxes that a member sees.
-	SendEmail bool          `json:"send_email"` // Whether the link that sets a password is mailed.
+	Mailboxes *MailboxScope `json:"mailboxes" log:"true"`  // `all`, or the ids of the mailboxes that a member sees.
+	SendEmail bool          `json:"send_email" log:"true"` // Whether the link that sets a password is mailed.
 }
 
 // TeamUserInvited is a new team user. ResetLink is present if no password was given: whoever has
@@ -307,11 +307,11 @@ type UpdateTeamUserIn struct {
 	Current   string           `json:"current_password" max:"1024" audit:"-"` // Your current password; needed when you change your own in a session.
 	FirstName core.Opt[string] `json:"first_name" max:"100"`
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
-	Role      *string          `json:"role" enum:"admin|member"`
-	Mailboxes *MailboxScope    `json:"mailboxes"` // `all`, or the ids of the mailboxes that a member sees.
+	Role      *string          `json:"role" enum:"admin|member" log:"true"`
+	Mailboxes *MailboxScope    `json:"mailboxes" log:"true"` // `all`, or the ids of the mailboxes that a member sees.
 	// Whether an admin of the installation's first account runs the installation: its settings,
 	// backups and accounts. Only the owner of that account can change this.
-	Operator *bool `json:"operator"`
+	Operator *bool `json:"operator" log:"true"`
 }
 
 // TeamUserUpdated is a team user after a change.

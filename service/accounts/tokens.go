@@ -88,16 +88,16 @@ func (s *Service) mayManageToken(tx *store.Tx, who core.Actor, t *store.Token) b
 type CreateTokenIn struct {
 	Name string `json:"name" max:"100" example:"deploy script"`
 	// Some of read, write, purchase and admin; each includes those before it.
-	Permissions   *[]string           `json:"permissions" enum:"read|write|purchase|admin"`
-	ExpiresAt     core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
-	Kind          string              `json:"kind" enum:"api|mcp|"`
+	Permissions   *[]string           `json:"permissions" enum:"read|write|purchase|admin" log:"true"`
+	ExpiresAt     core.Opt[time.Time] `json:"expires_at" null:"absent" log:"true"`
+	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent" log:"true"` // Alternative to expires_at.
+	Kind          string              `json:"kind" enum:"api|mcp|" log:"true"`
 	// Ids of the only mailboxes that it may act for; null: all mailboxes that its user sees.
-	Mailboxes core.Opt[[]string] `json:"mailboxes" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Mailboxes core.Opt[[]string] `json:"mailboxes" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2" log:"true"`
 	// Messages sent with it count as the account's own words, which do not taint agents that read
 	// them. Only an owner or admin who is signed in may set it, and only for a program that never
 	// passes on the words of others, as a web form does.
-	OwnWords bool           `json:"own_words"`
+	OwnWords bool           `json:"own_words" log:"true"`
 	Policy   *agents.Policy `json:"policy"` // What it may send, and whether reading mail taints it. By default it may send everything and is not tainted.
 }
 

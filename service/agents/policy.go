@@ -18,7 +18,7 @@ const (
 type SendPolicy struct {
 	// allow: everything; reply_only: only answers, to the people of the message that is answered;
 	// approval: only what a person has approved; deny: nothing.
-	Send string `json:"send" enum:"allow|reply_only|approval|deny"`
+	Send string `json:"send" enum:"allow|reply_only|approval|deny" log:"true"`
 	// Addresses, and @domain for all of a domain, that need no approval and do not count as
 	// strangers.
 	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours"`
@@ -29,10 +29,10 @@ type SendPolicy struct {
 type Policy struct {
 	SendPolicy
 	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours"` // Addresses and @domain of senders whose messages do not taint, if verified_domain proves them.
-	Taint          bool     `json:"taint"`                                  // Reading what a stranger wrote restricts what may be done from then on.
+	Taint          bool     `json:"taint" log:"true"`                       // Reading what a stranger wrote restricts what may be done from then on.
 	// How long a taint lasts after the last such reading; null: until a person ends it. Not with
 	// send: allow.
-	TaintSeconds *int `json:"taint_seconds" min:"3600" max:"31536000"`
+	TaintSeconds *int `json:"taint_seconds" min:"3600" max:"31536000" log:"true"`
 }
 
 // A Tainted says since when a token or credential is tainted, and by which conversation.

@@ -43,6 +43,7 @@ type Actor struct {
 }
 
 const (
+	RoleOwner   = store.UserRoleOwner
 	RoleMailbox = store.UserRoleMailbox
 	SessionKind = "session"
 	OAuthKind   = store.TokenKindOAuth

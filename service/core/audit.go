@@ -8,7 +8,7 @@ import (
 type Request struct {
 	Action string   // the name of the operation
 	Via    string   // one of the Audit… constants
-	ID     string   // as in the header X-Request-Id
+	ID     string   // the server's own id of the request
 	Fields []string // names of the body fields that were given
 }
 

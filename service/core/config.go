@@ -244,8 +244,15 @@ type Doctor struct {
 	Guarded       bool     // Port25Targets must have public addresses, see Relay.Guarded
 }
 
-// Retention is how long messages are kept in Trash and Junk; 0: for ever.
-type Retention struct{ Trash, Junk time.Duration }
+// Retention says how long things are kept that nobody deletes.
+type Retention struct {
+	Trash, Junk time.Duration // messages in Trash and Junk; 0: for ever
+	Requests    time.Duration // rows of the request log; 0: no requests are recorded
+}
+
+// DefaultRequestDays is how many days rows of the request log are kept unless the configuration has
+// another number.
+const DefaultRequestDays = 7
 
 // DefaultWarmupDays is how many days an account keeps warm-up mail in its folder unless it sets
 // another number.

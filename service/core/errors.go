@@ -22,8 +22,8 @@ type Error struct {
 
 // A Detail names one field and what is wrong with it.
 type Detail struct {
-	Field   string `json:"field" words:"ours" example:"name"` // The field; in some errors the id of the conflicting object.
-	Code    string `json:"code" words:"ours" example:"required"`
+	Field   string `json:"field" words:"ours" example:"name" log:"true"` // The field; in some errors the id of the conflicting object.
+	Code    string `json:"code" words:"ours" example:"required" log:"true"`
 	Message string `json:"message" words:"ours" example:"is required"` // For people; the text may change.
 }
 

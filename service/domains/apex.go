@@ -286,14 +286,14 @@ func (s *Service) writeApex(ctx context.Context, who core.Actor, d *store.Domain
 
 // An ApexIn is an Apex in a request.
 type ApexIn struct {
-	Mode string `json:"mode" required:"true" enum:"here|elsewhere"`
+	Mode string `json:"mode" required:"true" enum:"here|elsewhere" log:"true"`
 	// Only with elsewhere: the addresses of your website, which become your A and AAAA records of
 	// the name `@`. Without them and alias, what there is stays; before the nameservers change, it
 	// is what they have.
-	Addresses *[]string `json:"addresses" max:"8" example:"[\"192.0.2.7\"]"`
+	Addresses *[]string `json:"addresses" max:"8" example:"[\"192.0.2.7\"]" log:"true"`
 	// Only with elsewhere, and without addresses: a host whose addresses the domain itself gets.
 	// They are looked up again and again.
-	Alias core.Opt[string] `json:"alias" max:"253" example:"site.example.net"`
+	Alias core.Opt[string] `json:"alias" max:"253" example:"site.example.net" log:"true"`
 }
 
 // check validates what can be validated without the store.

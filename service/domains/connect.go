@@ -20,23 +20,23 @@ import (
 
 // ConnectDomainsIn is the body of connect_domains.
 type ConnectDomainsIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged" log:"true"`
 	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
 	// stored encrypted and never shown.
 	EdgeAPIToken    *string `json:"edge_api_token" alias:"cloudflare_api_token"`
-	DNSCredentialID *string `json:"dns_credential_id"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token, manual_dns and external.
+	DNSCredentialID *string `json:"dns_credential_id" log:"true"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token, manual_dns and external.
 	// At a DNS provider: replace MX records of others at the domains themselves, and merge their
 	// SPF records with ours. What was there stays in the domain's replaced.
-	Replace   bool     `json:"replace"`
-	ManualDNS bool     `json:"manual_dns"`
-	External  bool     `json:"external"`
+	Replace   bool     `json:"replace" log:"true"`
+	ManualDNS bool     `json:"manual_dns" log:"true"`
+	External  bool     `json:"external" log:"true"`
 	Tags      []string `json:"tags" max:"50"`
 	// here: visitors of the domains themselves come to this host, as a redirect needs. elsewhere:
 	// their websites stay where they are. Without it, Mailstead finds out from their nameservers.
-	Apex string `json:"apex" enum:"here|elsewhere|"`
+	Apex string `json:"apex" enum:"here|elsewhere|" log:"true"`
 	// elsewhere: the hosts of before go on to take the mail, until update_domain changes this to
 	// here. Their MX records at a DNS provider stay, also with replace. here by default.
-	MX string `json:"mx" enum:"here|elsewhere|"`
+	MX string `json:"mx" enum:"here|elsewhere|" log:"true"`
 }
 
 // provider returns the DNS provider that the request selects for the domains; "" if a DNS
@@ -395,7 +395,7 @@ const cloudflareIANAID = "1910"
 
 // CheckProviderIn is the body of check_provider.
 type CheckProviderIn struct {
-	Domain string `json:"domain" required:"true"`
+	Domain string `json:"domain" required:"true" log:"true"`
 }
 
 // A DomainProvider says at which registrar a domain is registered. is_edge means that this is

@@ -382,7 +382,7 @@ const (
 
 // CheckNameserversIn is the body of check_nameservers.
 type CheckNameserversIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged" log:"true"`
 }
 
 // NameserversChecked is the answer of check_nameservers.

@@ -233,17 +233,17 @@ func (s *Service) GetDomain(_ context.Context, who core.Actor, in DomainIn) (*Do
 type UpdateDomainIn struct {
 	DomainID    string           `path:"domain_id"`
 	Tags        *[]string        `json:"tags" max:"50"`
-	AutoRenew   *bool            `json:"auto_renew"`
-	SendingMode *string          `json:"sending_mode" enum:"direct|relay"`
-	Relay       core.Opt[string] `json:"relay" max:"100"`                      // The name of the relay for this mail; null for the default route.
-	ListUnsub   *bool            `json:"list_unsubscribe"`                     // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
+	AutoRenew   *bool            `json:"auto_renew" log:"true"`
+	SendingMode *string          `json:"sending_mode" enum:"direct|relay" log:"true"`
+	Relay       core.Opt[string] `json:"relay" max:"100" log:"true"`           // The name of the relay for this mail; null for the default route.
+	ListUnsub   *bool            `json:"list_unsubscribe" log:"true"`          // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
 	CatchAll    core.Opt[string] `json:"catch_all" example:"info@example.com"` // Gets mail that matches no mailbox.
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
 	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
 	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail
 	// to other hosts stays in the queue.
-	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required"`
+	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required" log:"true"`
 
 	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
 	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
@@ -253,14 +253,14 @@ type UpdateDomainIn struct {
 
 	// Moves the records of the domain to the DNS provider of this DNS credential. A job writes them
 	// there, and the domain moves when that provider shows them.
-	DNSCredentialID *string `json:"dns_credential_id"`
+	DNSCredentialID *string `json:"dns_credential_id" log:"true"`
 
 	Apex *ApexIn `json:"apex"` // Where visitors of the domain itself go.
 	MX   *MXIn   `json:"mx"`   // Which hosts take the mail.
 	// At a DNS provider by API, with mx here or dns_credential_id: replace MX records of others at
 	// the domain itself, and merge their SPF record with ours. What was there stays in the domain's
 	// replaced.
-	Replace bool `json:"replace"`
+	Replace bool `json:"replace" log:"true"`
 }
 
 // check validates what can be validated without the store. It normalizes tags, sending places and

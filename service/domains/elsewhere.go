@@ -27,9 +27,9 @@ type SendingPlace struct {
 
 // A SendingPlaceIn is a SendingPlace in a request. Either host or network is set.
 type SendingPlaceIn struct {
-	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name; its A and AAAA records are the addresses. Give either host or network.
-	Network  string `json:"network" max:"64"`                                // A network, at least /24 of IPv4 or /48 of IPv6. Give either network or host.
-	Selector string `json:"selector" max:"253" required:"true" example:"s1"` // The selector of the DKIM key that it signs with.
+	Host     string `json:"host" max:"253" example:"out.example.net" log:"true"`        // A host name; its A and AAAA records are the addresses. Give either host or network.
+	Network  string `json:"network" max:"64" log:"true"`                                // A network, at least /24 of IPv4 or /48 of IPv6. Give either network or host.
+	Selector string `json:"selector" max:"253" required:"true" example:"s1" log:"true"` // The selector of the DKIM key that it signs with.
 }
 
 // parseSendingPlaces validates and normalizes sending places. It removes duplicates.

@@ -60,7 +60,7 @@ func (s *Service) newMX(d *store.Domain, asked string, f presentSite) *store.Dom
 
 // An MXIn is the mx of an update_domain request.
 type MXIn struct {
-	Mode string `json:"mode" required:"true" enum:"here|elsewhere"`
+	Mode string `json:"mode" required:"true" enum:"here|elsewhere" log:"true"`
 	// Only with here: addresses of the domain that took mail elsewhere. The warnings name those
 	// that have no mailbox here.
 	ExpectedAddresses []string `json:"expected_addresses" max:"1000" example:"[\"ann@example.com\"]"`

@@ -26,8 +26,8 @@ const maxURL = 2048 // characters
 type SetRedirectIn struct {
 	DomainID     string `path:"domain_id"`
 	RedirectURL  string `json:"redirect_url" alias:"url" required:"true" max:"2048"`
-	Permanent    *bool  `json:"permanent"`
-	PreservePath bool   `json:"preserve_path"`
+	Permanent    *bool  `json:"permanent" log:"true"`
+	PreservePath bool   `json:"preserve_path" log:"true"`
 }
 
 // A DomainRedirect says where visitors of a domain are redirected to, as set by set_redirect.

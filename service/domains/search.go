@@ -80,7 +80,7 @@ func registrableName(given string) (string, error) {
 
 // SearchDomainsBulkIn is the body of search_domains_bulk.
 type SearchDomainsBulkIn struct {
-	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged" log:"true"`
 }
 
 // SearchedBulk is the answer of search_domains_bulk: one result for each name, in their order.

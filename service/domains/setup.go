@@ -20,37 +20,37 @@ import (
 
 // SetupDomainIn is the body of setup_domain.
 type SetupDomainIn struct {
-	Domain     string   `json:"domain" required:"true"`
-	Register   bool     `json:"register"`
-	Price      *float64 `json:"price" min:"0" max:"1000000"` // In USD.
-	Years      *int     `json:"years" min:"1" max:"10"`
-	AutoRenew  bool     `json:"auto_renew"`
-	Registrar  string   `json:"registrar"`
-	SetupDNS   *bool    `json:"setup_dns"`
-	SetupEmail *bool    `json:"setup_email"`
-	ManualDNS  bool     `json:"manual_dns"`
+	Domain     string   `json:"domain" required:"true" log:"true"`
+	Register   bool     `json:"register" log:"true"`
+	Price      *float64 `json:"price" min:"0" max:"1000000" log:"true"` // In USD.
+	Years      *int     `json:"years" min:"1" max:"10" log:"true"`
+	AutoRenew  bool     `json:"auto_renew" log:"true"`
+	Registrar  string   `json:"registrar" log:"true"`
+	SetupDNS   *bool    `json:"setup_dns" log:"true"`
+	SetupEmail *bool    `json:"setup_email" log:"true"`
+	ManualDNS  bool     `json:"manual_dns" log:"true"`
 	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
 	// stored encrypted and never shown.
 	EdgeAPIToken    *string `json:"edge_api_token" alias:"cloudflare_api_token"`
-	DNSCredentialID *string `json:"dns_credential_id"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token and manual_dns.
+	DNSCredentialID *string `json:"dns_credential_id" log:"true"` // The DNS credential with which Mailstead makes the records at another DNS provider. Excludes edge_api_token and manual_dns.
 	// At a DNS provider: replace MX records of others at the domain itself, and merge their SPF
 	// record with ours. What was there stays in the domain's replaced.
-	Replace        bool        `json:"replace"`
+	Replace        bool        `json:"replace" log:"true"`
 	Users          []SetupUser `json:"users" max:"100"`
-	TemplateID     string      `json:"template_id"`
+	TemplateID     string      `json:"template_id" log:"true"`
 	RedirectURL    string      `json:"redirect_url" alias:"url" max:"2048"`
 	ForwardAddress string      `json:"forward_address" alias:"address"`
 	Tags           *[]string   `json:"tags" max:"50"`
 	// here: visitors of the domain itself come to this host, as a redirect needs. elsewhere: its
 	// website stays where it is. Without it, Mailstead finds out from its nameservers. A domain
 	// that is registered is here.
-	Apex string `json:"apex" enum:"here|elsewhere|"`
+	Apex string `json:"apex" enum:"here|elsewhere|" log:"true"`
 }
 
 // A SetupUser is a mailbox that setup_domain creates. If it has no password, a password is
 // generated, which an export of the mailboxes contains.
 type SetupUser struct {
-	Username string  `json:"username"`
+	Username string  `json:"username" log:"true"`
 	Name     string  `json:"name"`
 	Password *string `json:"password"`
 }

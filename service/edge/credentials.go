@@ -118,9 +118,9 @@ func cleanZones(given []string) ([]string, error) {
 
 // CreateDNSCredentialIn is the body of create_dns_credential.
 type CreateDNSCredentialIn struct {
-	Provider string   `json:"provider" required:"true" enum:"cloudflare|rfc2136|route53|hetzner|desec"`
+	Provider string   `json:"provider" required:"true" enum:"cloudflare|rfc2136|route53|hetzner|desec" log:"true"`
 	Name     string   `json:"name" required:"true" min:"1" max:"100" example:"Nameserver in Bern"`
-	Zones    []string `json:"zones" max:"100" example:"example.com"` // The zones that it is for. Required for rfc2136; else all zones of the provider if it is left out.
+	Zones    []string `json:"zones" max:"100" example:"example.com" log:"true"` // The zones that it is for. Required for rfc2136; else all zones of the provider if it is left out.
 	DNSSecrets
 }
 
@@ -247,7 +247,7 @@ func (s *Service) ListDNSCredentials(_ context.Context, who core.Actor) (*core.L
 type UpdateDNSCredentialIn struct {
 	CredentialID string    `path:"credential_id"`
 	Name         *string   `json:"name" min:"1" max:"100" example:"Nameserver in Bern"`
-	Zones        *[]string `json:"zones" max:"100" example:"example.com"` // The zones that it is for; empty for all zones of the provider, except for rfc2136.
+	Zones        *[]string `json:"zones" max:"100" example:"example.com" log:"true"` // The zones that it is for; empty for all zones of the provider, except for rfc2136.
 	DNSSecrets
 }
 

@@ -124,12 +124,12 @@ func (p *DNSPlan) size() int {
 
 // PreviewDNSPlanIn is the body of preview_dns_plan.
 type PreviewDNSPlanIn struct {
-	Domain          string `json:"domain" required:"true"`
-	DNSCredentialID string `json:"dns_credential_id" required:"true"`
-	Replace         bool   `json:"replace"` // Plan with the replacement of mail records of others, as connect_domains and setup_domain do with it.
+	Domain          string `json:"domain" required:"true" log:"true"`
+	DNSCredentialID string `json:"dns_credential_id" required:"true" log:"true"`
+	Replace         bool   `json:"replace" log:"true"` // Plan with the replacement of mail records of others, as connect_domains and setup_domain do with it.
 	// elsewhere: plan with mail that stays where it is, as connect_domains does with it. Without
 	// it, as the domain is if it is connected, or else with mail that comes here.
-	MX string `json:"mx" enum:"here|elsewhere|"`
+	MX string `json:"mx" enum:"here|elsewhere|" log:"true"`
 }
 
 // PreviewDNSPlan says what connecting a domain with a DNS credential would change.

@@ -109,7 +109,7 @@ func (s *Service) GetWebhook(_ context.Context, who core.Actor, in WebhookIn) (*
 // CreateWebhookIn is the body of create_webhook.
 type CreateWebhookIn struct {
 	URL         string   `json:"url" required:"true"`
-	Events      []string `json:"events" required:"true"` // Event types, or `*` alone for all.
+	Events      []string `json:"events" required:"true" log:"true"` // Event types, or `*` alone for all.
 	Description string   `json:"description" max:"500"`
 }
 
@@ -196,9 +196,9 @@ func (s *Service) cleanEvents(in []string) ([]string, error) {
 type UpdateWebhookIn struct {
 	ID          string           `path:"id"`
 	URL         *string          `json:"url"`
-	Events      *[]string        `json:"events"` // Event types, or `*` alone for all.
+	Events      *[]string        `json:"events" log:"true"` // Event types, or `*` alone for all.
 	Description core.Opt[string] `json:"description" max:"500"`
-	Status      *string          `json:"status" enum:"enabled|disabled"`
+	Status      *string          `json:"status" enum:"enabled|disabled" log:"true"`
 }
 
 // UpdateWebhook changes an endpoint. Enabling an endpoint resets its failures.

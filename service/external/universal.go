@@ -13,7 +13,7 @@ import (
 // UniversalInboxIn is the request of set_universal_inbox. Without `enabled`, the request switches
 // the universal inbox from on to off, or from off to on.
 type UniversalInboxIn struct {
-	Enabled *bool `json:"enabled"`
+	Enabled *bool `json:"enabled" log:"true"`
 }
 
 // UniversalInboxOut says whether the universal inbox is on.

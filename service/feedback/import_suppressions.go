@@ -22,7 +22,7 @@ const (
 // CSV file, which may also be the body itself.
 type ImportSuppressionsIn struct {
 	Emails []string `json:"emails" max:"10000" items:"judged" example:"old@example.net"`
-	Reason string   `json:"reason" enum:"bounce|complaint|manual|"`               // `manual` unless given.
+	Reason string   `json:"reason" enum:"bounce|complaint|manual|" log:"true"`    // `manual` unless given.
 	CSV    string   `json:"csv" example:"email,reason\nold@example.net,bounce\n"` // The text of a CSV file, which may also be the body itself.
 }
 

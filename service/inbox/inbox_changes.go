@@ -16,8 +16,8 @@ import (
 
 // MessageMarks are the flags to set or clear on messages. A nil field leaves its flag unchanged.
 type MessageMarks struct {
-	IsRead    *bool `json:"is_read" alias:"read"`
-	IsFlagged *bool `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
+	IsRead    *bool `json:"is_read" alias:"read" log:"true"`
+	IsFlagged *bool `json:"is_flagged" log:"true"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
 }
 
 func (m MessageMarks) check() error {
@@ -300,8 +300,8 @@ func AuditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint3
 
 // A MessageRef names a message by its mailbox's address, its folder and its UID.
 type MessageRef struct {
-	UID     string `json:"uid"`                    // The IMAP UID.
-	Mailbox string `json:"mailbox"`                // The mailbox's address.
+	UID     string `json:"uid" log:"true"`         // The IMAP UID.
+	Mailbox string `json:"mailbox" log:"true"`     // The mailbox's address.
 	Folder  string `json:"folder" example:"inbox"` // A role or an IMAP name; the inbox unless given.
 }
 
@@ -352,7 +352,7 @@ func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in Bul
 type BulkMarkMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 	MessageMarks
-	Junk *bool `json:"junk" example:"true"` // true moves the messages to Junk, false back to the inbox.
+	Junk *bool `json:"junk" example:"true" log:"true"` // true moves the messages to Junk, false back to the inbox.
 }
 
 // MessagesMarked has the number of marked messages and an error for each other message. For

@@ -72,10 +72,10 @@ func NewCredentialPassword() string {
 type CreateCredentialIn struct {
 	UserID          string              `path:"user_id"`
 	Name            string              `json:"name" required:"true" min:"1" max:"100" example:"Anna's phone"`
-	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // The protocols that it is valid for.
-	AllowedNetworks []string            `json:"allowed_networks"`               // Addresses and networks that it may be used from; null means everywhere.
-	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
+	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api" log:"true"` // The protocols that it is valid for.
+	AllowedNetworks []string            `json:"allowed_networks" log:"true"`               // Addresses and networks that it may be used from; null means everywhere.
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent" log:"true"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent" log:"true"` // Alternative to expires_at.
 	// What may be sent with it, and whether reading mail taints it. By default everything may be
 	// sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`
@@ -88,11 +88,11 @@ type CreateSMTPCredentialIn struct {
 	// What is sent with it counts as written by the account itself, so that reading it taints
 	// nothing. Only an owner or admin who is signed in may give true, and only for a program that
 	// does not send texts of others, as a web form does.
-	OwnWords        bool                `json:"own_words"`
-	Protocols       *[]string           `json:"protocols" enum:"smtp"` // The protocols that it is valid for.
-	AllowedNetworks []string            `json:"allowed_networks"`      // Addresses and networks that it may be used from; null means everywhere.
-	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
+	OwnWords        bool                `json:"own_words" log:"true"`
+	Protocols       *[]string           `json:"protocols" enum:"smtp" log:"true"` // The protocols that it is valid for.
+	AllowedNetworks []string            `json:"allowed_networks" log:"true"`      // Addresses and networks that it may be used from; null means everywhere.
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent" log:"true"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent" log:"true"` // Alternative to expires_at.
 	// What may be sent with it, and whether reading mail taints it. By default everything may be
 	// sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`

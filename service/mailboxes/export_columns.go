@@ -21,7 +21,7 @@ const (
 type ExportColumn struct {
 	Header string `json:"header" required:"true" min:"1" max:"200" example:"Login"`
 	Value  string `json:"value" required:"true" max:"1000" example:"{smtp_username}"` // Text in which `{name}` stands for a field of the format `json`; `{{` and `}}` stand for braces.
-	Raw    bool   `json:"raw"`                                                        // Leave values as they are. Otherwise one that begins with `=`, `+`, `-` or `@` gets a leading `'`, so that no spreadsheet takes it for a formula.
+	Raw    bool   `json:"raw" log:"true"`                                             // Leave values as they are. Otherwise one that begins with `=`, `+`, `-` or `@` gets a leading `'`, so that no spreadsheet takes it for a formula.
 }
 
 // A columnPart is a part of a column's value: a text or, if value is not nil, a field.

@@ -15,7 +15,7 @@ import (
 // ExportMailIn is the body of export_messages.
 type ExportMailIn struct {
 	core.EmailUserIn
-	Format string `json:"format" required:"true" enum:"maildir|mbox"`
+	Format string `json:"format" required:"true" enum:"maildir|mbox" log:"true"`
 }
 
 // MailExported is the result of the job: the link to a tar file of the mail. The link works once.

@@ -28,14 +28,14 @@ const (
 // CreateExportIn is the body of create_export. It has exactly one of domains, emails, user_ids and
 // all.
 type CreateExportIn struct {
-	Format  string          `json:"format" enum:"default|smartlead|instantly|emailbison|json|columns|"`
+	Format  string          `json:"format" enum:"default|smartlead|instantly|emailbison|json|columns|" log:"true"`
 	Columns *[]ExportColumn `json:"columns" min:"1" max:"60"` // Required with the format `columns`, and for that alone.
-	Domains *[]string       `json:"domains" min:"1" max:"1000"`
-	Emails  *[]string       `json:"emails" min:"1" max:"10000"`
-	UserIDs *[]string       `json:"user_ids" min:"1" max:"10000"`
-	All     bool            `json:"all"`           // Every mailbox of the account.
-	Inline  bool            `json:"inline"`        // Return the file itself instead of a link.
-	App     bool            `json:"app_passwords"` // Each hosted mailbox gets a new credential for the file, named after the export; the file has its password instead of the mailbox's.
+	Domains *[]string       `json:"domains" min:"1" max:"1000" log:"true"`
+	Emails  *[]string       `json:"emails" min:"1" max:"10000" log:"true"`
+	UserIDs *[]string       `json:"user_ids" min:"1" max:"10000" log:"true"`
+	All     bool            `json:"all" log:"true"`           // Every mailbox of the account.
+	Inline  bool            `json:"inline" log:"true"`        // Return the file itself instead of a link.
+	App     bool            `json:"app_passwords" log:"true"` // Each hosted mailbox gets a new credential for the file, named after the export; the file has its password instead of the mailbox's.
 	Accept  string          `header:"Accept"`
 }
 

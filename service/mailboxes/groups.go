@@ -113,16 +113,16 @@ func (s *Service) GetGroup(_ context.Context, who core.Actor, in GroupIn) (*Grou
 
 // A NewMember names a member of a group by user_id or by email.
 type NewMember struct {
-	UserID string `json:"user_id"`
+	UserID string `json:"user_id" log:"true"`
 	Email  string `json:"email"`
 }
 
 // CreateGroupIn is the body of create_group.
 type CreateGroupIn struct {
-	Email   string      `json:"email" required:"true"`
+	Email   string      `json:"email" required:"true" log:"true"`
 	Name    string      `json:"name" max:"200"`
 	Members []NewMember `json:"members" required:"true"`
-	SendAs  string      `json:"send_as" enum:"members|nobody|"` // Who may send as the group; nobody by default.
+	SendAs  string      `json:"send_as" enum:"members|nobody|" log:"true"` // Who may send as the group; nobody by default.
 }
 
 // CreateGroup creates a group. The error is email_user_exists if the address is taken, and
@@ -172,7 +172,7 @@ type UpdateGroupIn struct {
 	GroupID string           `path:"group_id"`
 	Name    core.Opt[string] `json:"name" max:"200"`
 	Members *[]NewMember     `json:"members"`
-	SendAs  *string          `json:"send_as" enum:"members|nobody"` // Who may send as the group.
+	SendAs  *string          `json:"send_as" enum:"members|nobody" log:"true"` // Who may send as the group.
 }
 
 // UpdateGroup changes a group.

@@ -19,11 +19,11 @@ const (
 
 // CreateInboxIn is the body of create_inbox. All fields are optional.
 type CreateInboxIn struct {
-	Domain   string `json:"domain" alias:"domain_id"`       // The name or id of the domain; by default the only one that is set up.
-	Username string `json:"username" example:"signup-test"` // The part before the @; by default ten random letters and digits.
+	Domain   string `json:"domain" alias:"domain_id" log:"true"`       // The name or id of the domain; by default the only one that is set up.
+	Username string `json:"username" example:"signup-test" log:"true"` // The part before the @; by default ten random letters and digits.
 	Name     string `json:"name" max:"200"`
 	// Seconds until it is deleted: from a minute to 30 days; an hour by default.
-	TTLSeconds *int `json:"ttl_seconds" min:"60" max:"2592000" example:"3600"`
+	TTLSeconds *int `json:"ttl_seconds" min:"60" max:"2592000" example:"3600" log:"true"`
 	// What may be sent from it, with the token and with the password, and whether reading mail
 	// taints these two. By default everything may be sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`

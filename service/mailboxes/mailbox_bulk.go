@@ -14,14 +14,14 @@ import (
 
 // BulkCreateIn is the body of create_email_users_bulk: users, or the id of a template.
 type BulkCreateIn struct {
-	Domain     string      `json:"domain" alias:"domain_id" required:"true"`
+	Domain     string      `json:"domain" alias:"domain_id" required:"true" log:"true"`
 	Users      *[]BulkUser `json:"users" min:"1" max:"100" items:"each"`
-	TemplateID string      `json:"template_id"`
+	TemplateID string      `json:"template_id" log:"true"`
 }
 
 // A BulkUser is one mailbox of create_email_users_bulk.
 type BulkUser struct {
-	Username string  `json:"username"`
+	Username string  `json:"username" log:"true"`
 	Name     string  `json:"name"`
 	Password *string `json:"password"`
 	Footer   string  `json:"footer"`
@@ -199,8 +199,8 @@ func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkC
 
 // BulkDeleteIn is the body of delete_email_users_bulk: ids, or addresses.
 type BulkDeleteIn struct {
-	UserIDs *[]string `json:"user_ids" min:"1" max:"100" items:"judged"`
-	Emails  *[]string `json:"emails" min:"1" max:"100" items:"judged"`
+	UserIDs *[]string `json:"user_ids" min:"1" max:"100" items:"judged" log:"true"`
+	Emails  *[]string `json:"emails" min:"1" max:"100" items:"judged" log:"true"`
 }
 
 // BulkDeleted says how many mailboxes are being deleted, by which job, and which are not.

@@ -23,24 +23,24 @@ type UpdateEmailUserIn struct {
 	Name           *string          `json:"name" max:"200"`
 	Password       *string          `json:"password"`
 	Footer         core.Opt[string] `json:"footer" max:"10000"`
-	DailySendLimit core.Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
-	ForwardTo      core.Opt[string] `json:"forward_to" example:"anna@example.net"`   // Incoming mail is also sent here.
-	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether forwarded mail is kept in the mailbox too.
+	DailySendLimit core.Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000" log:"true"` // Recipients per UTC day; null is unlimited.
+	ForwardTo      core.Opt[string] `json:"forward_to" example:"anna@example.net"`              // Incoming mail is also sent here.
+	ForwardKeep    *bool            `json:"forward_keep_copy" log:"true"`                       // Whether forwarded mail is kept in the mailbox too.
 	// More addresses of the mailbox, which it may send as; at most 50.
-	Aliases       *[]string        `json:"aliases"`
+	Aliases       *[]string        `json:"aliases" log:"true"`
 	Signature     core.Opt[string] `json:"signature" max:"10000"`    // A text that the dashboard adds to new messages.
 	RecoveryEmail core.Opt[string] `json:"recovery_email" max:"254"` // The address that gets a link if the password is forgotten.
 	// The name of the relay for this mail; null for the default route.
-	Relay         core.Opt[string]            `json:"relay" max:"100"`
-	QuotaBytes    core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
-	Status        *string                     `json:"status" enum:"active|suspended"`
+	Relay         core.Opt[string]            `json:"relay" max:"100" log:"true"`
+	QuotaBytes    core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000" log:"true"`
+	Status        *string                     `json:"status" enum:"active|suspended" log:"true"`
 	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
 	// With a new password, or with `status` suspended: queued mail is held until
 	// release_held_messages.
-	Hold *bool `json:"hold" example:"true"`
+	Hold *bool `json:"hold" example:"true" log:"true"`
 
-	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy"` // What may be sent from it; null: everything.
-	ExpiresAt  core.Opt[time.Time]         `json:"expires_at"`  // When it is deleted with all its mail; null means never.
+	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy"`           // What may be sent from it; null: everything.
+	ExpiresAt  core.Opt[time.Time]         `json:"expires_at" log:"true"` // When it is deleted with all its mail; null means never.
 }
 
 func (in *UpdateEmailUserIn) wantsHold() bool { return in.Hold != nil && *in.Hold }

@@ -30,19 +30,19 @@ var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.Rep
 
 // CreateEmailUserIn is the body of create_email_user.
 type CreateEmailUserIn struct {
-	Username       string           `json:"username"`
-	Domain         string           `json:"domain" alias:"domain_id"`
-	Email          string           `json:"email"`
+	Username       string           `json:"username" log:"true"`
+	Domain         string           `json:"domain" alias:"domain_id" log:"true"`
+	Email          string           `json:"email" log:"true"`
 	Name           string           `json:"name" max:"200"`
 	Password       *string          `json:"password"`
 	Footer         string           `json:"footer" max:"10000"`
-	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
-	ForwardTo      string           `json:"forward_to"`                              // Incoming mail is also sent here.
-	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether forwarded mail is kept in the mailbox too.
-	Aliases        []string         `json:"aliases"`                                 // More addresses of the mailbox, which it may send as; at most 50.
-	Signature      string           `json:"signature" max:"10000"`                   // A text that the dashboard adds to new messages.
-	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000"`
-	Type           string           `json:"type" enum:"hosted|external|"`
+	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000" log:"true"` // Recipients per UTC day; null is unlimited.
+	ForwardTo      string           `json:"forward_to"`                                         // Incoming mail is also sent here.
+	ForwardKeep    *bool            `json:"forward_keep_copy" log:"true"`                       // Whether forwarded mail is kept in the mailbox too.
+	Aliases        []string         `json:"aliases" log:"true"`                                 // More addresses of the mailbox, which it may send as; at most 50.
+	Signature      string           `json:"signature" max:"10000"`                              // A text that the dashboard adds to new messages.
+	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000" log:"true"`
+	Type           string           `json:"type" enum:"hosted|external|" log:"true"`
 	IMAP           *MailServerLogin `json:"imap"`
 	SMTP           *MailServerLogin `json:"smtp"`
 }

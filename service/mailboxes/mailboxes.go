@@ -252,9 +252,9 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 
 // MailServerLogin is another mail server and the login to it, as given to create_email_user.
 type MailServerLogin struct {
-	Host     string `json:"host" example:"imap.example.net"`
-	Port     int    `json:"port"`
-	Security string `json:"security" enum:"tls|starttls|none"`
+	Host     string `json:"host" example:"imap.example.net" log:"true"`
+	Port     int    `json:"port" log:"true"`
+	Security string `json:"security" enum:"tls|starttls|none" log:"true"`
 	Username string `json:"username"`
 	Password string `json:"password"`
 }

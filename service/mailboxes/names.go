@@ -17,18 +17,18 @@ import (
 
 // GenerateNamesIn is the body of generate_names. All fields are optional.
 type GenerateNamesIn struct {
-	Count  *int   `json:"count" min:"1" max:"100" example:"10"` // 10 by default.
-	Domain string `json:"domain" alias:"domain_id" max:"253"`   // If given, each name has an address in it.
+	Count  *int   `json:"count" min:"1" max:"100" example:"10" log:"true"` // 10 by default.
+	Domain string `json:"domain" alias:"domain_id" max:"253" log:"true"`   // If given, each name has an address in it.
 	// Used for every name, instead of one from the list.
 	FirstName string `json:"first_name" max:"100"`
 	// Used for every name, instead of one from the list.
 	LastName string `json:"last_name" max:"100"`
 	// A language, with or without a country: de, en, es, fr, it, nl, pl, pt or sv. English by
 	// default.
-	Locale  string    `json:"locale" max:"35"`
-	Styles  *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l"` // The styles of usernames; all by default.
-	Exclude []string  `json:"exclude" max:"10000"`                                                           // Usernames to leave out.
-	Seed    *int64    `json:"seed"`                                                                          // Makes the answer reproducible.
+	Locale  string    `json:"locale" max:"35" log:"true"`
+	Styles  *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l" log:"true"` // The styles of usernames; all by default.
+	Exclude []string  `json:"exclude" max:"10000"`                                                                      // Usernames to leave out.
+	Seed    *int64    `json:"seed" log:"true"`                                                                          // Makes the answer reproducible.
 }
 
 // A SuggestedName is an invented person with a username. email is null without a domain; available

@@ -55,7 +55,7 @@ func (s *Service) ListTemplates(_ context.Context, who core.Actor) (*core.List[T
 // CreateTemplateIn is the body of create_template.
 type CreateTemplateIn struct {
 	Name      string   `json:"name" required:"true" min:"1" max:"100" example:"Sales"`
-	Usernames []string `json:"usernames" required:"true" min:"1" max:"50"`
+	Usernames []string `json:"usernames" required:"true" min:"1" max:"50" log:"true"`
 }
 
 // CreateTemplate stores a named list of usernames.
@@ -125,7 +125,7 @@ func (s *Service) GetTemplate(_ context.Context, who core.Actor, in TemplateIn) 
 type UpdateTemplateIn struct {
 	TemplateID string    `path:"template_id"`
 	Name       *string   `json:"name" min:"1" max:"100" example:"Sales"`
-	Usernames  *[]string `json:"usernames" min:"1" max:"50"`
+	Usernames  *[]string `json:"usernames" min:"1" max:"50" log:"true"`
 }
 
 // UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were created

@@ -53,7 +53,7 @@ func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
 		Sender: sub.Sender, Recipient: r.Address, Program: sub.Program, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
 		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued, RequireTLS: sub.RequireTLS, Tags: sub.Tags,
-		ApprovalID: sub.ApprovalID, Tainted: sub.Tainted, Checked: sub.Checked && sub.Sender != "", OwnWords: sub.OwnWords,
+		ApprovalID: sub.ApprovalID, Tainted: sub.Tainted, Checked: sub.Checked && sub.Sender != "", OwnWords: sub.OwnWords, RequestID: sub.RequestID,
 	}
 	if sub.SendAt.After(row.QueuedAt) {
 		row.Status, row.SendAt, row.TriedFrom = store.OutgoingScheduled, sub.SendAt, sub.SendAt

@@ -149,7 +149,7 @@ func (s *Service) resumeWaitingMail(ctx context.Context, j *store.Job) (jobs.Wri
 // ReleaseIn is the request of release_held_messages.
 type ReleaseIn struct {
 	UserID string `path:"user_id"`
-	Action string `json:"action" required:"true" enum:"release|discard"` // `release` sends what is held, `discard` cancels it.
+	Action string `json:"action" required:"true" enum:"release|discard" log:"true"` // `release` sends what is held, `discard` cancels it.
 }
 
 // Released counts the released and the discarded rows of the sending log.

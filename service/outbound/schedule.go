@@ -13,7 +13,7 @@ import (
 // UpdateScheduledIn is the request of update_scheduled_message.
 type UpdateScheduledIn struct {
 	ID     string     `path:"id"`
-	SendAt *core.Time `json:"send_at" required:"true"` // The new time to send it.
+	SendAt *core.Time `json:"send_at" required:"true" log:"true"` // The new time to send it.
 }
 
 // UpdateScheduledMessage changes the send time of a scheduled message for one recipient. The error

@@ -36,7 +36,8 @@ type SentMessage struct {
 	// It may go only to hosts that authenticate over TLS and promise to require TLS for the next
 	// hop (RFC 8689).
 	RequireTLS bool      `json:"require_tls"`
-	ApprovalID *string   `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
+	ApprovalID *string   `json:"approval_id" words:"ours" rare:"true"`                             // The approval that it waits for, or waited for.
+	RequestID  *string   `json:"request_id" words:"ours" example:"req_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The request that sent it, see get_request; null if it did not come by the API.
 	QueuedAt   core.Time `json:"queued_at"`
 	UpdatedAt  core.Time `json:"updated_at"`
 }
@@ -46,7 +47,7 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
 		Attempts: o.Attempts, LastResponse: core.OrNull(waitReason(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
-		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, ApprovalID: core.OrNull(o.ApprovalID), QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, ApprovalID: core.OrNull(o.ApprovalID), RequestID: core.OrNull(o.RequestID), QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
 	if !who.Policy.Taint {
 		return out

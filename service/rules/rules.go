@@ -80,18 +80,18 @@ type Condition struct {
 	// The part of the message that is compared: the addresses and names of `from`, `to` or `cc`,
 	// `subject`, a `header` field, the text of `body`, the `size`, the list's id (`list_id`), or
 	// the `spam_score`.
-	Field string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score"`
-	Op    string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists"`
+	Field string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score" log:"true"`
+	Op    string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists" log:"true"`
 	// A number for `size`, in bytes, and `spam_score`; none for `exists`. `matches` is an RE2
 	// expression of at most 500 characters.
 	Value  *Value `json:"value" words:"ours" example:"invoice"`
 	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project"` // The name of the header field; only for the field `header`.
-	Not    bool   `json:"not,omitempty" example:"false"`                               // true inverts the result.
+	Not    bool   `json:"not,omitempty" example:"false" log:"true"`                    // true inverts the result.
 }
 
 // An Action is one action of a rule.
 type Action struct {
-	Type string `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop"`
+	Type string `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop" log:"true"`
 	// The folder of `move` and `copy` (a role such as `archive`, or a name; if there is no such
 	// folder, the inbox is used), the keyword of `flag` (default: `\Flagged`), the address of
 	// `forward`, the text of `reply`, `reject` and `webhook`.
@@ -135,9 +135,9 @@ func ruleOut(r *store.Rule) Rule {
 type CreateRuleIn struct {
 	UserID     string      `path:"user_id"`
 	Name       string      `json:"name" required:"true" min:"1" max:"100" example:"Invoices"`
-	Enabled    *bool       `json:"enabled"`
-	Position   *int        `json:"position" min:"0" max:"100"`
-	Match      string      `json:"match" enum:"all|any|"`
+	Enabled    *bool       `json:"enabled" log:"true"`
+	Position   *int        `json:"position" min:"0" max:"100" log:"true"`
+	Match      string      `json:"match" enum:"all|any|" log:"true"`
 	Conditions []Condition `json:"conditions"`
 	Actions    []Action    `json:"actions" required:"true" min:"1"`
 }
@@ -148,9 +148,9 @@ type UpdateRuleIn struct {
 	UserID     string       `path:"user_id"`
 	RuleID     string       `path:"rule_id"`
 	Name       *string      `json:"name" min:"1" max:"100" example:"Invoices"`
-	Enabled    *bool        `json:"enabled"`
-	Position   *int         `json:"position" min:"0" max:"100"`
-	Match      *string      `json:"match" enum:"all|any"`
+	Enabled    *bool        `json:"enabled" log:"true"`
+	Position   *int         `json:"position" min:"0" max:"100" log:"true"`
+	Match      *string      `json:"match" enum:"all|any" log:"true"`
 	Conditions *[]Condition `json:"conditions"`
 	Actions    *[]Action    `json:"actions" min:"1"`
 }
@@ -472,7 +472,7 @@ func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
 // TestRulesIn is the request of test_rules.
 type TestRulesIn struct {
 	UserID    string `path:"user_id"`
-	MessageID string `json:"message_id" required:"true" max:"20" example:"42"` // The UID of a message of the mailbox.
+	MessageID string `json:"message_id" required:"true" max:"20" example:"42" log:"true"` // The UID of a message of the mailbox.
 	Folder    string `json:"folder" max:"255"`
 }
 

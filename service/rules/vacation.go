@@ -23,12 +23,12 @@ type Vacation struct {
 // SetVacationIn is the body of set_vacation.
 type SetVacationIn struct {
 	UserID   string              `path:"user_id"`
-	Enabled  bool                `json:"enabled" required:"true"`
+	Enabled  bool                `json:"enabled" required:"true" log:"true"`
 	Subject  core.Opt[string]    `json:"subject" max:"200" example:"Away until Monday"` // Null: `Auto: ` and the subject of the message that is answered.
 	Text     string              `json:"text" max:"10000" example:"I am away until Monday."`
 	From     core.Opt[string]    `json:"from" max:"320" example:"Anna <anna@example.com>"` // Null: the mailbox's address.
-	StartsAt core.Opt[core.Time] `json:"starts_at"`
-	EndsAt   core.Opt[core.Time] `json:"ends_at"`
+	StartsAt core.Opt[core.Time] `json:"starts_at" log:"true"`
+	EndsAt   core.Opt[core.Time] `json:"ends_at" log:"true"`
 }
 
 // VacationDeleted says that the vacation reply of a mailbox was deleted.

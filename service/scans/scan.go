@@ -40,7 +40,7 @@ type ScanZoneIn struct {
 	DomainID string `path:"domain_id"`
 	// The nameservers to ask, by name or IP address. By default those to which the domain is
 	// delegated, or those of before, if it is delegated to Mailstead already.
-	Nameservers []string `json:"nameservers" max:"13" example:"[\"ns1.example.net\"]"`
+	Nameservers []string `json:"nameservers" max:"13" example:"[\"ns1.example.net\"]" log:"true"`
 }
 
 // ScanZone queues a job that reads the zone of a domain at the nameservers of others. A second

@@ -27,11 +27,11 @@ const (
 type SendBatchIn struct {
 	UserID     string           `path:"user_id"`
 	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`
-	TemplateID string           `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The message template that the messages are made of.
+	TemplateID string           `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2" log:"true"` // The message template that the messages are made of.
 	Message    *BatchMessage    `json:"message"`
 	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000" items:"each"`
 	From       string           `json:"from"`
-	SendAt     *core.Time       `json:"send_at"` // When they are sent; at once unless given.
+	SendAt     *core.Time       `json:"send_at" log:"true"` // When they are sent; at once unless given.
 }
 
 // A BatchMessage is the message that all recipients of a batch get. It may contain variables like a
@@ -255,7 +255,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 			return err
 		}
 		by := sentByActor(who)
-		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: by.person, OwnWords: by.ownWords}
+		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: by.person, OwnWords: by.ownWords, RequestID: by.requestID}
 		if err := store.BatchBlobs.Ref(tx, blob, b.ID); err != nil {
 			return err
 		}
@@ -285,6 +285,7 @@ type parentBatch struct {
 	forms      batchForms
 	byPerson   bool
 	ownWords   bool
+	requestID  string
 }
 
 // batchArgs are the arguments of a job that sends a batch.
@@ -389,7 +390,7 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 			continue
 		}
 		one := in.item(next, forms)
-		one.batch = &parentBatch{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
+		one.batch = &parentBatch{b.CreatedAt, forms, b.ByPerson, b.OwnWords, b.RequestID}
 		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return recordSent(tx, b, next, out) })
 		if refused, ours := core.AsError(err); ours {
 			err = s.Store.Update(func(tx *store.Tx) error {

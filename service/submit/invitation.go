@@ -18,7 +18,7 @@ type AnswerInvitationIn struct {
 	UserID    string `path:"user_id"`
 	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
 	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
-	Answer    string `json:"answer" required:"true" enum:"accepted|tentative|declined"`
+	Answer    string `json:"answer" required:"true" enum:"accepted|tentative|declined" log:"true"`
 }
 
 // AnswerInvitation sends a reply to an invitation to its organizer (RFC 5546 section 3.2.3), from

@@ -101,12 +101,12 @@ type SendEmailIn struct {
 	References  Texts             `json:"references"`
 	Headers     map[string]string `json:"headers"`
 	Attachments []SendAttachment  `json:"attachments" max:"500"`
-	MessageID   string            `json:"message_id"` // The Message-ID header, with brackets.
-	SendAt      *core.Time        `json:"send_at"`    // When it is sent; at once unless given.
+	MessageID   string            `json:"message_id" log:"true"` // The Message-ID header, with brackets.
+	SendAt      *core.Time        `json:"send_at" log:"true"`    // When it is sent; at once unless given.
 	Tags        outbound.TagMap   `json:"tags"`
-	RequireTLS  bool              `json:"require_tls"` // It may go only to hosts that authenticate over TLS and promise to require TLS for the next hop (RFC 8689).
+	RequireTLS  bool              `json:"require_tls" log:"true"` // It may go only to hosts that authenticate over TLS and promise to require TLS for the next hop (RFC 8689).
 	// The message template that the subject and the text are made of.
-	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2" log:"true"`
 	Variables  templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 
 	batch    *parentBatch    // nil if the message is not part of a batch
@@ -210,7 +210,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	by := sentByActor(who)
 	if in.batch != nil {
-		by.person, by.ownWords = in.batch.byPerson, in.batch.ownWords
+		by.person, by.ownWords, by.requestID = in.batch.byPerson, in.batch.ownWords, in.batch.requestID
 	}
 	by.ownWords, by.rewrite = by.ownWords && !in.program, in.rewrite
 	l, err := s.checkSubmission(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})

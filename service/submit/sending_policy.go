@@ -16,16 +16,20 @@ type senderInfo struct {
 	holder    agents.Holder
 	tokenName string
 	via       string
-	person    bool // an owner or admin who is signed in
-	ownWords  bool // the sender is a person, or a program that speaks for the account
-	rewrite   bool // a tainted sender wrote the message, so it is rewritten whoever sends it
+	person    bool   // an owner or admin who is signed in
+	ownWords  bool   // the sender is a person, or a program that speaks for the account
+	rewrite   bool   // a tainted sender wrote the message, so it is rewritten whoever sends it
+	requestID string // of the request to the API; "" over SMTP
 }
 
 // sentByActor returns the sender for a request by the API or MCP.
 func sentByActor(who core.Actor) senderInfo {
 	by := senderInfo{holder: agents.HolderOf(who), tokenName: who.TokenName, via: store.ApprovalViaAPI}
-	if who.Request != nil && who.Request.Via == core.AuditMCP {
-		by.via = store.ApprovalViaMCP
+	if who.Request != nil {
+		by.requestID = who.Request.ID
+		if who.Request.Via == core.AuditMCP {
+			by.via = store.ApprovalViaMCP
+		}
 	}
 	by.person, by.ownWords = who.IsPerson() && who.Manages(), who.SpeaksForAccount()
 	return by

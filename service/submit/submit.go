@@ -229,7 +229,7 @@ func (s *Service) checkSubmission(as core.Senders, by senderInfo, in Submission)
 		return nil, err
 	}
 	l := &checkedSubmission{by: by, Submission: store.Submission{
-		EnvelopeID: in.EnvelopeID, Ret: in.Ret, SMTPUTF8: in.SMTPUTF8, RequireTLS: in.RequireTLS, SendAt: in.SendAt, Tags: in.Tags,
+		EnvelopeID: in.EnvelopeID, Ret: in.Ret, SMTPUTF8: in.SMTPUTF8, RequireTLS: in.RequireTLS, SendAt: in.SendAt, Tags: in.Tags, RequestID: by.requestID,
 	}}
 	if rewritten != nil {
 		defer rewritten.Close()

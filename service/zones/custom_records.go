@@ -94,10 +94,10 @@ func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in Lis
 // CreateCustomDNSRecordIn is the body of create_custom_dns_record.
 type CreateCustomDNSRecordIn struct {
 	DomainID string `path:"domain_id"`
-	Name     string `json:"name" required:"true" example:"www"`
-	Type     string `json:"type" required:"true" enum:"TXT|CNAME|A|AAAA"`
-	Value    string `json:"value" required:"true" example:"192.0.2.7"`
-	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds.
+	Name     string `json:"name" required:"true" example:"www" log:"true"`
+	Type     string `json:"type" required:"true" enum:"TXT|CNAME|A|AAAA" log:"true"`
+	Value    string `json:"value" required:"true" example:"192.0.2.7" log:"true"`
+	TTL      *int   `json:"ttl" min:"60" max:"86400" log:"true"` // Seconds.
 }
 
 // CreateCustomDNSRecord adds a record. Our own server serves it immediately. At a DNS
@@ -148,10 +148,10 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, domain
 type UpdateCustomDNSRecordIn struct {
 	DomainID string  `path:"domain_id"`
 	RecordID string  `path:"record_id"`
-	Name     *string `json:"name" example:"www"`
-	Type     *string `json:"type" enum:"TXT|CNAME|A|AAAA"`
-	Value    *string `json:"value" example:"192.0.2.7"`
-	TTL      *int    `json:"ttl" min:"60" max:"86400"` // Seconds.
+	Name     *string `json:"name" example:"www" log:"true"`
+	Type     *string `json:"type" enum:"TXT|CNAME|A|AAAA" log:"true"`
+	Value    *string `json:"value" example:"192.0.2.7" log:"true"`
+	TTL      *int    `json:"ttl" min:"60" max:"86400" log:"true"` // Seconds.
 }
 
 // UpdateCustomDNSRecord changes a record. Fields that are absent in the request keep their value.

@@ -14,10 +14,10 @@ import (
 // SetDMARCIn is the body of set_dmarc.
 type SetDMARCIn struct {
 	DomainID string `path:"domain_id"`
-	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine"`
+	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine" log:"true"`
 	// At a DNS provider by API: replace a DMARC record there that is not Mailstead's. It stays in
 	// the domain's replaced.
-	Replace bool `json:"replace"`
+	Replace bool `json:"replace" log:"true"`
 }
 
 // DMARCSet is the answer of set_dmarc.

@@ -35,19 +35,19 @@ type ImportZoneIn struct {
 	// itself. Give either zone_file or scan.
 	ZoneFile string `json:"zone_file" example:"www 300 IN A 192.0.2.7\n"`
 	// The ID of the domain's newest zone_scan job that has ended, to import what it found.
-	Scan    string        `json:"scan" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Scan    string        `json:"scan" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2" log:"true"`
 	Exclude []ZoneExclude `json:"exclude" max:"1000"` // Records that are left out.
 	// Addresses of Cloudflare's proxy that are imported although they serve no website once the
 	// domain's DNS is elsewhere.
-	Accept  []string `json:"accept" max:"1000" example:"[\"104.16.0.1\"]"`
-	Replace bool     `json:"replace"` // Replace records that you have added here before. Without it, they stay.
-	DryRun  bool     `json:"dry_run"` // Only return what would be imported.
+	Accept  []string `json:"accept" max:"1000" example:"[\"104.16.0.1\"]" log:"true"`
+	Replace bool     `json:"replace" log:"true"` // Replace records that you have added here before. Without it, they stay.
+	DryRun  bool     `json:"dry_run" log:"true"` // Only return what would be imported.
 }
 
 // A ZoneExclude names records that are left out of an import.
 type ZoneExclude struct {
-	Name string `json:"name" required:"true" example:"www"` // A label such as `www`, `@` for the domain itself, or a whole name.
-	Type string `json:"type" example:"A"`                   // All types by default.
+	Name string `json:"name" required:"true" example:"www" log:"true"` // A label such as `www`, `@` for the domain itself, or a whole name.
+	Type string `json:"type" example:"A" log:"true"`                   // All types by default.
 }
 
 // A ZoneImported is the result of import_zone.

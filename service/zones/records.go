@@ -227,10 +227,10 @@ type SetZoneRecordsIn struct {
 	DomainID string `path:"domain_id"`
 	Name     string `path:"name"` // A label such as `www`, `@` for the domain itself, or a whole name.
 	Type     string `path:"type"`
-	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds; 300 by default.
+	TTL      *int   `json:"ttl" min:"60" max:"86400" log:"true"` // Seconds; 300 by default.
 	// As in a zone file. Names are written in full, with or without the last dot, and `@` is the
 	// domain. A text may have quotes.
-	Values []string `json:"values" required:"true" min:"1" max:"50" example:"[\"192.0.2.7\"]"`
+	Values []string `json:"values" required:"true" min:"1" max:"50" example:"[\"192.0.2.7\"]" log:"true"`
 }
 
 // SetZoneRecords sets the owner's records of one name and type: those that are not given are

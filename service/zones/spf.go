@@ -44,10 +44,10 @@ type SetSPFIn struct {
 	DomainID string `path:"domain_id"`
 	// Terms that come after Mailstead's, in order, for other servers that send mail of the domain.
 	// `redirect=` is only possible as the last one; then there is no `all`.
-	Extra []string `json:"extra" required:"true" max:"50" example:"[\"include:_spf.example.net\"]"`
+	Extra []string `json:"extra" required:"true" max:"50" example:"[\"include:_spf.example.net\"]" log:"true"`
 	// The qualifier of `all`, which is for all other servers: `~` softfail, `-` fail. `~` by
 	// default.
-	All string `json:"all" enum:"~|-|"`
+	All string `json:"all" enum:"~|-|" log:"true"`
 }
 
 // SPFSet is the answer of set_spf.
