@@ -80,6 +80,9 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.Close()
+	if err := operator.BecomeServiceUser(dir); err != nil {
+		return err
+	}
 	s.listeners.ReadProxyHeaders(s.settings.ProxyHeader.Prefixes(), s.log)
 	s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log)
 	if err != nil {

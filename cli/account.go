@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -40,17 +40,19 @@ func (p *Program) accountCommands() []*cli.Command {
 				return err
 			}
 			return runAccountList(c.Context, e)
-		}, jsonFlag()),
+		}, listFlags()...),
 		p.command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "", status("suspended"), one()...),
 		p.command("delete", "delete an account with its domains, mailboxes and mail; what waits to be sent is discarded first", "", func(c *cli.Context, e *env) error {
 			if err := requireFlag(c, "account"); err != nil {
 				return err
 			}
 			if !c.Bool("yes") {
-				return config.Mistake(fmt.Errorf("this deletes the account %s with all its domains, mailboxes and mail, and cannot be undone: add --yes", c.String("account")))
+				if err := e.confirm(fmt.Sprintf("This deletes the account %s with all its domains, mailboxes and mail, and cannot be undone.", c.String("account")), os.Stdin); err != nil {
+					return err
+				}
 			}
 			return runAccountDelete(c.Context, e, accounts.AccountIn{Account: c.String("account")})
-		}, append(one(), &cli.BoolFlag{Name: "yes", Usage: "really delete it"})...),
+		}, append(one(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"})...),
 		p.command("resume", "resume a suspended account", "", status("active"), one()...),
 	}
 }
@@ -97,11 +99,11 @@ func runAccountList(ctx context.Context, e *env) error {
 	if err := e.ask(ctx, operator.AccountsPath, struct{}{}, out); err != nil {
 		return err
 	}
-	var text strings.Builder
+	t := &table{heads: []string{"Account", "Status", "Plan", "Owner"}, wide: []int{3}}
 	for _, a := range out.Data {
-		fmt.Fprintf(&text, "%s  %-9s  %-10s  %s\n", a.AccountID, a.Status, a.Plan, a.OwnerEmail)
+		t.add(a.AccountID, a.Status, a.Plan, a.OwnerEmail)
 	}
-	return e.print(out, text.String())
+	return e.printTable(out, t)
 }
 
 func runSetAccountStatus(ctx context.Context, e *env, in accounts.AccountIn) error {

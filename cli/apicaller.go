@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers"
 )
@@ -67,8 +71,55 @@ func (a *apiCaller) call(operation string, args jsonObject) (json.RawMessage, er
 	return a.roundTrip(r)
 }
 
+// An apiError is an error response of the API.
+type apiError struct {
+	status  int
+	body    []byte // as JSON, or as text if the API did not answer it
+	code    string // "" if the body is text
+	message string
+	details []struct{ Field, Message string }
+}
+
+// Error returns the message as a sentence, then a line for each wrong field.
+func (e *apiError) Error() string {
+	first, size := utf8.DecodeRuneInString(e.message)
+	text := string(unicode.ToUpper(first)) + strings.TrimRight(e.message[size:], " ")
+	if strings.ContainsAny(strings.Fields(text + " ")[0], "_.:") {
+		text = e.message // it begins with the name of a field
+	}
+	if !strings.ContainsRune(".!?)", rune(text[len(text)-1])) {
+		text += "."
+	}
+	if e.code != "" {
+		text += " (" + e.code + ")"
+	}
+	for _, d := range e.details {
+		if line := d.Field + ": " + d.Message; line != e.message {
+			text += "\n  " + line
+		}
+	}
+	return text
+}
+
+// newAPIError returns the error of a response with this status and body.
+func newAPIError(status int, body []byte) error {
+	e := &apiError{status: status, body: body}
+	var refused struct {
+		Error struct {
+			Code, Message string
+			Details       []struct{ Field, Message string }
+		}
+	}
+	if err := json.Unmarshal(body, &refused); err != nil || refused.Error.Message == "" {
+		e.message = cmp.Or(strings.TrimSpace(string(body)), fmt.Sprintf("the server answered with the status %d", status))
+		return e
+	}
+	e.code, e.message, e.details = refused.Error.Code, refused.Error.Message, refused.Error.Details
+	return e
+}
+
 // roundTrip sends a request and returns the body of the response. If the status is not 2xx, it
-// returns an error with the API's message and the details of invalid fields.
+// returns an *apiError.
 func (a *apiCaller) roundTrip(r *http.Request) ([]byte, error) {
 	r.Header.Set("X-Mailstead-Account", a.account)
 	resp, err := a.send(r)
@@ -80,45 +131,54 @@ func (a *apiCaller) roundTrip(r *http.Request) ([]byte, error) {
 	if err != nil || resp.StatusCode/100 == 2 {
 		return text, err
 	}
-	var refused struct {
-		Error struct {
-			Message string
-			Details []struct{ Field, Message string }
-		}
-	}
-	if err := json.Unmarshal(text, &refused); err != nil || refused.Error.Message == "" {
-		return nil, errors.New(strings.TrimSpace(string(text)))
-	}
-	message := refused.Error.Message
-	for _, d := range refused.Error.Details {
-		message += " " + d.Field + " " + d.Message + "."
-	}
-	return nil, errors.New(message)
+	return nil, newAPIError(resp.StatusCode, text)
 }
 
-// list returns the objects from all pages of a list. The list is the field data, users or records
-// of the response.
+// get calls an operation of the API and returns the object that it answers.
+func (a *apiCaller) get(operation string, args jsonObject) (jsonObject, error) {
+	text, err := a.call(operation, args)
+	if err != nil {
+		return nil, err
+	}
+	var out jsonObject
+	return out, json.Unmarshal(text, &out)
+}
+
+// list returns the objects from all pages of a list.
 func (a *apiCaller) list(operation string, args jsonObject) ([]jsonObject, error) {
 	out := []jsonObject{}
 	for {
-		text, err := a.call(operation, args)
+		list, next, err := a.page(operation, args)
 		if err != nil {
 			return nil, err
 		}
-		var page struct {
-			Data, Users, Records []jsonObject
-			Pagination           struct {
-				Cursor  *string
-				HasMore bool `json:"has_more"`
-			}
-		}
-		if err := json.Unmarshal(text, &page); err != nil {
-			return nil, err
-		}
-		out = append(append(append(out, page.Data...), page.Users...), page.Records...)
-		if !page.Pagination.HasMore || page.Pagination.Cursor == nil {
+		out = append(out, list...)
+		if next == "" {
 			return out, nil
 		}
-		args = args.withField("cursor", *page.Pagination.Cursor)
+		args = args.withField("cursor", next)
 	}
+}
+
+// page returns the objects of one page of a list, and the cursor of the next page, "" if there is
+// none. The list is the field data, users or records of the response.
+func (a *apiCaller) page(operation string, args jsonObject) (list []jsonObject, next string, err error) {
+	text, err := a.call(operation, args)
+	if err != nil {
+		return nil, "", err
+	}
+	var page struct {
+		Data, Users, Records []jsonObject
+		Pagination           struct {
+			Cursor  *string
+			HasMore bool `json:"has_more"`
+		}
+	}
+	if err := json.Unmarshal(text, &page); err != nil {
+		return nil, "", err
+	}
+	if page.Pagination.HasMore && page.Pagination.Cursor != nil {
+		next = *page.Pagination.Cursor
+	}
+	return slices.Concat(page.Data, page.Users, page.Records), next, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,10 @@ func (p *Program) backupCommand() *cli.Command {
 		&cli.BoolFlag{Name: "no-verify", Usage: "do not read the backup back"},
 		jsonFlag(),
 	}, s3Flags()...)
-	cmd := p.command("backup", "back everything up while the server runs", "", func(c *cli.Context, e *env) error {
+	cmd := p.command("backup", "back everything up while the server runs", "[PLACE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "to"); err != nil {
+			return err
+		}
 		in, err := backupRequest(c)
 		if err != nil {
 			return err
@@ -37,8 +41,8 @@ func (p *Program) backupCommand() *cli.Command {
 
 // backupRequest returns the request for a backup that the flags describe.
 func backupRequest(c *cli.Context) (in operator.BackupIn, err error) {
-	if err := requireFlag(c, "to"); err != nil {
-		return in, err
+	if c.String("to") == "" {
+		return in, config.Mistake(errors.New("name the place of the backup: mailstead backup PLACE; PLACE is a file, a directory (which exists, or a name that ends in /), or s3://BUCKET/PREFIX"))
 	}
 	in = operator.BackupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
 	for _, r := range in.Recipients {
@@ -56,7 +60,13 @@ func backupRequest(c *cli.Context) (in operator.BackupIn, err error) {
 
 func runBackup(ctx context.Context, e *env, in operator.BackupIn) error {
 	out := new(backup.Result)
-	if err := e.ask(ctx, operator.BackupPath, in, out); err != nil {
+	line := e.newProgressLine()
+	err := e.askWithProgress(ctx, e.send, line, operator.BackupPath, in, out)
+	line.end()
+	if !objects.IsRemote(in.To) && isDir(in.To) { // a command of root in the place of a stopped server
+		err = errors.Join(err, operator.GiveToOwner(in.To))
+	}
+	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%s backup  %s\ntarget       %s\nat           %s (commit %d)\nmessages     %d\nbytes        %d (%d new)\n",

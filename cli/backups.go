@@ -38,17 +38,17 @@ func newSourceOptions(c *cli.Context) sourceOptions {
 }
 
 func (p *Program) backupListCommand() *cli.Command {
-	return p.command("list", "list the backups of a place, and the times that can be restored", "", func(c *cli.Context, e *env) error {
-		if err := noArguments(c); err != nil {
+	return p.command("list", "list the backups of a place, and the times that can be restored", "[PLACE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "from"); err != nil {
 			return err
 		}
 		return runBackupList(c.Context, e, newSourceOptions(c))
-	}, sourceFlags()...)
+	}, append(sourceFlags(), &cli.BoolFlag{Name: "csv", Usage: "print the backups as CSV"})...)
 }
 
 func (p *Program) backupVerifyCommand() *cli.Command {
-	return p.command("verify", "read every backup of a place and compare it with what was stored", "", func(c *cli.Context, e *env) error {
-		if err := noArguments(c); err != nil {
+	return p.command("verify", "read every backup of a place and compare it with what was stored", "[PLACE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "from"); err != nil {
 			return err
 		}
 		return runBackupVerify(c.Context, e, newSourceOptions(c))
@@ -145,16 +145,18 @@ func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
+	t := &table{heads: []string{"Backup", "Kind", "Time", "Commit", "Bytes"}}
 	for _, b := range out.Data {
-		fmt.Fprintf(&text, "%s  %-11s  %s  commit %d  %d bytes\n", b.ID, b.Kind, b.At.Format(time.RFC3339Nano), b.Number, b.Bytes)
+		t.add(b.ID, b.Kind, b.At.Format(time.RFC3339Nano), fmt.Sprint(b.Number), fmt.Sprint(b.Bytes))
 	}
+	if err := e.printTable(out, t); err != nil || e.json || e.csv {
+		return err
+	}
+	text := "There is no backup.\n"
 	if out.FirstAt != nil {
-		fmt.Fprintf(&text, "Times from %s to %s can be restored.\n", out.FirstAt.Format(time.RFC3339Nano), out.LastAt.Format(time.RFC3339Nano))
-	} else {
-		text.WriteString("There is no backup.\n")
+		text = fmt.Sprintf("Times from %s to %s can be restored.\n", out.FirstAt.Format(time.RFC3339Nano), out.LastAt.Format(time.RFC3339Nano))
 	}
-	return e.print(out, text.String())
+	return e.print(out, text)
 }
 
 // runBackupVerify reads and verifies every backup of a place.
@@ -163,6 +165,9 @@ func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	progress := e.newProgressLine()
+	defer progress.end()
+	ctx = progress.withProgress(ctx)
 	if operator.IsArchive(o.from) {
 		ids, idErr := readAgeIdentities(o.identity)
 		if idErr != nil {
@@ -174,11 +179,9 @@ func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 		if targetErr != nil {
 			return targetErr
 		}
-		progress := e.newProgressLine()
-		target.Progress = progress.show
 		err = target.Verify(ctx)
-		progress.end()
 	}
+	progress.end()
 	if err != nil {
 		return err
 	}

@@ -57,10 +57,11 @@ type rebuiltRows struct {
 
 // runCheck verifies the store of a stopped server. If rebuild is set, it repairs the store as far
 // as possible without a backup, and verifies it again.
-func runCheck(e *env, rebuild bool) error {
+func runCheck(e *env, rebuild bool) (err error) {
 	if _, err := os.Stat(filepath.Join(e.dir, store.DatabaseFile)); err != nil {
 		return fmt.Errorf("there is no store in %s: %w", e.dir, err)
 	}
+	defer func() { err = errors.Join(err, operator.GiveToOwner(e.dir)) }()
 	progress := e.newProgressLine()
 	defer progress.end()
 	out := &checkResult{Status: "ok", Problems: []string{}}

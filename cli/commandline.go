@@ -2,69 +2,116 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/internal/nearest"
 )
 
 // runCommand finds the command that args name, parses its flags and runs it. It replaces
 // (*cli.App).RunContext, which accepts flags only before arguments, and which calls os.Exit with
 // its own code if a command does not exist.
 func runCommand(ctx context.Context, app *cli.App, args []string) error {
-	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
+	cmd := rootCommand(app)
+	if len(args) > 1 && args[1] == completeCommand {
+		return printCandidates(app.Writer, cmd, args[2:])
+	}
 	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})
+	directory := "" // value of --data before the name of the command
 	for depth := 0; ; depth++ {
-		set := flag.NewFlagSet(cmd.Name, flag.ContinueOnError)
-		set.SetOutput(io.Discard)
-		for _, f := range addHelpFlag(cmd.Flags) {
-			if err := f.Apply(set); err != nil {
-				return config.Mistake(err)
-			}
+		isLeaf := len(cmd.Subcommands) == 0
+		set, err := parseFlags(cmd, args[1:], isLeaf)
+		if err != nil {
+			return err
 		}
-		if err := parseFlags(set, args[1:], len(cmd.Subcommands) == 0); err != nil {
-			return config.Mistake(explainFlagError(err, cmd))
+		next := subcommand(cmd, set.Arg(0))
+		if next == nil && !isLeaf && cmd.Action != nil && set.NArg() > 0 && !isHelp(set.Arg(0)) {
+			// The command has arguments of its own beside subcommands, as `backup DIR` has.
+			set, err = parseFlags(cmd, args[1:], true)
+			if err != nil {
+				return err
+			}
 		}
 		c = cli.NewContext(app, set, c)
 		c.Command = cmd
+		switch given := set.Lookup("data"); {
+		case given == nil:
+		case isSet(set, "data"):
+			directory = given.Value.String()
+		case directory != "":
+			if err := c.Set("data", directory); err != nil {
+				return config.Mistake(err)
+			}
+		}
 
 		args = set.Args()
-		word := set.Arg(0)
-		next := subcommand(cmd, word)
 		switch {
-		case c.Bool("help"):
-			if len(cmd.Subcommands) == 0 && cmd.ArgsUsage != "" {
+		case depth == 0 && c.Bool("version"):
+			return showVersion(app.Writer, app.Version)
+		case c.Bool("help") && !cmd.HideHelp:
+			if isLeaf && cmd.ArgsUsage != "" {
 				args = nil // the arguments belong to the command itself
 			}
-			return showHelp(app.Writer, cmd, depth == 0, args)
-		case word == "help" || word == "h":
-			return showHelp(app.Writer, cmd, depth == 0, args[1:])
+			return showHelp(app.Writer, cmd, args)
+		case isHelp(set.Arg(0)):
+			return showHelp(app.Writer, cmd, args[1:])
 		case next != nil:
 			cmd = next
 		case cmd.Action != nil:
 			return cmd.Action(c)
 		default:
-			return showHelp(app.Writer, cmd, depth == 0, args)
+			return showHelp(app.Writer, cmd, args)
 		}
 	}
 }
 
-// parseFlags parses the flags before the arguments. If interspersed is set, it also parses flags
-// between and after the arguments, up to "--".
-func parseFlags(set *flag.FlagSet, args []string, interspersed bool) error {
-	if !interspersed {
-		return set.Parse(args)
+// rootCommand returns the program itself as a command.
+func rootCommand(app *cli.App) *cli.Command {
+	return &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{
+		&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version", DisableDefaultText: true},
+	}}
+}
+
+func isHelp(word string) bool { return word == "help" || word == "h" }
+
+// isSet reports whether a flag was given on the command line.
+func isSet(set *flag.FlagSet, name string) (found bool) {
+	set.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// flagsOf returns all flags of a command. The program and groups of commands take --data too, for
+// the command that follows.
+func flagsOf(cmd *cli.Command) []cli.Flag {
+	flags := slices.Clip(cmd.Flags)
+	if cmd.Action == nil {
+		flags = append(flags, &cli.StringFlag{Name: "data", Usage: "the data directory", DefaultText: `"data"`})
+	}
+	return append(flags, &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
+}
+
+// parseFlags parses the flags of a command. If interspersed is set, flags may also stand between
+// and after the arguments, up to "--". Otherwise they end at the first argument.
+func parseFlags(cmd *cli.Command, args []string, interspersed bool) (*flag.FlagSet, error) {
+	set := flag.NewFlagSet(cmd.Name, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for _, f := range flagsOf(cmd) {
+		if err := f.Apply(set); err != nil {
+			return nil, config.Mistake(err)
+		}
 	}
 	words := []string{"--"}
-	for len(args) > 0 {
+	for interspersed && len(args) > 0 {
 		if err := set.Parse(args); err != nil {
-			return err
+			return nil, config.Mistake(explainFlagError(err, cmd))
 		}
 		rest := set.Args()
 		if n := len(args) - len(rest); len(rest) == 0 || n > 0 && args[n-1] == "--" {
@@ -73,23 +120,54 @@ func parseFlags(set *flag.FlagSet, args []string, interspersed bool) error {
 			words, args = append(words, rest[0]), rest[1:]
 		}
 	}
-	return set.Parse(words)
+	if interspersed {
+		args = words
+	}
+	if err := set.Parse(args); err != nil {
+		return nil, config.Mistake(explainFlagError(err, cmd))
+	}
+	return set, nil
 }
+
+// badFlagValue matches the errors of package flag about the value of a flag.
+var badFlagValue = regexp.MustCompile(`(?s)^invalid (boolean )?value "(.*)" for (?:flag )?-([a-z0-9-]+): (.*)$`)
 
 // explainFlagError rewrites an error of package flag: the new text names the flag and says how to
 // list the flags of cmd.
 func explainFlagError(err error, cmd *cli.Command) error {
-	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
 		return fmt.Errorf("--%s needs a value; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
 	}
-	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
-		return fmt.Errorf("there is no option --%s; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		name = strings.TrimPrefix(name, "-")
+		var names []string
+		for _, f := range flagsOf(cmd) {
+			names = append(names, f.Names()...)
+		}
+		if near := nearest.Name(name, names); near != "" {
+			return fmt.Errorf("there is no option --%s: did you mean --%s? Run `%s --help` for all options", name, near, cmd.HelpName)
+		}
+		return fmt.Errorf("there is no option --%s; run `%s --help`", name, cmd.HelpName)
+	}
+	if m := badFlagValue.FindStringSubmatch(text); m != nil {
+		switch {
+		case m[1] != "":
+			return fmt.Errorf("--%[1]s is %[2]q; write --%[1]s, or --%[1]s=false", m[3], m[2])
+		case isDuration(cmd, m[3]):
+			return fmt.Errorf("--%s is %q, which is not a time span; write, for example, 90s, 10m or 2h", m[3], m[2])
+		case m[4] == "parse error":
+			return fmt.Errorf("--%s is %q, which is not a whole number", m[3], m[2])
+		}
+		return fmt.Errorf("--%s is %q: %s", m[3], m[2], m[4])
 	}
 	return err
 }
 
-func addHelpFlag(flags []cli.Flag) []cli.Flag {
-	return append(slices.Clip(flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
+// isDuration reports whether the value of a flag is a time span.
+func isDuration(cmd *cli.Command, name string) bool {
+	_, ok := findFlag(cmd, name).(*cli.DurationFlag)
+	return ok
 }
 
 // subcommand returns the named subcommand of cmd, or nil if there is none. It sets the full name
@@ -102,35 +180,52 @@ func subcommand(cmd *cli.Command, name string) *cli.Command {
 	return next
 }
 
-// showHelp writes the help of cmd, or of the subcommand that topic names, in the layout of
-// urfave/cli. isRoot says whether cmd is the program itself.
-func showHelp(w io.Writer, cmd *cli.Command, isRoot bool, topic []string) error {
-	for _, word := range topic {
-		next := subcommand(cmd, word)
-		if next == nil {
-			return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
+// otherNames are words by which people look for commands that are named in another way.
+var otherNames = map[string]string{
+	"start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "health": "doctor", "info": "status",
+	"install": "setup", "configure": "setup", "email": "mailbox", "user": "mailbox", "users": "mailbox", "inbox": "mailbox", "messages": "log", "sent": "log",
+	"api": "call", "completions": "completion", "add": "create", "new": "create", "create": "add", "remove": "delete", "rm": "delete", "ls": "list", "get": "show",
+}
+
+// unknownCommand returns the error for a word that is no subcommand of cmd. It names the nearest
+// one.
+func unknownCommand(cmd *cli.Command, word string) error {
+	var names []string
+	for _, s := range cmd.Subcommands {
+		if !s.Hidden {
+			names = append(names, s.Name)
 		}
-		cmd, isRoot = next, false
 	}
-	form, options := " [command options]", "OPTIONS"
-	if isRoot {
-		form, options = " [global options] command [command options]", "GLOBAL OPTIONS"
+	near := nearest.Name(word, names)
+	if other := otherNames[strings.ToLower(word)]; near == "" && slices.Contains(names, other) {
+		near = other
 	}
-	if cmd.ArgsUsage != "" {
-		form += " " + cmd.ArgsUsage
+	if near == "" {
+		return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
 	}
-	out := tabwriter.NewWriter(w, 1, 8, 2, ' ', 0)
-	fmt.Fprintf(out, "NAME:\n   %s - %s\n\nUSAGE:\n   %s%s\n", cmd.HelpName, cmd.Usage, cmd.HelpName, form)
-	if len(cmd.Subcommands) > 0 {
-		fmt.Fprint(out, "\nCOMMANDS:\n")
-		for _, s := range cmd.Subcommands {
-			fmt.Fprintf(out, "   %s\t%s\n", s.Name, s.Usage)
-		}
-		fmt.Fprint(out, "   help, h\tShows a list of commands or help for one command\n")
+	return config.Mistake(fmt.Errorf("there is no command %q: did you mean `%s %s`? Run `%[2]s help` for all commands", word, cmd.HelpName, near))
+}
+
+// placeArgument sets a flag that names a place, such as --to of a backup, to the argument of the
+// command, if there is one. It returns an error if there are both, or several arguments.
+func placeArgument(c *cli.Context, name string) error {
+	word := c.Args().First()
+	switch {
+	case c.NArg() == 0:
+		return nil
+	case c.NArg() > 1:
+		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(1), c.Command.HelpName))
+	case word == "":
+		return config.Mistake(errors.New("the place is empty: name a file or a directory"))
+	case c.String(name) != "":
+		return config.Mistake(fmt.Errorf("the place is given twice: as %s, and with --%s", word, name))
 	}
-	fmt.Fprintf(out, "\n%s:\n", options)
-	for _, f := range addHelpFlag(cmd.Flags) {
-		fmt.Fprintf(out, "   %s\n", f)
+	var names []string
+	for _, s := range c.Command.Subcommands {
+		names = append(names, s.Name)
 	}
-	return out.Flush()
+	if near := nearest.Name(word, names); near != "" && !strings.ContainsAny(word, "./") {
+		return config.Mistake(fmt.Errorf("there is no command %q: did you mean `%s %s`? A file or directory of that name is ./%[1]s", word, c.Command.HelpName, near))
+	}
+	return c.Set(name, word)
 }

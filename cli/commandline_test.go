@@ -1,24 +1,18 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/mailstead/mailstead/config"
 )
 
-// TestHelpIsThatOfTheLibrary asks for the help of every command, in all ways, and compares it with
-// what urfave/cli writes.
-func TestHelpIsThatOfTheLibrary(t *testing.T) {
-	t.Setenv("MAILSTEAD_DATA", "/srv/mail") // is not the default that help shows
-	var paths [][]string
+// commandPaths lists the words of every command, beginning with the program's name.
+func commandPaths(t *testing.T) (paths [][]string) {
+	t.Helper()
 	var walk func(path []string, commands []*cli.Command)
 	walk = func(path []string, commands []*cli.Command) {
 		paths = append(paths, path)
@@ -27,81 +21,156 @@ func TestHelpIsThatOfTheLibrary(t *testing.T) {
 		}
 	}
 	walk([]string{"mailstead"}, testProgram().app(nil, nil).Commands)
-	if len(paths) < 30 {
+	if len(paths) < 50 {
 		t.Fatalf("there are %d commands", len(paths))
 	}
-	for _, path := range paths {
-		var want bytes.Buffer
+	return paths
+}
+
+// TestEveryCommandHasHelp asks for the help of every command in all ways. It names the command, and
+// has an example of those that do something, which the command line takes.
+func TestEveryCommandHasHelp(t *testing.T) {
+	t.Setenv("MAILSTEAD_DATA", "/srv/mail") // is not the default that help shows
+	for _, path := range commandPaths(t) {
 		asked := append(path[:len(path):len(path)], "--help")
-		if err := testProgram().app(&want, nil).RunContext(t.Context(), asked); err != nil {
-			t.Fatal(err)
+		want, err := mailsteadCommand(t, asked[1:]...)
+		if err != nil || !strings.HasPrefix(want, strings.Join(path, " ")+" - ") || strings.Contains(want, "/srv/mail") {
+			t.Errorf("%v: %v, %s", asked, err, want)
 		}
-		ways := [][]string{
-			asked,
+		for _, args := range [][]string{
 			append(path[:len(path):len(path)], "-h"),
 			append(path[:len(path):len(path)], "help"),
 			append([]string{"mailstead", "help"}, path[1:]...),
 			append([]string{"mailstead", "--help"}, path[1:]...),
-		}
-		for _, args := range ways {
-			var got bytes.Buffer
-			if err := runCommand(t.Context(), testProgram().app(&got, nil), args); err != nil || got.String() != want.String() {
-				t.Errorf("%v: %v, %s\nwant %s", args, err, &got, &want)
+		} {
+			if got, err := mailsteadCommand(t, args[1:]...); err != nil || got != want {
+				t.Errorf("%v: %v, %s\nwant %s", args, err, got, want)
 			}
+		}
+		cmd := rootCommand(testProgram().app(nil, nil))
+		for _, word := range path[1:] {
+			cmd = subcommand(cmd, word)
+		}
+		example := commandExamples[strings.Join(path[1:], " ")]
+		switch {
+		case cmd.Action == nil:
+		case example == "" || !strings.Contains(want, "\n  "+example+"\n"):
+			t.Errorf("%v has no example, or does not show it: add one to commandExamples", path)
+		}
+	}
+	for name, example := range commandExamples {
+		line := strings.TrimSuffix(strings.TrimPrefix(example, "source <("), ")")
+		line, _, _ = strings.Cut(line, " > ")
+		words := shellWords(line)
+		if words[0] != "mailstead" || !strings.HasPrefix(strings.Join(words[1:], " "), name) {
+			t.Errorf("the example of %s is %s", name, example)
+			continue
+		}
+		takes(t, words[1:])
+	}
+	for _, group := range commandGroups {
+		takes(t, shellWords(groupExamples[group])[1:])
+	}
+	for _, cmd := range rootCommand(testProgram().app(nil, nil)).Subcommands {
+		if !slices.Contains(commandGroups, cmd.Category) {
+			t.Errorf("%s is in no group of help", cmd.Name)
 		}
 	}
 }
 
-// TestFlagsBehindArguments: they are the command's, as those before, up to "--".
-func TestFlagsBehindArguments(t *testing.T) {
+// shellWords splits a line at blanks outside of double quotes.
+func shellWords(line string) (words []string) {
+	for i, part := range strings.Split(line, "\"") {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
+// takes has the command line read a command, without doing anything.
+func takes(t *testing.T, words []string) {
+	t.Helper()
+	app := testProgram().app(io.Discard, io.Discard)
+	var c *cli.Context
+	quiet(app.Commands, &c)
+	if err := runCommand(t.Context(), app, append([]string{"mailstead"}, words...)); err != nil || c == nil {
+		t.Errorf("mailstead %s: %v", strings.Join(words, " "), err)
+	}
+}
+
+// TestFlagsOfServeAreInGroups: none is left over at the top.
+func TestFlagsOfServeAreInGroups(t *testing.T) {
+	help, err := mailsteadCommand(t, "serve", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := help[strings.Index(help, "\nOptions\n"):strings.Index(help, "\nCommon options\n")]
+	if strings.Count(own, "--") != 1 || !strings.Contains(own, "--help") {
+		t.Errorf("these flags of serve are in no group; add them to flagGroups:\n%s", own)
+	}
+	for _, want := range []string{"\nCommon options\n  --data value", "\nListeners\n  --http value", "\nCertificates\n", "\nNetwork\n", "\nProcess\n"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help of serve lacks %q: %s", want, help)
+		}
+	}
+}
+
+// TestFlagsAnywhere: flags are the command's before, between and behind arguments, up to "--".
+func TestFlagsAnywhere(t *testing.T) {
+	flags := func() *cli.Command {
+		return &cli.Command{Name: "call", HelpName: "mailstead call", Flags: []cli.Flag{&cli.StringFlag{Name: "data"}, &cli.StringFlag{Name: "account"}}, Action: func(*cli.Context) error { return nil }}
+	}
 	for _, args := range [][]string{
 		{"--data", "/d", "--account", "a", "op", "{}"}, {"op", "--data", "/d", "{}", "--account=a"}, {"op", "{}", "--account", "a", "--data=/d"},
 		{"--account", "a", "--data", "/d", "--", "op", "{}"}, {"--account=a", "--data=/d", "op", "--", "{}"},
 	} {
-		set := flag.NewFlagSet("call", flag.ContinueOnError)
-		data, account := set.String("data", "", ""), set.String("account", "", "")
-		if err := parseFlags(set, args, true); err != nil || *data != "/d" || *account != "a" || !slices.Equal(set.Args(), []string{"op", "{}"}) {
-			t.Errorf("%q: %q %q %q, %v", args, *data, *account, set.Args(), err)
+		set, err := parseFlags(flags(), args, true)
+		if err != nil || set.Lookup("data").Value.String() != "/d" || set.Lookup("account").Value.String() != "a" || !slices.Equal(set.Args(), []string{"op", "{}"}) {
+			t.Errorf("%q: %v, %v", args, set, err)
 		}
 	}
-	set := flag.NewFlagSet("call", flag.ContinueOnError)
-	if err := parseFlags(set, []string{"op", "--", "--data"}, true); err != nil || !slices.Equal(set.Args(), []string{"op", "--data"}) {
-		t.Errorf("%q, %v", set.Args(), err)
+	if set, err := parseFlags(flags(), []string{"op", "--", "--data"}, true); err != nil || !slices.Equal(set.Args(), []string{"op", "--data"}) {
+		t.Errorf("%v, %v", set, err)
 	}
-	help, err := mailsteadCommand(t, "call", "create_rule", "--help")
-	if err != nil || !strings.Contains(help, "mailstead call [command options] OPERATION [JSON]") {
-		t.Errorf("help of one operation: %q, %v", help, err)
+	var seen string
+	for _, line := range []string{
+		"--data /d backup list --from x", "backup --data /d list --from x", "backup list --data /d --from x", "backup list --from x --data /d",
+		"backup list x --data /d", "backup list --data /d x", "--data /other backup list --data /d x", "--data /other backup --data /d list x",
+	} {
+		app := testProgram().app(io.Discard, io.Discard)
+		var c *cli.Context
+		quiet(app.Commands, &c)
+		err := runCommand(t.Context(), app, append([]string{"mailstead"}, strings.Fields(line)...))
+		if err != nil || c == nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if seen = c.String("data"); seen != "/d" || c.String("from")+c.Args().First() != "x" {
+			t.Errorf("%s: --data is %q, %q %q", line, seen, c.String("from"), c.Args().Slice())
+		}
 	}
 }
 
-// TestWrongCommandLines: a mistake is told with the code 2, and nothing is written on standard
-// output.
-func TestWrongCommandLines(t *testing.T) {
-	t.Setenv("MAILSTEAD_MIGRATE", "")
+// TestPlaceAsArgument: a place may be given as an argument in the place of its flag, but not both.
+func TestPlaceAsArgument(t *testing.T) {
 	for line, want := range map[string]string{
-		"bogus":                    "there is no command \"bogus\"; run `mailstead help`",
-		"help bogus":               "there is no command \"bogus\"; run `mailstead help`",
-		"account bogus":            "there is no command \"bogus\"; run `mailstead account help`",
-		"account create --help x":  "there is no command \"x\"; run `mailstead account create help`",
-		"--bogus":                  "there is no option --bogus; run `mailstead --help`",
-		"account --bogus":          "there is no option --bogus; run `mailstead account --help`",
-		"backup list --full":       "there is no option --full; run `mailstead backup list --help`",
-		"call --data":              "--data needs a value; run `mailstead call --help`",
-		"call list_domains --data": "--data needs a value; run `mailstead call --help`",
-		"call list_domains -bogus": "there is no option --bogus; run `mailstead call --help`",
-		"call":                     "name the operation: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations",
-		"call a {} more":           "\"more\" is not expected: mailstead call OPERATION [JSON]; the JSON is one argument, best in single quotes",
-		"call list_domains limit":  "the arguments of list_domains are not one JSON object: it must begin with {",
-		"doctor --json=perhaps":    `invalid boolean value "perhaps" for -json: parse error`,
-		"account list more":        "\"more\" is not expected; run `mailstead account list --help`",
+		"backup /x": "to=/x", "backup --to /x": "to=/x", "backup /x --full": "to=/x", "backup list /x": "from=/x", "backup verify /x": "from=/x",
+		"restore /x --data /d": "from=/x", "import mbox /x --to a@b.c": "from=/x", "import maildir --to a@b.c /x": "from=/x", "import accounts /x": "from=/x",
+		"export maildir /x --all": "to=/x", "export mbox --all /x": "to=/x", "backup ./list": "to=./list",
 	} {
-		var stdout, stderr bytes.Buffer
-		err := runCommand(t.Context(), testProgram().app(&stdout, &stderr), append([]string{"mailstead"}, strings.Fields(line)...))
-		if err == nil || !errors.As(err, new(config.Error)) || err.Error() != want || stdout.Len() > 0 {
-			t.Errorf("%s: %v, %s", line, err, &stdout)
+		app := testProgram().app(io.Discard, io.Discard)
+		var c *cli.Context
+		quiet(app.Commands, &c)
+		if err := runCommand(t.Context(), app, append([]string{"mailstead"}, strings.Fields(line)...)); err != nil || c == nil {
+			t.Errorf("%s: %v", line, err)
+			continue
 		}
-		if code := exitCode(err, &stderr); code != 2 || stderr.String() != "mailstead: "+want+"\n" {
-			t.Errorf("%s: code %d, %s", line, code, &stderr)
+		flag, place, _ := strings.Cut(want, "=")
+		if err := placeArgument(c, flag); c.NArg() > 0 && err != nil || c.String(flag) != place {
+			t.Errorf("%s: --%s is %q, %v", line, flag, c.String(flag), err)
 		}
 	}
 }

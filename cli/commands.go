@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,8 +27,11 @@ func exitCode(err error, stderr io.Writer) int {
 		return 0
 	}
 	text := err.Error()
-	if errors.Is(err, store.ErrInUse) {
+	switch {
+	case errors.Is(err, store.ErrInUse):
 		text += ". That is most likely its server: stop it first (`systemctl stop mailstead`), or name another directory with --data"
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() > 0:
+		text += ". Run the command as root, or as the user that the file belongs to"
 	}
 	fmt.Fprintln(stderr, "mailstead:", text)
 	if errors.As(err, new(config.Error)) {
@@ -35,31 +41,51 @@ func exitCode(err error, stderr io.Writer) int {
 }
 
 func (p *Program) app(stdout, stderr io.Writer) *cli.App {
+	group := func(name, usage string, list ...*cli.Command) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, Subcommands: list}
+	}
 	return &cli.App{
-		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary",
+		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary", Version: p.Version,
 		Writer: stdout, ErrWriter: stderr,
-		Commands: []*cli.Command{
-			p.serveCommand(),
-			p.initCommand(),
-			p.setupCommand(),
-			p.doctorCommand(),
-			{Name: "account", Usage: "accounts of this installation", Subcommands: p.accountCommands()},
-			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{p.claimCommand()}},
-			{Name: "job", Usage: "jobs that the server has ended with", Subcommands: p.jobCommands()},
-			{Name: "settings", Usage: "settings that change without a restart", Subcommands: p.settingsCommands()},
-			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{p.tokenCommand()}},
-			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{p.passwordCommand()}},
-			p.rotateKeyCommand(),
-			p.callCommand(),
-			p.backupCommand(),
-			{Name: "import", Usage: "bring mail in from elsewhere", Subcommands: p.importCommands()},
-			{Name: "export", Usage: "take mail out, with its domains and settings", Subcommands: p.exportCommands()},
-			p.restoreCommand(),
-			p.rehearseCommand(),
-			p.checkCommand(),
-			{Name: "profile", Usage: "measure the running server", Subcommands: p.profileCommands()},
-			p.openAPICommand(),
-			p.versionCommand(),
-		},
+		Commands: slices.Concat(
+			inGroup(groupRun,
+				p.serveCommand(),
+				p.statusCommand(),
+				p.doctorCommand(),
+				group("job", "jobs that the server has ended with", p.jobCommands()...),
+			),
+			inGroup(groupSetUp,
+				p.checkHostCommand(),
+				p.setupCommand(),
+				p.initCommand(),
+				group("settings", "settings that change without a restart", p.settingsCommands()...),
+				group("account", "accounts of this installation", p.accountCommands()...),
+				group("user", "team users", p.passwordCommand()),
+				group("token", "API tokens", p.tokenCommand()),
+				p.rotateKeyCommand(),
+			),
+			inGroup(groupMail,
+				group("domain", "domains", p.domainCommands()...),
+				group("mailbox", "mailboxes", p.mailboxCommands()...),
+				group("queue", "messages that wait to be sent", p.queueCommands()...),
+				p.logCommand(),
+			),
+			inGroup(groupData,
+				p.backupCommand(),
+				p.restoreCommand(),
+				group("import", "bring mail in from elsewhere", p.importCommands()...),
+				group("export", "take mail out, with its domains and settings", p.exportCommands()...),
+				p.checkCommand(),
+				p.rehearseCommand(),
+			),
+			inGroup(groupDeveloper,
+				p.callCommand(),
+				p.openAPICommand(),
+				group("profile", "measure the running server", p.profileCommands()...),
+				p.completionCommand(),
+				p.manualCommand(),
+				p.versionCommand(),
+			),
+		),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/packaging"
 	"github.com/mailstead/mailstead/store"
 )
@@ -115,10 +116,10 @@ func (w *dataDir) removeCreatedDirs() {
 	}
 }
 
-// chownToServer gives all files to the user of the server: the owner that the directory had before,
-// or else the user of the systemd unit. It does nothing unless the process runs as root.
-// userMissing reports whether the user of the unit does not exist yet.
-func (w *dataDir) chownToServer() (userMissing bool, err error) {
+// giveToServer gives the files of root to the user of the server: the owner that the directory had
+// before, or else the user of the systemd unit. It does nothing unless the process runs as root.
+// userMissing reports whether the user of the unit does not exist.
+func (w *dataDir) giveToServer() (userMissing bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil
 	}
@@ -134,12 +135,7 @@ func (w *dataDir) chownToServer() (userMissing bool, err error) {
 		uid, _ = strconv.Atoi(u.Uid) // user IDs are numbers on every system that has root
 		gid, _ = strconv.Atoi(u.Gid)
 	}
-	return false, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, uid, gid)
-	})
+	return false, operator.GiveFiles(w.dir, uid, gid)
 }
 
 // A stagedFile is a complete temporary file. commit renames it to its final path, and discard

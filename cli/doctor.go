@@ -28,7 +28,7 @@ func runDoctor(ctx context.Context, e *env) error {
 	if err := e.ask(ctx, operator.DoctorPath, struct{}{}, report); err != nil {
 		return err
 	}
-	if err := e.print(report, checksText(report.Checks)); err != nil {
+	if err := e.print(report, checksText(report.Checks, newPrinter(e.stdout))); err != nil {
 		return err
 	}
 	if report.Status == health.Error {
@@ -38,12 +38,13 @@ func runDoctor(ctx context.Context, e *env) error {
 }
 
 // checksText formats the results of checks for people, with the fix of each problem.
-func checksText(checks []health.Check) string {
+func checksText(checks []health.Check, p *printer) string {
 	var text strings.Builder
 	for _, check := range checks {
-		fmt.Fprintf(&text, "%-8s %-17s %s: %s\n", check.Status, check.Code, check.Subject, check.Message)
+		status := p.styled(statusColours[check.Status], fmt.Sprintf("%-8s", check.Status))
+		fmt.Fprintf(&text, "%s %-17s %s: %s\n", status, check.Code, plainText(check.Subject), plainText(check.Message))
 		if check.Mend != nil {
-			fmt.Fprintf(&text, "%-26s → %s\n", "", *check.Mend)
+			fmt.Fprintf(&text, "%-26s → %s\n", "", plainText(*check.Mend))
 		}
 	}
 	return text.String()

@@ -39,8 +39,11 @@ func (p *Program) exportCommands() []*cli.Command {
 	}
 	run := func(newWriter func(dir string, folder []string) (folderWriter, error)) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
-			if err := requireFlag(c, "to"); err != nil {
+			if err := placeArgument(c, "to"); err != nil {
 				return err
+			}
+			if c.String("to") == "" {
+				return config.Mistake(errors.New("name the directory: mailstead export maildir DIR --all"))
 			}
 			if c.Bool("all") == (len(c.StringSlice("from")) > 0) {
 				return config.Mistake(errors.New("say which mailboxes: --from ADDRESS, or --all"))
@@ -51,8 +54,8 @@ func (p *Program) exportCommands() []*cli.Command {
 		}
 	}
 	return []*cli.Command{
-		p.command("maildir", "export mailboxes as Maildirs", "", run(newMaildirWriter), flags...),
-		p.command("mbox", "export mailboxes as mbox files, one for each folder", "", run(newMboxWriter), flags...),
+		p.command("maildir", "export mailboxes as Maildirs", "[DIR]", run(newMaildirWriter), flags...),
+		p.command("mbox", "export mailboxes as mbox files, one for each folder", "[DIR]", run(newMboxWriter), flags...),
 	}
 }
 
@@ -202,7 +205,7 @@ func (x *exporter) exportMailbox(address string) error {
 				x.out.Messages++
 				x.out.Bytes += int64(h.Size)
 				done++
-				x.line.show(address, done, total)
+				x.line.show("messages of "+address, done, total)
 			}
 		}
 		if err := w.close(); err != nil {

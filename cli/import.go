@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 func (p *Program) importCommands() []*cli.Command {
 	files := func(run func(ctx context.Context, e *env, o importOptions) error) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
-			if err := noArguments(c); err != nil {
+			if err := placeArgument(c, "from"); err != nil {
 				return err
 			}
 			return run(c.Context, e, importOptions{from: c.String("from"), to: c.String("to"), list: c.String("list"), folder: c.String("folder"), progress: c.String("progress")})
@@ -35,10 +36,10 @@ func (p *Program) importCommands() []*cli.Command {
 	progress := &cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}
 	return []*cli.Command{
 		p.importAccountsCommand(),
-		p.command("maildir", "import a Maildir with its folders", "", files(runImportMaildir),
+		p.command("maildir", "import a Maildir with its folders", "[DIR]", files(runImportMaildir),
 			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
 		p.importIMAPCommand(), p.importSettingsCommand(),
-		p.command("mbox", "import an mbox file", "", files(runImportMbox),
+		p.command("mbox", "import an mbox file", "[FILE]", files(runImportMbox),
 			&cli.StringFlag{Name: "from", Usage: "the file"}, to, &cli.StringFlag{Name: "folder", Usage: "the folder that the messages come into", Value: inbox.InboxName}, list, progress, jsonFlag()),
 	}
 }
@@ -134,7 +135,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 func importSources(o importOptions) (sources []importSource, err error) {
 	if o.list == "" {
 		if o.from == "" || o.to == "" {
-			return nil, config.Mistake(errors.New("--from and --to are required, or --list"))
+			return nil, config.Mistake(errors.New("name what to import and --to, the address of the mailbox, as in `mailstead import mbox FILE --to ADDRESS`; or give --list"))
 		}
 		return []importSource{{from: o.from, to: o.to}}, nil
 	}
@@ -156,7 +157,13 @@ func importSources(o importOptions) (sources []importSource, err error) {
 func importProgress(e *env, o importOptions, line *progressLine) func(source, folder string, done, total, bytes int64) {
 	var shownAt time.Time
 	if o.progress != "json" {
-		return func(source, _ string, done, total, _ int64) { line.show(source, done, total) }
+		return func(source, _ string, done, total, bytes int64) {
+			if info, err := os.Stat(source); total == 0 && err == nil && info.Mode().IsRegular() {
+				line.show("bytes of "+source, bytes, max(info.Size(), bytes))
+				return
+			}
+			line.show("messages of "+source, done, total)
+		}
 	}
 	lines := json.NewEncoder(e.stderr)
 	return func(source, folder string, done, total, bytes int64) {

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
@@ -16,9 +18,12 @@ import (
 const accountsPerRequest = 500
 
 func (p *Program) importAccountsCommand() *cli.Command {
-	return p.command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "", func(c *cli.Context, e *env) error {
-		if err := requireFlag(c, "from"); err != nil {
+	return p.command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "[FILE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "from"); err != nil {
 			return err
+		}
+		if c.String("from") == "" {
+			return config.Mistake(errors.New("name the file: mailstead import accounts FILE"))
 		}
 		return runImportAccounts(c.Context, e, c.String("from"))
 	},

@@ -18,9 +18,12 @@ import (
 )
 
 func (p *Program) importSettingsCommand() *cli.Command {
-	return p.command("settings", "make domains, mailboxes and the rest of an account as an export has them", "", func(c *cli.Context, e *env) error {
-		if err := requireFlag(c, "from"); err != nil {
+	return p.command("settings", "make domains, mailboxes and the rest of an account as an export has them", "[FILE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "from"); err != nil {
 			return err
+		}
+		if c.String("from") == "" {
+			return config.Mistake(errors.New("name the account.json of an export: mailstead import settings FILE"))
 		}
 		return runImportSettings(c.Context, e, importSettingsOptions{from: c.String("from"), account: c.String("account")})
 	},

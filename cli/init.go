@@ -47,7 +47,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 		return err
 	}
 	var out *accounts.AccountCreated
-	err = e.Open(e.dir, s, true, func(at *operator.Operator) error {
+	err = e.open(e.dir, s, true, func(at *operator.Operator) error {
 		if o.hostname != "" && !place.filesBefore[store.DatabaseFile] {
 			text, err := os.ReadFile(filepath.Join(e.dir, settingsFile))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 			}
 		}
 		if !s.Sandbox() {
-			if _, err := place.chownToServer(); err != nil {
+			if _, err := place.giveToServer(); err != nil {
 				return err
 			}
 		}

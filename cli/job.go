@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ func (p *Program) jobCommands() []*cli.Command {
 				return err
 			}
 			return runListParkedJobs(c.Context, e)
-		}, jsonFlag()),
+		}, listFlags()...),
 		p.command("resume", "let a parked job go on now, or all of them", "", func(c *cli.Context, e *env) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -44,11 +43,11 @@ func runListParkedJobs(ctx context.Context, e *env) error {
 	if err := e.ask(ctx, operator.ParkedPath, struct{}{}, out); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("parked jobs  %d\n", out.Count)
+	t := &table{heads: []string{"Job", "Type", "About", "Server ended", "Parked until"}, wide: []int{2}, empty: "No job is parked."}
 	for _, j := range out.Data {
-		text += fmt.Sprintf("%s  %s  %s  the server ended %d times; parked until %s\n", j.JobID, j.Type, j.Resource, j.Crashes, j.Until.UTC().Format(time.RFC3339))
+		t.add(j.JobID, j.Type, j.Resource, plural(int64(j.Crashes), "time"), j.Until.UTC().Format(time.RFC3339))
 	}
-	return e.print(out, text)
+	return e.printTable(out, t)
 }
 
 // runResumeJobs lets one parked job, or all of them, run again.

@@ -144,7 +144,7 @@ func wrongIn(words []string, operations []string) string {
 var operation = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
 
 func hasFlag(cmd *cli.Command, name string) bool {
-	return slices.ContainsFunc(addHelpFlag(cmd.Flags), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	return slices.ContainsFunc(flagsOf(cmd), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
 // TestCommandsThatAreNamedExist: every command line that a message, the help or a page of the

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -48,19 +49,29 @@ func dataFlag() cli.Flag {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
 
+// listFlags returns the flags of commands that print a list.
+func listFlags() []cli.Flag {
+	return []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "csv", Usage: "print CSV, with the names of the columns in the first line"}}
+}
+
+// accountFlag returns the flag of commands that act as the owner of an account.
+func accountFlag() cli.Flag {
+	return &cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address, if there are several"}
+}
+
 // An env is what a command needs to run: the common flags, the output and the settings.
 type env struct {
 	*Program
 	name           string // the name of the command
 	dir            string // the data directory, as given with --data
-	json           bool   // whether to print JSON
+	json, csv      bool   // whether to print JSON, or CSV
 	stdout, stderr io.Writer
 	settings       func() (*config.Settings, error) // reads the settings file, environment and flags
 }
 
 func (p *Program) env(c *cli.Context) *env {
 	return &env{
-		Program: p, name: c.Command.Name, dir: c.String("data"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter,
+		Program: p, name: c.Command.Name, dir: c.String("data"), json: c.Bool("json"), csv: c.Bool("csv"), stdout: c.App.Writer, stderr: c.App.ErrWriter,
 		settings: func() (*config.Settings, error) { return config.Load(c) },
 	}
 }
@@ -87,6 +98,27 @@ func (e *env) print(v any, text string) error {
 		return err
 	}
 	return json.NewEncoder(e.stdout).Encode(v)
+}
+
+// open does what Program.Open does. A command of root leaves no file of root in a directory of
+// another user, whose server could not read it.
+func (e *env) open(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) error {
+	if err := operator.GiveToOwner(dir); err != nil { // files that a command of root has left when it was killed
+		return err
+	}
+	err := e.Open(dir, s, mayCreate, do)
+	return errors.Join(err, operator.GiveToOwner(dir))
+}
+
+// requireArgument returns the only argument of a command. what names it, such as ADDRESS.
+func requireArgument(c *cli.Context, what string) (string, error) {
+	switch {
+	case c.Args().First() == "":
+		return "", config.Mistake(fmt.Errorf("name the %s: %s", strings.ToLower(what), usageLine(c.Command)))
+	case c.NArg() > 1:
+		return "", config.Mistake(fmt.Errorf("%q is not expected: %s", c.Args().Get(1), usageLine(c.Command)))
+	}
+	return c.Args().First(), nil
 }
 
 // noArguments returns an error if the command line has arguments. The command would ignore them.

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"testing"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -18,6 +21,10 @@ import (
 // the real one does, but for what talks to others: DNS, registrars and edge providers.
 func testProgram() *Program {
 	p := &Program{Version: "test"}
+	p.Serve = func(_ context.Context, _ string, load func() (*config.Settings, error), _, _ io.Writer) error {
+		_, err := load()
+		return err
+	}
 	p.Open = func(dir string, s *config.Settings, mayCreate bool, do func(*operator.Operator) error) error {
 		if err := operator.RequireStore(dir, s, mayCreate); err != nil {
 			return err
@@ -34,6 +41,9 @@ func testProgram() *Program {
 		}
 		c := s.Service()
 		c.Version, c.Log, c.PublicIPs, c.Metrics = p.Version, log, s.PublicIP, core.NewMetrics()
+		if s.Resolver.On() {
+			c.Resolver = lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
+		}
 		svc := service.New(st, jobs.NewQueue(st), keys, c)
 		defer svc.Close()
 		o := &operator.Operator{Store: st, Service: svc, Settings: s, Log: log, Version: p.Version}

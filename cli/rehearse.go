@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -86,7 +85,7 @@ func runRehearse(ctx context.Context, e *env, swap bool) error {
 	if err := operator.RequireStore(dir, s, false); err != nil {
 		return err
 	}
-	if err := becomeOwner(dir); err != nil {
+	if err := operator.BecomeOwner(dir); err != nil {
 		return err
 	}
 	r := &rehearsal{ToVersion: e.Version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), env: e, dir: dir, progress: e.newProgressLine()}
@@ -115,7 +114,7 @@ func (r *rehearsal) migrateCopy(ctx context.Context) error {
 		return err
 	}
 	var out operator.CopyOut
-	err := r.env.askServer(ctx, operator.CopyPath, operator.CopyIn{To: r.Path}, &out)
+	err := r.env.askWithProgress(ctx, r.env.sendOverSocket, r.progress, operator.CopyPath, operator.CopyIn{To: r.Path}, &out)
 	if errors.Is(err, errNoServer) {
 		out.Version, err = store.WrittenBy(r.dir)
 		if err == nil {
@@ -232,21 +231,4 @@ func restoreKeptStore(from, dir string) error {
 		}
 	}
 	return os.RemoveAll(from)
-}
-
-// becomeOwner changes the user of this process from root to the owner of the store in dir, so that
-// new files belong to the user of the server. It does nothing for other users.
-func becomeOwner(dir string) error {
-	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
-	if err != nil || os.Geteuid() != 0 {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || owner.Uid == 0 {
-		return nil
-	}
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(owner.Gid)), syscall.Setuid(int(owner.Uid))); err != nil {
-		return fmt.Errorf("switch to the user who owns the store in %s: %w", dir, err)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,7 +22,10 @@ func (p *Program) restoreCommand() *cli.Command {
 		&cli.StringFlag{Name: "mailbox", Usage: "restore only this mailbox, into the running server"},
 		&cli.StringFlag{Name: "into", Usage: "the folder that --mailbox restores to"},
 	}, sourceFlags()...)
-	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "", func(c *cli.Context, e *env) error {
+	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "[PLACE]", func(c *cli.Context, e *env) error {
+		if err := placeArgument(c, "from"); err != nil {
+			return err
+		}
 		if c.IsSet("mailbox") {
 			in, err := restoreMailboxRequest(c)
 			if err != nil {
@@ -29,8 +33,8 @@ func (p *Program) restoreCommand() *cli.Command {
 			}
 			return runRestoreMailbox(c.Context, e, in)
 		}
-		if err := requireFlag(c, "from"); err != nil {
-			return err
+		if c.String("from") == "" {
+			return config.Mistake(errors.New("name the place of the backup: mailstead restore PLACE --data DIR"))
 		}
 		at, err := parseRestoreTime(c.String("at"))
 		if err != nil {
@@ -72,7 +76,7 @@ func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 		place.removeCreatedDirs()
 		return err
 	}
-	if _, err := place.chownToServer(); err != nil {
+	if _, err := place.giveToServer(); err != nil {
 		return err
 	}
 	return e.print(out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
@@ -83,6 +87,9 @@ func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Resto
 	if err := checkBackupPlace(o.from); err != nil {
 		return nil, err
 	}
+	progress := e.newProgressLine()
+	defer progress.end()
+	ctx = progress.withProgress(ctx)
 	if operator.IsArchive(o.from) {
 		ids, err := readAgeIdentities(o.identity)
 		if err != nil {
@@ -94,16 +101,13 @@ func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Resto
 	if err != nil {
 		return nil, err
 	}
-	progress := e.newProgressLine()
-	defer progress.end()
-	target.Progress = progress.show
 	return target.Restore(ctx, e.dir, o.at, log)
 }
 
 // restoreMailboxRequest returns the request to restore a mailbox that the flags describe.
 func restoreMailboxRequest(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
-	if err := requireFlag(c, "into"); err != nil {
-		return in, err
+	if c.String("into") == "" {
+		return in, config.Mistake(errors.New("--into is required: the folder that the messages come into"))
 	}
 	in = operator.RestoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
 	in.At, err = parseRestoreTime(c.String("at"))
@@ -132,7 +136,10 @@ func restoreMailboxRequest(c *cli.Context) (in operator.RestoreMailboxIn, err er
 
 func runRestoreMailbox(ctx context.Context, e *env, in operator.RestoreMailboxIn) error {
 	out := new(transfer.MailboxRestored)
-	if err := e.askServer(ctx, operator.RestoreMailboxPath, in, out); err != nil {
+	line := e.newProgressLine()
+	err := e.askWithProgress(ctx, e.sendOverSocket, line, operator.RestoreMailboxPath, in, out)
+	line.end()
+	if err != nil {
 		return err
 	}
 	return e.print(out, fmt.Sprintf("messages  %d\nbytes     %d\n", out.Messages, out.Bytes))

@@ -8,12 +8,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
-	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/settings"
 )
@@ -25,7 +23,7 @@ func (p *Program) settingsCommands() []*cli.Command {
 				return err
 			}
 			return runSettingsList(c.Context, e)
-		}, jsonFlag()),
+		}, listFlags()...),
 		p.command("get", "print one setting", "KEY", func(c *cli.Context, e *env) error {
 			if c.NArg() != 1 {
 				return config.Mistake(errors.New("name one setting: mailstead settings get KEY"))
@@ -106,7 +104,7 @@ func runSettingsList(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.print(list, settingsText(list.Data))
+	return e.printTable(list, settingsTable(list.Data))
 }
 
 func runSettingsGet(ctx context.Context, e *env, key string) error {
@@ -128,7 +126,7 @@ func runSettingsGet(ctx context.Context, e *env, key string) error {
 
 // runSettingsSet sets values, or removes those that are nil, and prints what holds then.
 func runSettingsSet(ctx context.Context, e *env, values map[string]*settings.Value) error {
-	list, err := callSettings(ctx, e, "update_settings", map[string]any{"values": values})
+	list, err := callSettings(ctx, e, "update_settings", jsonObject{"values": values})
 	if err != nil {
 		return err
 	}
@@ -142,15 +140,15 @@ func runSettingsSet(ctx context.Context, e *env, values map[string]*settings.Val
 			}
 		}
 	}
-	text := settingsText(rows)
+	out := core.List[settings.Setting]{Data: rows, Count: len(rows)}
 	if len(rows) == 0 {
-		text = "Removed.\n"
+		return e.print(out, "Removed.\n")
 	}
-	return e.print(core.List[settings.Setting]{Data: rows, Count: len(rows)}, text)
+	return e.printTable(out, settingsTable(rows))
 }
 
 func runSettingsTest(ctx context.Context, e *env, key string, values map[string]*settings.Value) error {
-	body, err := askAPI(ctx, e, "test_settings", map[string]any{"key": key, "values": values})
+	body, err := askAPI(ctx, e, "test_settings", jsonObject{"key": key, "values": values})
 	if err != nil {
 		return err
 	}
@@ -172,7 +170,7 @@ func runSettingsTest(ctx context.Context, e *env, key string, values map[string]
 }
 
 // callSettings calls an operation that answers with settings.
-func callSettings(ctx context.Context, e *env, operation string, args any) (*core.List[settings.Setting], error) {
+func callSettings(ctx context.Context, e *env, operation string, args jsonObject) (*core.List[settings.Setting], error) {
 	body, err := askAPI(ctx, e, operation, args)
 	if err != nil {
 		return nil, err
@@ -181,42 +179,16 @@ func callSettings(ctx context.Context, e *env, operation string, args any) (*cor
 	return out, json.Unmarshal(body, out)
 }
 
-// askAPI calls an operation as the operator, and returns the body of the answer. An error of the
-// API becomes its message.
-func askAPI(ctx context.Context, e *env, operation string, args any) ([]byte, error) {
-	text := []byte("{}")
-	if args != nil {
-		var err error
-		text, err = json.Marshal(args)
-		if err != nil {
-			return nil, err
-		}
-	}
-	r, err := handlers.NewRequest(ctx, operation, string(text))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := e.send(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode/100 == 2 {
-		return body, err
-	}
-	var refused struct{ Error struct{ Message string } }
-	if err := json.Unmarshal(body, &refused); err != nil || refused.Error.Message == "" {
-		return nil, errors.New(strings.TrimSpace(string(body)))
-	}
-	return nil, errors.New(refused.Error.Message)
+// askAPI calls an operation as the operator, and returns the body of the answer.
+func askAPI(ctx context.Context, e *env, operation string, args jsonObject) ([]byte, error) {
+	a := &apiCaller{ctx: ctx, send: e.send}
+	body, err := a.call(operation, args)
+	return body, e.printAPIError(err)
 }
 
-// settingsText returns settings as a table.
-func settingsText(rows []settings.Setting) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
+// settingsTable returns settings as a table.
+func settingsTable(rows []settings.Setting) *table {
+	t := &table{heads: []string{"Setting", "Value", "Source"}, wide: []int{1, 2}}
 	for _, row := range rows {
 		source := row.Source
 		if row.Line != nil {
@@ -225,10 +197,9 @@ func settingsText(rows []settings.Setting) string {
 		if row.Ignored != nil {
 			source += "; the store's value is ignored: " + *row.Ignored
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", row.Key, valueText(row), source)
+		t.add(row.Key, valueText(row), source)
 	}
-	_ = w.Flush() // writes to memory
-	return out.String()
+	return t
 }
 
 // valueText returns the value of a setting for people: "-" if there is none.

@@ -3,18 +3,19 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -48,8 +49,11 @@ type setupResult struct {
 	Firewall []string       `json:"firewall"` // commands for ufw
 	Unit     string         `json:"unit"`     // the text of a systemd unit
 	Checks   []health.Check `json:"checks"`
+	Notes    []string       `json:"notes"` // about the user of the service
 
-	userMissing bool // whether the user of the systemd unit does not exist yet
+	host        setupHost
+	userMissing bool     // whether the user of the systemd unit does not exist
+	openPorts   []string // for a firewall, such as 25/tcp
 }
 
 type setupRecord struct {
@@ -165,7 +169,7 @@ func runSetup(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	out := &setupResult{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
+	out := &setupResult{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program), Notes: []string{}, host: newSetupHost(program)}
 	serverRuns := false
 	if conn, err := net.Dial("unix", filepath.Join(dir, operator.SocketName)); err == nil {
 		serverRuns = true
@@ -191,7 +195,10 @@ func runSetup(c *cli.Context, e *env) error {
 				return err
 			}
 		}
-		out.userMissing, err = place.chownToServer()
+		if note := out.makeUser(c.String("unit")); note != "" {
+			out.Notes = append(out.Notes, note)
+		}
+		out.userMissing, err = place.giveToServer()
 		if err != nil {
 			return err
 		}
@@ -368,7 +375,7 @@ func (d *setupResult) askServer(ctx context.Context, e *env) error {
 // createStore creates or opens the store, runs the checks and calls writeFiles. If there is no
 // owner, it creates one last, because the password and token are shown only once.
 func (d *setupResult) createStore(c *cli.Context, e *env, ask *questioner, s *config.Settings, writeFiles func() error) error {
-	return e.Open(d.Data, s, true, func(o *operator.Operator) error {
+	return e.open(d.Data, s, true, func(o *operator.Operator) error {
 		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
 			return flagError(err, nil)
@@ -435,7 +442,13 @@ func (d *setupResult) addRecords(s *config.Settings) {
 			tcp = append(tcp, at)
 		}
 	}
-	d.Firewall = []string{}
+	d.Firewall, d.openPorts = []string{}, nil
+	for _, port := range tcp {
+		d.openPorts = append(d.openPorts, port+"/tcp")
+	}
+	if s.DNS.On() {
+		d.openPorts = append(d.openPorts, portOf(s.DNS)+"/udp")
+	}
 	if len(tcp) > 0 {
 		d.Firewall = append(d.Firewall, "ufw allow proto tcp to any port "+strings.Join(tcp, ","))
 	}
@@ -452,91 +465,6 @@ func portOf(at config.Address) string {
 	return port
 }
 
-// checkPorts tries to listen on every address in the settings, and reports which ports are free.
-func checkPorts(s *config.Settings, serverRuns bool) []setupPort {
-	out := []setupPort{}
-	for _, one := range []struct {
-		name string
-		at   config.Address
-	}{
-		{"smtp", s.SMTP}, {"submission", s.Submission}, {"submissions", s.Submissions}, {"imap", s.IMAP}, {"imaps", s.IMAPS},
-		{"http", s.HTTP}, {"http_tls", s.HTTPTLS}, {"dns", s.DNS},
-	} {
-		if !one.at.On() {
-			continue
-		}
-		p := setupPort{Name: one.name}
-		p.Port, _ = strconv.Atoi(portOf(one.at))
-		ln, err := net.Listen("tcp", one.at.String())
-		if err == nil {
-			ln.Close()
-			if one.name == "dns" {
-				var packets net.PacketConn
-				packets, err = net.ListenPacket("udp", one.at.String())
-				if err == nil {
-					packets.Close()
-				}
-			}
-		}
-		forbidden := errors.Is(err, syscall.EACCES)
-		taken := errors.Is(err, syscall.EADDRINUSE) || forbidden && isPortTaken(one.at.String(), one.name == "dns")
-		switch {
-		case err == nil:
-			p.Free, p.Message = true, "It is free."
-		case taken && serverRuns:
-			p.Message = "Mailstead has it already."
-		case taken:
-			p.Message = fmt.Sprintf("Another program has it: `ss -lntup 'sport = :%d'` names it. Stop that program, or set %s to another port, or to off.", p.Port, one.name)
-		case forbidden:
-			p.Free, p.Message = true, "This user may not open it; the systemd unit has the right to (CAP_NET_BIND_SERVICE)."
-		default:
-			p.Message = fmt.Sprintf("It cannot be opened: %v.", err)
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-// isPortTaken reports whether a process listens on the TCP address, or, if udp is set, on the UDP
-// address. On Linux, users without the right to listen there can see this too.
-func isPortTaken(address string, udp bool) bool {
-	want, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return false
-	}
-	states := map[string]string{"tcp": "0A", "tcp6": "0A"} // TCP_LISTEN
-	if udp {
-		states["udp"], states["udp6"] = "07", "07"
-	}
-	for kind, state := range states {
-		text, _ := os.ReadFile("/proc/net/" + kind) // the file does not exist on other systems
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line) // columns: number, local address, remote address, state, ...
-			if len(fields) < 4 || fields[3] != state {
-				continue
-			}
-			ip, port := parseProcAddress(fields[1])
-			if port == want.Port && (ip.IsUnspecified() || want.IP == nil || want.IP.IsUnspecified() || ip.Equal(want.IP)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// parseProcAddress parses an address from a file in Linux's /proc/net: the IP address in
-// hexadecimal, with the bytes of each 32-bit word in little-endian order, ":", and the port in
-// hexadecimal.
-func parseProcAddress(text string) (ip net.IP, port int) {
-	host, number, _ := strings.Cut(text, ":")
-	ip, _ = hex.DecodeString(host)
-	for word := range slices.Chunk(ip, 4) {
-		slices.Reverse(word)
-	}
-	n, _ := strconv.ParseUint(number, 16, 16)
-	return ip, int(n)
-}
-
 // hasPackagedUnit reports whether a package has installed a systemd unit for the data directory
 // dir.
 func hasPackagedUnit(dir string) bool {
@@ -551,16 +479,23 @@ func unitName(file string) string {
 	if err != nil {
 		return file
 	}
-	switch filepath.Dir(path) {
-	case "/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system":
+	if isSystemUnit(path) {
 		return strings.TrimSuffix(filepath.Base(path), ".service")
 	}
 	return path
 }
 
-// text returns the result and the remaining steps as text for people.
+// isSystemUnit reports whether a unit file is in a directory that systemd searches.
+func isSystemUnit(file string) bool {
+	path, err := filepath.Abs(file)
+	return err == nil && slices.Contains([]string{"/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}, filepath.Dir(path))
+}
+
+// text returns the result and the remaining steps as text for people. Every command in it can be
+// run as it stands.
 func (d *setupResult) text(unit string, serverRuns bool) string {
 	var w strings.Builder
+	h := d.host
 	fmt.Fprintf(&w, "Mailstead is set up in %s for %s.\n", d.Data, d.Hostname)
 	if d.Token != "" {
 		fmt.Fprintf(&w, "\nShown once:\n\n  owner     %s\n  password  %s\n  token     %s\n", d.OwnerEmail, d.OwnerPassword, d.Token)
@@ -580,30 +515,40 @@ func (d *setupResult) text(unit string, serverRuns bool) string {
 		fmt.Fprintf(&w, "  %-28s %s\n", r.IP, r.Name)
 	}
 	if len(d.Firewall) > 0 {
-		fmt.Fprint(&w, "\n3. Open the firewall, for example:\n\n")
-		for _, line := range d.Firewall {
-			fmt.Fprintf(&w, "  %s\n", line)
-		}
+		w.WriteString(d.firewallText())
 	}
 	fmt.Fprint(&w, "\n4. Start it:\n\n")
 	switch {
+	case serverRuns && h.systemd:
+		fmt.Fprintf(&w, "  %ssystemctl restart mailstead   # it runs with the settings before\n", h.sudo)
 	case serverRuns:
-		fmt.Fprint(&w, "  systemctl restart mailstead   # it runs with the settings before\n")
+		fmt.Fprintf(&w, "  Stop the server and start it again: it runs with the settings before.\n")
 	case unit != "":
 		if d.userMissing {
-			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", health.ShellWord(d.Data), packaging.User)
+			for _, line := range userCommands(d.Data) {
+				fmt.Fprintf(&w, "  %s%s\n", h.sudo, line)
+			}
 		}
-		fmt.Fprintf(&w, "  systemctl daemon-reload && systemctl enable --now %s\n", health.ShellWord(unitName(unit)))
+		fmt.Fprintf(&w, "  %[1]ssystemctl daemon-reload && %[1]ssystemctl enable --now %[2]s\n", h.sudo, health.ShellWord(unitName(unit)))
 	case hasPackagedUnit(d.Data):
-		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
+		fmt.Fprintf(&w, "  %ssystemctl enable --now mailstead.socket mailstead.service\n", h.sudo)
 	default:
-		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", health.ShellWord(d.Data))
+		if d.needsRights() {
+			fmt.Fprintf(&w, "  sudo setcap cap_net_bind_service=+ep %s   # lets it open ports below 1024\n", health.ShellWord(h.path))
+		}
+		fmt.Fprintf(&w, "  %s serve --data %s\n", h.program, health.ShellWord(d.Data))
+		if h.systemd {
+			fmt.Fprintf(&w, "\n   or as a service: %s%s setup --data %s --unit /etc/systemd/system/mailstead.service\n", h.sudo, h.program, health.ShellWord(d.Data))
+		}
 	}
-	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", health.ShellWord(d.Data))
+	fmt.Fprintf(&w, "\n5. See whether all is well: %s doctor --data %s\n", h.program, health.ShellWord(d.Data))
 	for _, p := range d.Ports {
 		if !p.Free && !serverRuns {
 			fmt.Fprintf(&w, "\nPort %d (%s): %s\n", p.Port, p.Name, p.Message)
 		}
+	}
+	for _, note := range d.Notes {
+		fmt.Fprintf(&w, "\n%s\n", note)
 	}
 	var wrong []health.Check
 	for _, check := range d.Checks {
@@ -612,7 +557,100 @@ func (d *setupResult) text(unit string, serverRuns bool) string {
 		}
 	}
 	if len(wrong) > 0 {
-		fmt.Fprint(&w, "\nWhat the checks find now, most of it until the records above are there:\n\n"+checksText(wrong))
+		fmt.Fprint(&w, "\nWhat the checks find now, most of it until the records above are there:\n\n"+checksText(wrong, new(printer)))
 	}
 	return w.String()
+}
+
+// firewallText returns how to open the ports of the server, with the commands of the firewall that
+// this host has.
+func (d *setupResult) firewallText() string {
+	text := "\n3. Open the firewall"
+	switch {
+	case d.host.firewall == "ufw":
+		text += ":\n\n"
+		for _, line := range d.Firewall {
+			text += "  " + d.host.sudo + line + "\n"
+		}
+	case d.host.firewall == "firewall-cmd":
+		text += ":\n\n"
+		for _, port := range d.openPorts {
+			text += "  " + d.host.sudo + "firewall-cmd --permanent --add-port=" + port + "\n"
+		}
+		text += "  " + d.host.sudo + "firewall-cmd --reload\n"
+	default:
+		text += ", if there is one here or before this host, for what comes to these ports: " + strings.Join(d.openPorts, ", ") + ".\n"
+	}
+	return text
+}
+
+// needsRights reports whether this user may not open a port of the server.
+func (d *setupResult) needsRights() bool {
+	return d.host.sudo != "" && d.host.systemLinux && slices.ContainsFunc(d.Ports, func(p setupPort) bool { return p.Port < 1024 })
+}
+
+// A setupHost is what setup must know of this host to print commands that work there.
+type setupHost struct {
+	program     string // the word that runs this program in a shell
+	path        string // of this program
+	sudo        string // "sudo " for commands that need root, "" if this user is root
+	systemd     bool   // whether systemd runs
+	systemLinux bool
+	firewall    string // the program that changes the firewall: ufw or firewall-cmd; "" if there is neither
+}
+
+func newSetupHost(path string) setupHost {
+	h := setupHost{program: health.ShellWord(path), path: path, systemLinux: runtime.GOOS == "linux"}
+	if found, err := exec.LookPath("mailstead"); err == nil && sameFile(found, path) {
+		h.program = "mailstead"
+	}
+	if os.Geteuid() != 0 {
+		h.sudo = "sudo "
+	}
+	_, err := os.Stat("/run/systemd/system")
+	h.systemd = err == nil
+	for _, name := range []string{"ufw", "firewall-cmd"} {
+		if _, err := exec.LookPath(name); err == nil && h.firewall == "" {
+			h.firewall = name
+		}
+	}
+	return h
+}
+
+func sameFile(a, b string) bool {
+	one, errOne := os.Stat(a)
+	other, errOther := os.Stat(b)
+	return errOne == nil && errOther == nil && os.SameFile(one, other)
+}
+
+// userCommands are the commands that make the user of the systemd unit, and give it the data
+// directory.
+func userCommands(dir string) []string {
+	return []string{
+		fmt.Sprintf("useradd --system --user-group --no-create-home --home-dir %s --shell /usr/sbin/nologin %s", health.ShellWord(dir), packaging.User),
+		fmt.Sprintf("chown -R %s: %s", packaging.User, health.ShellWord(dir)),
+	}
+}
+
+// makeUser makes the user of the systemd unit, if this process is root and the unit is one that
+// systemd reads. It returns a note about what it did or will not do, or "".
+func (d *setupResult) makeUser(unit string) string {
+	if os.Geteuid() != 0 {
+		if unit != "" || hasPackagedUnit(d.Data) {
+			return fmt.Sprintf("setup does not run as root, so it makes no user %s, and %s stays with you.", packaging.User, d.Data)
+		}
+		return ""
+	}
+	if _, err := user.Lookup(packaging.User); err == nil {
+		return ""
+	}
+	if !hasPackagedUnit(d.Data) && (unit == "" || !isSystemUnit(unit)) {
+		return fmt.Sprintf("setup makes no user %s, since it installs no service: the directory stays with its owner, and a server that root starts runs as root.", packaging.User)
+	}
+	words := strings.Fields(userCommands("/")[0])
+	words[slices.Index(words, "/")] = d.Data
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		return fmt.Sprintf("The user %s could not be made: %v. %s", packaging.User, err, strings.TrimSpace(string(out)))
+	}
+	return fmt.Sprintf("setup has made the user %s, who owns %s and runs the service.", packaging.User, d.Data)
 }

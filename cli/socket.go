@@ -38,15 +38,23 @@ func (e *env) send(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = e.Open(e.dir, s, false, func(o *operator.Operator) error {
+	err = e.open(e.dir, s, false, func(o *operator.Operator) error {
 		o.Service.Health.Host = new(health.Host)
-		resp = handlers.Do(o.Handler(handlers.New(o.Service)), r)
+		resp = handlers.Do(localHandler(o), r)
 		return nil
 	})
 	if errors.Is(err, store.ErrInUse) {
 		return nil, fmt.Errorf("a server uses %s, but its socket does not answer: %w", e.dir, err)
 	}
 	return resp, err
+}
+
+// localHandler returns the handler that answers in this process. It logs as the installation does,
+// not to standard error, which has only errors for people.
+func localHandler(o *operator.Operator) http.Handler {
+	api := handlers.New(o.Service)
+	api.Log = o.Log
+	return o.Handler(api)
 }
 
 // errNoServer is wrapped by the error of sendOverSocket if no server runs.
@@ -59,6 +67,20 @@ func (e *env) sendOverSocket(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w on %s: start it first", errNoServer, e.dir)
 	}
 	return resp, err
+}
+
+// serverRuns reports whether a server answers on the socket.
+func (e *env) serverRuns(ctx context.Context) bool {
+	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	resp, err := roundTripOverSocket(e.socketPath(), probe)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // it is empty
+	return true
 }
 
 // withServer calls do with a sender for several requests. The sender uses the socket of the running
@@ -80,8 +102,8 @@ func (e *env) withServer(ctx context.Context, do func(send sender) error) error 
 	if err != nil {
 		return err
 	}
-	return e.Open(e.dir, s, false, func(o *operator.Operator) error {
-		h := o.Handler(handlers.New(o.Service))
+	return e.open(e.dir, s, false, func(o *operator.Operator) error {
+		h := localHandler(o)
 		return do(func(r *http.Request) (*http.Response, error) { return handlers.Do(h, r), nil })
 	})
 }
@@ -124,6 +146,31 @@ func (e *env) ask(ctx context.Context, path string, in, out any) error {
 // askServer does what ask does, but returns an error if no server runs.
 func (e *env) askServer(ctx context.Context, path string, in, out any) error {
 	return sendCommand(ctx, e.sendOverSocket, path, in, out)
+}
+
+// askWithProgress does what ask does, and shows the progress of the command on the line. The path
+// must be that of a long command, see operator.ProgressLine.
+func (e *env) askWithProgress(ctx context.Context, send sender, line *progressLine, path string, in, out any) error {
+	if line.out == nil {
+		return sendCommand(ctx, send, path, in, out)
+	}
+	answer, err := postCommand(line.withProgress(ctx), send, path+"?"+operator.ProgressQuery, in)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	for lines := json.NewDecoder(answer); ; {
+		var one operator.ProgressLine
+		switch err := lines.Decode(&one); {
+		case err != nil:
+			return fmt.Errorf("the server on %s ended before it answered, but may have done the request: %w", e.dir, err)
+		case one.Error != "":
+			return errors.New(one.Error)
+		case one.Result != nil:
+			return json.Unmarshal(one.Result, out)
+		}
+		line.show(one.What, one.Done, one.All)
+	}
 }
 
 func sendCommand(ctx context.Context, send sender, path string, in, out any) error {

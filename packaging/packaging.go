@@ -1,6 +1,6 @@
-// Package packaging has the systemd unit that runs the program as a service. The folder also has
-// the sources of .deb and .rpm packages: nfpm.yaml, the scripts that packages run, and the command
-// release.
+// Package packaging has the systemd unit that runs the program as a service, and the scripts with
+// which shells complete its commands. The folder also has the sources of .deb and .rpm packages:
+// nfpm.yaml, the manual pages, the scripts that packages run, and the command release.
 package packaging
 
 import (
@@ -17,6 +17,21 @@ const (
 
 //go:embed mailstead.service
 var embeddedUnit string
+
+var (
+	//go:embed completion/bash.sh
+	bashCompletion string
+	//go:embed completion/zsh.sh
+	zshCompletion string
+	//go:embed completion/fish.fish
+	fishCompletion string
+)
+
+// Completion returns the script with which a shell ("bash", "zsh" or "fish") completes commands of
+// the program: it asks the program what may follow. It returns "" for other shells.
+func Completion(shell string) string {
+	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[shell]
+}
 
 // Unit returns the text of a systemd unit that runs the program binary with a data directory, as
 // User. Both paths must be absolute.

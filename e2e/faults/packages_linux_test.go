@@ -301,6 +301,15 @@ func debLives(s *system, first, second string) {
 	s.run("dpkg", "--install", first)
 	s.is(data, "mailstead mailstead 700")
 	s.is("/usr/bin/mailstead", "root root 755")
+	contents := s.run("dpkg", "--contents", first)
+	for _, path := range []string{
+		"man/man1/mailstead.1.gz", "man/man1/mailstead-serve.1.gz", "bash-completion/completions/mailstead", "zsh/vendor-completions/_mailstead",
+		"fish/vendor_completions.d/mailstead.fish",
+	} {
+		if !regexp.MustCompile(`(?m)^-rw-r--r-- root/root .* \./usr/share/` + regexp.QuoteMeta(path) + "$").MatchString(contents) {
+			t.Errorf("the package lacks /usr/share/%s: %s", path, contents)
+		}
+	}
 	if os.Getenv("MAILSTEAD_SOAK") != "" || rig.IsFile("/usr/bin/systemd-analyze") {
 		for _, unit := range []string{"mailstead.service", "mailstead.socket"} {
 			if out := s.run("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit); strings.Contains(out, "mailstead") {
@@ -314,6 +323,8 @@ func debLives(s *system, first, second string) {
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Token == "" {
 		t.Fatalf("init: %v, %s", err, out)
 	}
+	s.run("mailstead", "token", "create", "--data", data, "--user", "owner@example.org") // by root
+	s.run("sh", "-c", "! find "+data+" -not -user mailstead | grep .")
 
 	i, h := rig.Prepare(t, data, made.Token), holdPorts(t)
 	start := func() {
@@ -505,4 +516,85 @@ func TestContainerImage(t *testing.T) {
 			t.Errorf("%s: %v, %s", args, err, out)
 		}
 	}
+}
+
+// TestSetupAsRoot: for a service that it installs, setup makes the user and gives the directory to
+// that user; what it prints runs as it stands; and a server that root starts by hand goes on as
+// that user, and leaves no file of root.
+func TestSetupAsRoot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, err := rig.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, program, filepath.Join(dir, "mailstead"))
+	if err := os.Chmod(filepath.Join(dir, "mailstead"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := newSystem(t, dir)
+	if err := s.command("id", "mailstead").Run(); err == nil {
+		t.Skip("this machine has the user already")
+	}
+	const data = "/srv/my mail"
+	unit := "/etc/systemd/system/mailstead.service"
+	s.run("mkdir", "-p", filepath.Dir(unit))
+	setup := func(more ...string) string {
+		t.Helper()
+		return s.run(append([]string{
+			"/mnt/mailstead", "setup", "--yes", "--data", data, "--hostname", "mail.example.com", "--email", "ops@example.com", "--public-ip", "192.0.2.1", "--tls", "proxy",
+			"--resolver", "127.0.0.1:1", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--submission", "off", "--submissions", "off", "--imap", "off", "--imaps", "off", "--dns", "off",
+		}, more...)...)
+	}
+	out := setup("--unit", "/srv/mailstead.service")
+	if !strings.Contains(out, "setup makes no user mailstead") || !strings.Contains(out, "\n  useradd --system ") {
+		t.Errorf("with a unit that systemd does not read, setup says %s", out)
+	}
+	s.is(data, "root root 700")
+	out = setup("--unit", unit)
+	if !strings.Contains(out, "setup has made the user mailstead, who owns "+data) || strings.Contains(out, "useradd") {
+		t.Errorf("setup says %s", out)
+	}
+	s.is(data, "mailstead mailstead 700")
+	s.is(unit, "root root 644")
+	onlyTheirs := func(after string) {
+		t.Helper()
+		if out, err := s.command("find", data, "-not", "-user", "mailstead").CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("after %s there is %s, %v", after, out, err)
+		}
+	}
+	onlyTheirs("setup")
+	s.run("/mnt/mailstead", "mailbox", "list", "--data", data)
+	onlyTheirs("mailbox list")
+
+	server := s.command("/mnt/mailstead", "serve", "--data", data, "--ready-file", data+"/ready")
+	var said bytes.Buffer
+	server.Stdout, server.Stderr = &said, &said
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	defer func() { _ = server.Process.Kill() }()
+	for deadline := time.Now().Add(30 * time.Second); s.command("test", "-e", data+"/ready").Run() != nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the server is not ready: %s", said.String())
+		}
+	}
+	status := s.run("/mnt/mailstead", "status", "--json", "--data", data)
+	var state struct{ PID int }
+	if err := json.Unmarshal([]byte(status), &state); err != nil || state.PID == 0 {
+		t.Fatalf("status: %v, %s", err, status)
+	}
+	s.run("/mnt/mailstead", "domain", "add", "example.net", "--manual", "--data", data)
+	uid := strings.TrimSpace(s.run("id", "-u", "mailstead"))
+	if out := s.run("grep", "^Uid:", fmt.Sprintf("/proc/%d/status", state.PID)); strings.Join(strings.Fields(out)[1:], " ") != strings.TrimSpace(strings.Repeat(uid+" ", 4)) {
+		t.Errorf("the server runs as %s", out)
+	}
+	onlyTheirs("the server of root")
+	s.run("kill", fmt.Sprint(state.PID))
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v: %s", err, said.String())
+	}
+	onlyTheirs("the end of the server")
 }

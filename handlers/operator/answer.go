@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/store/backup"
 )
 
 // localCommand returns a handler that calls a method of the service. Its request and response are
@@ -32,6 +34,50 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 	})
 }
 
+// A ProgressLine is one line of the response to a long command that was asked for its progress (the
+// query parameter ProgressQuery): how far the work is, or at the end its result or its error.
+type ProgressLine struct {
+	What   string          `json:"what,omitempty"`
+	Done   int64           `json:"done,omitempty"`
+	All    int64           `json:"all,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// ProgressQuery is the query parameter by which a long command is asked for its progress.
+const ProgressQuery = "progress"
+
+// progressEvery is the minimum time between two lines about the progress of a command.
+const progressEvery = 200 * time.Millisecond
+
+// runWithProgress runs a command and answers with a ProgressLine for each step of its progress,
+// and with one for its end.
+func runWithProgress(w http.ResponseWriter, r *http.Request, run func(context.Context) (any, error)) {
+	var mu sync.Mutex
+	var shown time.Time
+	lines := json.NewEncoder(w)
+	ctx := backup.WithProgress(r.Context(), func(what string, done, all int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(shown) >= progressEvery {
+			shown = time.Now()
+			_ = lines.Encode(ProgressLine{What: what, Done: done, All: all})
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	out, err := run(ctx)
+	last := ProgressLine{}
+	if err == nil {
+		last.Result, err = json.Marshal(out)
+	}
+	if err != nil {
+		last.Error = withoutCode(err).Error()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	_ = lines.Encode(last)
+}
+
 // longCommand returns a handler for a command that may take hours. The operator gets the text of
 // every error, also of internal ones.
 func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
@@ -48,6 +94,10 @@ func longCommand[In, Out any](method func(context.Context, In) (Out, error)) htt
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if r.URL.Query().Has(ProgressQuery) {
+			runWithProgress(w, r, func(ctx context.Context) (any, error) { return method(ctx, in) })
 			return
 		}
 		out, err := method(r.Context(), in)

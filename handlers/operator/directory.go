@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/packaging"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
@@ -41,7 +42,11 @@ func RequireStore(dir string, s *config.Settings, mayMake bool) error {
 	case len(segments) > 0:
 		return config.Mistake(fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile))
 	case !mayMake:
-		return config.Mistake(fmt.Errorf("there is no store in %s: run `%s` to create one, or give the right --data", path, FirstCommand(path, s)))
+		hint := ""
+		if info, err := os.Stat(packaging.DataDir); err == nil && info.IsDir() && path != packaging.DataDir {
+			hint = ", which is " + packaging.DataDir + " with a package"
+		}
+		return config.Mistake(fmt.Errorf("there is no store in %s: run `%s` to create one, or give the right --data%s", path, FirstCommand(path, s), hint))
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
@@ -43,6 +45,7 @@ const (
 	StopPath           = "/local/stop"
 	AdvancePath        = "/local/advance-clock" // only in a sandbox
 	ProfilePath        = "/local/profile"
+	RunningPath        = "/local/running" // a Running
 
 	// Messages to import are sent in batches, because the server may not read the operator's files.
 	ImportPath         = "/local/import"
@@ -90,12 +93,38 @@ func (o *Operator) Handler(api *handlers.Server) http.Handler {
 		mux.Handle(AdvancePath, localCommand(svc.AdvanceClock))
 	}
 	mux.HandleFunc(ProfilePath, serveProfile)
+	began := time.Now()
+	mux.Handle(RunningPath, localCommand(func(context.Context, struct{}) (Running, error) { return o.running(began), nil }))
 	mux.HandleFunc(ImportPath, o.importMessages)
 	mux.Handle(ImportKnownPath, longCommand(o.knownImports))
 	mux.Handle(ImportAccountsPath, localCommand(svc.Mailboxes.ImportAccounts))
 	mux.HandleFunc(ExportPath, o.exportMessages)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	return mux
+}
+
+// Running describes the running server.
+type Running struct {
+	PID           int        `json:"pid"`
+	UptimeSeconds int64      `json:"uptime_seconds"`
+	Listeners     []Listener `json:"listeners"` // sorted by name
+}
+
+// A Listener is an open port of the server.
+type Listener struct {
+	Name    string `json:"name"` // of the setting, such as smtp
+	Port    int    `json:"port"`
+	Address string `json:"address,omitempty"` // the only address that it listens at; "": all public ones
+}
+
+func (o *Operator) running(began time.Time) Running {
+	out := Running{PID: os.Getpid(), UptimeSeconds: int64(time.Since(began) / time.Second), Listeners: []Listener{}}
+	if o.Service.Health.Host != nil {
+		for _, p := range o.Service.Health.Host.Ports {
+			out.Listeners = append(out.Listeners, Listener{p.Name, p.Number, p.Inner})
+		}
+	}
+	return out
 }
 
 // recordAudit records in the audit log a command that has no transaction of its own. about is the

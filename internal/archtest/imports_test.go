@@ -24,11 +24,11 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"cli config handlers service jobs store mail dnsprov web internal", "the root wires everything together"},
-	"cli":                 {"config handlers service jobs store mail packaging internal/killpoint internal/licenses internal/lookup", "cli asks the server, or opens what it is given a way to open; it does not know how the program is put together"},
-	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	"cli":                 {"config handlers service jobs store mail packaging internal/killpoint internal/licenses internal/lookup internal/nearest", "cli asks the server, or opens what it is given a way to open; it does not know how the program is put together"},
+	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/nearest internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/api":        {"service", "api says what each operation is; it does not know how a request is decoded and answered"},
 	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},
-	"handlers/operator":   {"handlers config service store", "operator answers the operator's commands on this host; it does not know the command line, nor what people are shown"},
+	"handlers/operator":   {"handlers config packaging service store", "operator answers the operator's commands on this host; it does not know the command line, nor what people are shown"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/backups service/spam service/reputation service/templates service/events service/inbox service/external service/transfer service/rules service/mailboxes service/edge service/zones service/scans service/domains service/certs service/recipients service/outbound service/feedback service/submit service/inbound service/reports service/accounts service/signin service/health service/settings service/requests jobs store internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov internal", "core has what every room needs, and so can know none of them"},
@@ -78,6 +78,7 @@ var importRules = map[string]struct {
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
 	"internal":            {"", "internal has small tools that know nothing of mail"},
 	"internal/archtest":   {"service", "archtest reads sources; of the packages it needs the lists that words are written for"},
+	"internal/nearest":    {"", "nearest compares words; it does not know what they name"},
 	"internal/clock":      {"", "clock tells the time; it does not know who asks or waits"},
 	"internal/killpoint":  {"", "killpoint names places of the write paths, which import it for that alone: a test ends the program there"},
 	"internal/cputime":    {"", "cputime is for benchmarks and tests; it does not know what they measure"},

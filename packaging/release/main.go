@@ -9,6 +9,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
@@ -76,6 +77,10 @@ func (r *release) run(targets []string, program string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	manual := filepath.Join(work, "man")
+	if err := packManual("packaging/man", manual); err != nil {
+		return err
+	}
 	var programs []string
 	for _, target := range targets {
 		goos, arch, _ := strings.Cut(target, "/")
@@ -94,8 +99,8 @@ func (r *release) run(targets []string, program string) error {
 		if goos != "linux" {
 			continue
 		}
-		err := errors.Join(r.makePackage("deb", arch, built, fmt.Sprintf("mailstead_%s_%s.deb", r.version, arch)),
-			r.makePackage("rpm", arch, built, fmt.Sprintf("mailstead-%s-1.%s.rpm", r.version, rpmArch[arch])))
+		err := errors.Join(r.makePackage("deb", arch, built, manual, fmt.Sprintf("mailstead_%s_%s.deb", r.version, arch)),
+			r.makePackage("rpm", arch, built, manual, fmt.Sprintf("mailstead-%s-1.%s.rpm", r.version, rpmArch[arch])))
 		if err != nil {
 			return err
 		}
@@ -194,13 +199,45 @@ func (r *release) writeArchive(name, program string) (err error) {
 	return nil
 }
 
+// packManual writes the manual pages in the folder from, compressed as packages have them, to the
+// new folder to.
+func packManual(from, to string) error {
+	pages, err := filepath.Glob(filepath.Join(from, "*.1"))
+	if err != nil || len(pages) == 0 {
+		return cmp.Or(err, fmt.Errorf("there are no manual pages in %s", from))
+	}
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		var packed bytes.Buffer
+		zip, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // without a name or a time, as gzip -n
+		if err != nil {
+			return err
+		}
+		_, err = zip.Write(text)
+		if err := errors.Join(err, zip.Close()); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(page)+".gz"), packed.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // makePackage makes a package of a kind ("deb" or "rpm") with nfpm, as packaging/nfpm.yaml says.
-func (r *release) makePackage(kind, arch, program, name string) error {
+// manual is the folder with the packed manual pages.
+func (r *release) makePackage(kind, arch, program, manual, name string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err
 	}
-	env := []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.at.Unix(), 10), "VERSION=" + r.version, "ARCH=" + arch, "PROGRAM=" + program, "GOFLAGS=", "GOOS=", "GOARCH="}
+	env := []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.at.Unix(), 10), "VERSION=" + r.version, "ARCH=" + arch, "PROGRAM=" + program, "MAN=" + manual, "GOFLAGS=", "GOOS=", "GOARCH="}
 	if err := run(env, "go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", kind, "--target", filepath.Join(r.to, name)); err != nil {
 		return fmt.Errorf("make package %s: %w", name, err)
 	}

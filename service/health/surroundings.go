@@ -508,7 +508,7 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 		}
 	}
 	return badResult(code, Error, subject, "No other mail server can be reached: "+strings.Join(reasons, "; ")+".",
-		"Ask the provider of this host to open port 25 outwards, or send through a relay: `mailstead settings set`, or [[relay]] in mailstead.toml.")
+		"Ask the provider of this host to open port 25 outwards, or send through a [[relay]], in mailstead.toml or in the settings of the dashboard.")
 }
 
 // checkBlocklists looks up this host's addresses in block lists that receivers use.

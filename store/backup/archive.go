@@ -59,8 +59,8 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 		return nil, fmt.Errorf("write %s: %w", file, err)
 	}
 	if verify {
-		again := sha256.New()
-		if _, err := io.Copy(again, io.NewSectionReader(f, 0, size.n)); err != nil {
+		again, progress := sha256.New(), newByteProgress(ctx, "the backup, read back", size.n)
+		if _, err := io.Copy(again, progress.countingReader(io.NewSectionReader(f, 0, size.n))); err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !slices.Equal(again.Sum(nil), sum.Sum(nil)) {
@@ -81,6 +81,11 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 }
 
 func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceFile, snap *store.Snapshot) error {
+	total := snap.DatabaseSize()
+	for _, info := range snap.Segments {
+		total += info.Size
+	}
+	progress := newByteProgress(ctx, "the backup", total)
 	out := tar.NewWriter(w)
 	var sums strings.Builder
 	add := func(name string, size int64, write func(io.Writer) error) error {
@@ -91,7 +96,7 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 			return err
 		}
 		h := sha256.New()
-		if err := write(io.MultiWriter(out, h)); err != nil {
+		if err := write(progress.counting(io.MultiWriter(out, h))); err != nil {
 			return fmt.Errorf("add %s to the archive: %w", name, err)
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", h.Sum(nil), name)
@@ -214,7 +219,11 @@ func readArchive(ctx context.Context, file string, identities []age.Identity, be
 		return nil, err
 	}
 	defer f.Close()
-	plain, err := unseal(f, identities)
+	size := int64(0)
+	if info, err := f.Stat(); err == nil {
+		size = info.Size()
+	}
+	plain, err := unseal(newByteProgress(ctx, "the archive", size).countingReader(f), identities)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}

@@ -118,10 +118,6 @@ type Target struct {
 	Guest      bool            // the store keeps its entries for another target, so backups to this one do not delete them
 	Program    string          // version of the program, for the store that Restore opens
 
-	// Progress, if not nil, is called by Restore and Verify with the name of the work, how much is
-	// done and how much there is.
-	Progress func(what string, done, all int64)
-
 	drill *drillReads // what a drill reads; nil otherwise
 
 	mu   sync.Mutex
@@ -168,6 +164,7 @@ type backupRun struct {
 	known     map[string]StoredObject // objects of earlier backups by name
 	added     []StoredObject          // objects that this backup has stored
 	pace      *store.Pacer            // nil: not paced
+	progress  *byteProgress
 }
 
 // Run makes a backup of the store. It is incremental to the newest backup that it can be based on.
@@ -247,6 +244,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			}
 		}
 	}
+	r.progress = newByteProgress(ctx, "the backup", r.bytesToStore(snap))
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
 		if err := r.storeDatabase(ctx, snap); err != nil {
@@ -278,10 +276,16 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.objects")
 	if verify {
+		total := int64(0)
+		for _, o := range r.added {
+			total += o.Size
+		}
+		again := newByteProgress(ctx, "the backup, read back", total)
 		for _, o := range r.added {
 			if err := t.verifyObject(ctx, o, r.pace); err != nil {
 				return nil, err
 			}
+			again.add(o.Size)
 		}
 		r.m.Verified = true
 	}
@@ -357,6 +361,25 @@ func (t *Target) findBase(s *store.Store, manifests []*Manifest) (base *Manifest
 		}
 	}
 	return nil, reason, nil
+}
+
+// bytesToStore returns the size of the database and of the segments that the backup has to store.
+func (r *backupRun) bytesToStore(snap *store.Snapshot) (n int64) {
+	stored := map[uint32]bool{}
+	for name := range r.known {
+		if number, ok := parseSegmentName(name); ok {
+			stored[number] = true
+		}
+	}
+	for _, info := range snap.Segments {
+		if !stored[info.Number] && (!info.Active || r.m.Kind == Full) {
+			n += info.Size
+		}
+	}
+	if r.m.Kind == Full {
+		n += snap.DatabaseSize()
+	}
+	return n
 }
 
 // storeSegments stores the full segments that are not stored yet. For a full backup it also stores
@@ -538,7 +561,7 @@ func (r *backupRun) storeFiles(ctx context.Context) error {
 // addObject stores the output of write as an object of the backup.
 func (r *backupRun) addObject(ctx context.Context, name string, write func(io.Writer) error) error {
 	temp, err := r.sealToFile(func(w io.Writer) error {
-		return write(&pacedStream{ctx: ctx, pace: r.pace, to: w})
+		return write(&pacedStream{ctx: ctx, pace: r.pace, to: r.progress.counting(w)})
 	})
 	if err != nil {
 		return fmt.Errorf("prepare object %s: %w", name, err)

@@ -38,7 +38,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	if err := beginCopy(to, own+snap.DatabaseSize()); err != nil {
 		return err
 	}
-	from := src.Store.Dir()
+	from, progress := src.Store.Dir(), newByteProgress(ctx, "the copy", own+snap.DatabaseSize())
 	for _, info := range snap.Segments {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -48,6 +48,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 			err = linkOrCopy(filepath.Join(from, name), filepath.Join(to, name))
 		} else {
 			err = copyFile(filepath.Join(from, name), filepath.Join(to, name), info.Size)
+			progress.add(info.Size)
 		}
 		if err != nil {
 			return err
@@ -63,7 +64,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(snap.WriteDatabase(&pacedStream{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
+	return errors.Join(snap.WriteDatabase(&pacedStream{ctx: ctx, pace: databasePacer(snap), to: progress.counting(f)}), f.Sync(), f.Close())
 }
 
 // CopyStopped copies the store in the directory `from` and the named files beside it to the new

@@ -192,7 +192,7 @@ func (t *Target) restoreAndCheck(ctx context.Context, manifests []*Manifest, c b
 	}
 	killpoint.At("drill.restored")
 	out.At, out.Number, out.Messages = res.At, res.Number, res.Messages
-	t.reportProgress("pages of the database", 0, 0)
+	reportProgress(ctx, "pages of the database", 0, 0)
 	if err := store.CheckPagesInBackground(ctx, dir); err != nil {
 		out.addProblem(fmt.Errorf("the database is damaged, so rows and messages were not checked: %w", err))
 		return nil
@@ -203,13 +203,9 @@ func (t *Target) restoreAndCheck(ctx context.Context, manifests []*Manifest, c b
 		return nil
 	}
 	defer st.Close()
-	t.reportProgress("rows of the database", 0, 0)
+	reportProgress(ctx, "rows of the database", 0, 0)
 	out.addProblem(st.CheckRows())
-	out.addProblem(st.CheckMessages(func(done, all int64) {
-		if t.Progress != nil {
-			t.Progress("bytes of messages", done, all)
-		}
-	}))
+	out.addProblem(st.CheckMessages(func(done, all int64) { reportProgress(ctx, "bytes of messages", done, all) }))
 	killpoint.At("drill.checked")
 	if look != nil && ctx.Err() == nil {
 		out.addProblem(look(ctx, st))
@@ -223,11 +219,12 @@ func (t *Target) verifyRest(ctx context.Context, manifests []*Manifest, bases ma
 		if !bases[m.ID] {
 			continue
 		}
-		for i, o := range m.Objects {
+		progress := newByteProgress(ctx, "backup "+m.ID, m.Bytes())
+		for _, o := range m.Objects {
+			progress.add(o.Size)
 			if d.read[o.Name] || slices.ContainsFunc(out.Problems, func(known string) bool { return strings.Contains(known, o.Name) }) {
 				continue
 			}
-			t.reportProgress("objects of "+m.ID, i, len(m.Objects))
 			err := t.verifyObject(ctx, o, &d.pace)
 			if isDamage(err) {
 				out.addProblem(err)

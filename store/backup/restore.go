@@ -91,13 +91,6 @@ func (t *Target) readChains(ctx context.Context, manifests []*Manifest) ([]backu
 	return list, nil
 }
 
-// reportProgress calls Progress if it is set.
-func (t *Target) reportProgress(what string, done, all int) {
-	if t.Progress != nil {
-		t.Progress(what, int64(done), int64(all))
-	}
-}
-
 // restorableRanges returns the periods that can be restored.
 func (t *Target) restorableRanges(chains []backupChain) (list []TimeRange) {
 	for _, c := range chains {
@@ -184,7 +177,7 @@ func (t *Target) restoreChain(ctx context.Context, manifests []*Manifest, c back
 	}
 	end := errors.New("stop: the time to restore is reached") // ends readEntries
 	for i, name := range c.batches {
-		t.reportProgress("batches of entries", i, len(c.batches))
+		reportProgress(ctx, "batches of entries", int64(i), int64(len(c.batches)))
 		err = t.readEntries(ctx, name, func(e *store.Entry) error {
 			if !at.IsZero() && e.Time.After(at) {
 				return end
@@ -337,8 +330,9 @@ func syncDir(dir string) error {
 
 // fetchFull writes the files of a full backup to the work directory.
 func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error {
-	for i, o := range m.Objects {
-		t.reportProgress("objects", i, len(m.Objects))
+	progress := newByteProgress(ctx, "the backup", m.Bytes())
+	for _, o := range m.Objects {
+		progress.add(o.Size)
 		kind, rest, _ := strings.Cut(o.Name, "/")
 		path := ""
 		switch kind {

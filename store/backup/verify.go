@@ -26,11 +26,12 @@ func (t *Target) Verify(ctx context.Context) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, m := range manifests {
-		for i, o := range m.Objects {
+		progress := newByteProgress(ctx, "backup "+m.ID, m.Bytes())
+		for _, o := range m.Objects {
+			progress.add(o.Size)
 			if seen[o.Name] {
 				continue
 			}
-			t.reportProgress("objects of "+m.ID, i, len(m.Objects))
 			seen[o.Name] = true
 			err := t.verifyObject(ctx, o, new(store.Pacer))
 			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {

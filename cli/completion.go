@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/packaging"
+)
+
+// shells are the shells whose completion is known.
+var shells = []string{"bash", "zsh", "fish"}
+
+func (p *Program) completionCommand() *cli.Command {
+	return p.command("completion", "print a script that completes commands in a shell", strings.Join(shells, "|"), func(c *cli.Context, e *env) error {
+		script := packaging.Completion(c.Args().First())
+		switch {
+		case c.NArg() > 1:
+			return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(1), c.Command.HelpName))
+		case c.NArg() == 0:
+			return config.Mistake(fmt.Errorf("name the shell: mailstead completion %s", c.Command.ArgsUsage))
+		case script == "":
+			return config.Mistake(fmt.Errorf("there is no completion for %q; use %s", c.Args().First(), strings.Join(shells, ", ")))
+		}
+		_, err := io.WriteString(e.stdout, script)
+		return err
+	})
+}
+
+// completeCommand is the hidden command that the scripts of shells call with the words after the
+// program's name; the last one, which may be empty, is to be completed. It prints a candidate on
+// each line, with a tab before its description, and the line ":files" if the name of a file may
+// follow.
+const completeCommand = "__complete"
+
+// A candidate is a word that may stand at the place of the last word.
+type candidate struct{ word, text string }
+
+// filesFollow is the candidate for the names of files.
+var filesFollow = candidate{word: ":files"}
+
+// printCandidates answers completeCommand.
+func printCandidates(w io.Writer, root *cli.Command, words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	for _, c := range candidates(root, words[:len(words)-1], words[len(words)-1]) {
+		line := c.word
+		if c.text != "" {
+			line += "\t" + c.text
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flagValues are the values of flags that have only some.
+var flagValues = map[string][]string{
+	"outbound": {"capture", "direct", "relay"}, "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
+	"security": {"tls", "starttls", "none"}, "tls": {"acme", "files", "proxy"}, "progress": {"json"}, "plan": {"startup", "enterprise"},
+	"permissions": {"read", "read,write", "read,write,purchase", "admin"},
+}
+
+// fileFlags are the flags whose value is the name of a file or a directory.
+var fileFlags = []string{
+	"data", "to", "from", "tls-cert", "tls-key", "ca-file", "ready-file", "unit", "password-file", "list", "age-identity", "s3-access-key-file",
+}
+
+// candidates returns the words that may stand after the words before, and that begin with current.
+func candidates(root *cli.Command, before []string, current string) []candidate {
+	cmd, flag := root, "" // flag is the name of the flag whose value comes next
+	var arguments []string
+	help := false
+	for _, word := range before {
+		next := subcommand(cmd, word)
+		switch {
+		case flag != "":
+			flag = ""
+		case strings.HasPrefix(word, "-") && word != "-":
+			name := strings.TrimLeft(word, "-")
+			if f := findFlag(cmd, name); f != nil && takesValue(f) {
+				flag = f.Names()[0]
+			}
+		case cmd == root && isHelp(word):
+			help = true
+		case next != nil && len(arguments) == 0:
+			cmd = next
+		default:
+			arguments = append(arguments, word)
+		}
+	}
+	var all []candidate
+	name, value, hasValue := strings.Cut(strings.TrimLeft(current, "-"), "=")
+	switch {
+	case flag != "":
+		all = valuesOfFlag(flag, "")
+	case strings.HasPrefix(current, "-") && hasValue:
+		all = valuesOfFlag(name, strings.TrimSuffix(current, value))
+	case strings.HasPrefix(current, "-"):
+		for _, f := range flagsOf(cmd) {
+			_, text, _ := strings.Cut(f.String(), "\t")
+			all = append(all, candidate{"--" + f.Names()[0], text})
+		}
+	case cmd.Name == "call":
+		all = candidatesOfCall(arguments, current, help)
+	case cmd.Name == "completion":
+		for _, shell := range shells {
+			all = append(all, candidate{word: shell})
+		}
+	default:
+		for _, s := range cmd.Subcommands {
+			if !s.Hidden {
+				all = append(all, candidate{s.Name, s.Usage})
+			}
+		}
+		if cmd == root {
+			all = append(all, candidate{"help", "explain a command"})
+		}
+		if len(arguments) == 0 && slices.ContainsFunc([]string{"PLACE", "FILE", "DIR"}, func(kind string) bool { return strings.Contains(cmd.ArgsUsage, kind) }) && !help {
+			all = append(all, filesFollow)
+		}
+	}
+	return slices.DeleteFunc(all, func(c candidate) bool { return c != filesFollow && !strings.HasPrefix(c.word, current) })
+}
+
+// findFlag returns the flag of a command with a name; nil if it has none.
+func findFlag(cmd *cli.Command, name string) cli.Flag {
+	for _, f := range flagsOf(cmd) {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func takesValue(f cli.Flag) bool {
+	d, ok := f.(cli.DocGenerationFlag)
+	return ok && d.TakesValue()
+}
+
+// valuesOfFlag returns the values that a flag may have, each after a prefix.
+func valuesOfFlag(name, prefix string) (out []candidate) {
+	for _, value := range flagValues[name] {
+		out = append(out, candidate{word: prefix + value})
+	}
+	if slices.Contains(fileFlags, name) {
+		out = append(out, filesFollow)
+	}
+	return out
+}
+
+// candidatesOfCall returns operations, or else fields of the operation that was named, and the
+// values of such a field.
+func candidatesOfCall(arguments []string, current string, help bool) (out []candidate) {
+	if len(arguments) == 0 {
+		for _, o := range handlers.Operations() {
+			out = append(out, candidate{o.Name, o.Summary})
+		}
+		return out
+	}
+	o, err := handlers.HelpOf(arguments[0])
+	if err != nil || help {
+		return nil
+	}
+	key, _, hasValue := strings.Cut(current, "=")
+	for _, f := range o.Fields {
+		given := slices.ContainsFunc(arguments[1:], func(word string) bool {
+			return strings.HasPrefix(word, f.Name+"=") || strings.HasPrefix(word, f.Name+":=")
+		})
+		switch {
+		case hasValue && f.Name == key:
+			for _, value := range f.Values {
+				out = append(out, candidate{word: key + "=" + value})
+			}
+			if f.Type == "true or false" {
+				out = append(out, candidate{word: key + "=true"}, candidate{word: key + "=false"})
+			}
+		case !hasValue && (!given || strings.HasPrefix(f.Type, "list")):
+			out = append(out, candidate{f.Name + "=", f.Text})
+		}
+	}
+	return out
+}
