@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -151,7 +152,7 @@ func (im *settingsImporter) run() error {
 	if err := im.createMissing("message template", "list_message_templates", "create_message_template", "name", im.a.MessageTemplates, "name subject text html"); err != nil {
 		return err
 	}
-	if err := im.createWebhooks(); err != nil {
+	if err := im.createWebhooks(domains, boxes); err != nil {
 		return err
 	}
 	if on, _ := settings["universal_inbox_enabled"].(bool); on {
@@ -407,8 +408,10 @@ func (im *settingsImporter) createGroups() error {
 	return nil
 }
 
-// createWebhooks creates the missing webhooks. They get new secrets.
-func (im *settingsImporter) createWebhooks() error {
+// createWebhooks creates the missing webhooks. They get new secrets, and no header fields, whose
+// values are not exported. domains and boxes are the existing domains and mailboxes, by name and by
+// address.
+func (im *settingsImporter) createWebhooks(domains, boxes map[string]jsonObject) error {
 	there, err := im.listByField("list_webhooks", "url")
 	if err != nil {
 		return err
@@ -417,7 +420,17 @@ func (im *settingsImporter) createWebhooks() error {
 		if there[w.stringField("url")] != nil {
 			continue
 		}
-		text, err := im.call("create_webhook", w.pickFields("url events description"))
+		set := w.pickFields("url events description")
+		if filters, ok := w["filters"].(map[string]any); ok {
+			mailboxIDs, missingMailbox := idsHere(filters["mailboxes"], im.a.Mailboxes, "user_id", "email", boxes)
+			domainIDs, missingDomain := idsHere(filters["domains"], im.a.Domains, "domain_id", "domain", domains)
+			if missing := cmp.Or(missingMailbox, missingDomain); missing != "" { // without it, the webhook would get too few events
+				im.recordFailure("webhook "+w.stringField("url"), missing+", which its filters name, is not there yet")
+				continue
+			}
+			set["filters"] = jsonObject{"mailboxes": mailboxIDs, "domains": domainIDs}
+		}
+		text, err := im.call("create_webhook", set)
 		var made jsonObject
 		if err == nil {
 			err = json.Unmarshal(text, &made)
@@ -432,4 +445,24 @@ func (im *settingsImporter) createWebhooks() error {
 		}
 	}
 	return nil
+}
+
+// idsHere returns the ids that existing objects have, for ids of the same objects in the export.
+// existing has the objects by their nameField. missing is the name of one that does not exist.
+func idsHere(exportedIDs any, exported []jsonObject, idField, nameField string, existing map[string]jsonObject) (ids []string, missing string) {
+	ids = []string{}
+	list, _ := exportedIDs.([]any)
+	for _, id := range list {
+		for _, o := range exported {
+			if o[idField] != id {
+				continue
+			}
+			here := existing[o.stringField(nameField)]
+			if here == nil {
+				return nil, o.stringField(nameField)
+			}
+			ids = append(ids, here.stringField(idField))
+		}
+	}
+	return ids, ""
 }

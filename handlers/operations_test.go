@@ -543,7 +543,7 @@ const (
 	markedShape  = "message message_id uid mailbox is_read is_flagged"
 	removedShape = "message message_id uid mailbox"
 	webhookShape = `id url events[] description|null status(enabled|disabled) disabled_reason(null|manual|consecutive_failures|gone) disabled_at|null
-		consecutive_failures api_version secret_hint last_delivery_at|null last_success_at|null created_at updated_at`
+		consecutive_failures api_version secret_hint last_delivery_at|null last_success_at|null created_at updated_at headers filters{mailboxes[],domains[]}|null`
 	secretShape   = "id secret previous_secret_expires_at|null"
 	deliveryShape = `id event_id event_type attempt outcome(success|failed|pending) http_status|null error|null
 		error_code(null|timeout|dns|connect|tls|http_status|blocked_address) duration_ms response_excerpt|null url trigger(event|retry|test|redeliver)

@@ -175,7 +175,7 @@ func TestNullInAPatch(t *testing.T) {
 	paths["update_rule"] = "/v1/email-users/" + ann + "/rules/" + b.post("/v1/email-users/"+ann+"/rules", `{"name":"r","actions":[{"type":"stop"}]}`).is(201).text("id")
 	nullable := map[string]bool{
 		"update_email_user.signature": true, "update_email_user.recovery_email": true, "update_group.name": true,
-		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,
+		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true, "update_webhook.filters": true,
 		"update_team_user.first_name": true, "update_team_user.last_name": true, "update_email_user.footer": true, "update_email_user.daily_send_limit": true, "update_email_user.forward_to": true,
 		"update_email_user.quota_bytes": true, "update_email_user.relay": true, "update_email_user.sending_paused": true, "update_domain.sending_paused": true,
 		"update_message_template.text": true, "update_email_user.send_policy": true, "update_email_user.expires_at": true, "update_account.warmup_folder": true,

@@ -444,7 +444,8 @@
 //	template           people make and delete them
 //	export             as long as its link is valid
 //	job                queued and running ones; visible ones until 30 days after their end
-//	webhook            a limit of endpoints an account
+//	webhook            a limit of endpoints an account, each with at most 10 KiB of header fields and
+//	                   1 000 ids in its filters
 //	event              30 days
 //	delivery           30 days
 //	submission         until every recipient has an outcome

@@ -54,6 +54,12 @@ func TOTPBinding(userID string) string { return userID + " totp" }
 // WebhookBinding returns the associated data for encrypting a webhook's secrets.
 func WebhookBinding(id string) string { return "webhook " + id }
 
+// WebhookHeaderBinding returns the associated data for encrypting the value of a webhook's header
+// field, whose name is compared without regard to case.
+func WebhookHeaderBinding(id, name string) string {
+	return "webhook " + id + " header " + strings.ToLower(name)
+}
+
 // secretTables lists the tables whose records have sealed secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, DNSCredentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs, Settings)
 
@@ -89,6 +95,10 @@ func (d *Domain) visitSecrets(visit engine.SecretVisitor) {
 func (w *Webhook) visitSecrets(visit engine.SecretVisitor) {
 	visit(WebhookBinding(w.ID), &w.Secret)
 	visit(WebhookBinding(w.ID), &w.OldSecret)
+	w.Headers = slices.Clone(w.Headers)
+	for i := range w.Headers {
+		visit(WebhookHeaderBinding(w.ID, w.Headers[i].Name), &w.Headers[i].Sealed)
+	}
 }
 
 func (c *Certificate) visitSecrets(visit engine.SecretVisitor) {

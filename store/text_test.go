@@ -176,24 +176,47 @@ func (w *textTwin) search() {
 		}
 		terms = append(terms, list)
 	}
+	without, watched := w.lists(), w.lists()
+	if len(without) > 0 && w.rnd.IntN(3) == 0 {
+		terms = nil
+	}
 	var want []InboxPos
 	for at, words := range w.words {
 		if w.done[at] && isSelected(&q, w.marks[at]) && (len(q.Folders) == 0 || slices.Contains(q.Folders, at.Num)) &&
-			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) {
+			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) && !hasAll(words, without) {
 			want = append(want, at)
 		}
 	}
 	slices.SortFunc(want, func(a, b InboxPos) int { return mailrow.ComparePos(b, a) })
-	got := w.pages(q, terms)
+	got := w.pages(q, terms, without, watched)
 	// What has come again to a place that a run knows may be found there before it is indexed.
 	got = slices.DeleteFunc(got, func(at InboxPos) bool { return !w.done[at] })
 	if !slices.Equal(got, want) {
-		w.Fatalf("%+v %v finds\n%v, want\n%v", q, terms, got, want)
+		w.Fatalf("%+v %v without %v finds\n%v, want\n%v", q, terms, without, got, want)
 	}
 }
 
+// lists returns up to two lists of words, of which a message must have all.
+func (w *textTwin) lists() (lists [][]TextTerm) {
+	for range w.rnd.IntN(3) {
+		var list []TextTerm
+		for range 1 + w.rnd.IntN(2) {
+			list = append(list, TextTerm{Word: fmt.Sprintf("w%d", w.rnd.IntN(20)), Prefix: w.rnd.IntN(4) == 0})
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
+// hasAll reports whether the words match all terms of one of the lists.
+func hasAll(words []string, lists [][]TextTerm) bool {
+	return slices.ContainsFunc(lists, func(list []TextTerm) bool {
+		return !slices.ContainsFunc(list, func(t TextTerm) bool { return !has(words, []TextTerm{t}) })
+	})
+}
+
 // pages searches a few messages at a time, each time with little to spend.
-func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
+func (w *textTwin) pages(q InboxQuery, terms, without, watched [][]TextTerm) (got []InboxPos) {
 	for rounds := 0; ; rounds++ {
 		if rounds > 10_000 {
 			w.Fatal("a search does not end")
@@ -204,6 +227,7 @@ func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
 			if err != nil {
 				return err
 			}
+			s.Without, s.Watched = without, watched
 			for n := 0; n < 5; n++ {
 				at, marks, ok, err := s.Next()
 				if err != nil {
@@ -220,6 +244,10 @@ func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
 				if m := w.marks[at]; m == nil || marks != (Marks{Flags: m.Flags, Bits: m.Bits}) {
 					w.Fatalf("%v has %+v, want %+v", at, marks, m)
 				}
+				if w.done[at] && s.WatchedMatch() != hasAll(w.words[at], watched) {
+					w.Fatalf("%v has %v: watched for %v it is %t", at, w.words[at], watched, s.WatchedMatch())
+				}
+				s.Spend(w.rnd.IntN(2000))
 				got = append(got, at)
 				q.Before = at
 			}

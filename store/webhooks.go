@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/store/engine"
@@ -28,6 +29,26 @@ type Webhook struct {
 	LastSuccessAt  time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Headers        []WebhookHeader `json:",omitempty"` // sent with each delivery
+	Filters        *WebhookFilters `json:",omitempty"` // nil: the endpoint gets events about every mailbox and domain
+}
+
+// SubscribesTo reports whether the endpoint subscribes to a type of event.
+func (w *Webhook) SubscribesTo(kind string) bool {
+	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
+}
+
+// A WebhookHeader is a header field that is sent with each delivery.
+type WebhookHeader struct {
+	Name   string
+	Sealed []byte // the value
+	Mask   string // what is shown instead of the value
+}
+
+// WebhookFilters limit an endpoint to events about some mailboxes and domains, by their ids.
+type WebhookFilters struct {
+	Mailboxes []string `json:",omitempty"`
+	Domains   []string `json:",omitempty"`
 }
 
 // Values of Webhook.Status.

@@ -59,6 +59,9 @@ type Delivery struct {
 	DeliveryID string
 	Attempt    int    // number of the attempt, from 1
 	Body       []byte // JSON, which is sent and signed unchanged
+	// Header fields of the endpoint, which are sent unchanged. Their names and values have passed
+	// CheckHeaderName and CheckHeaderValue.
+	Headers map[string]string
 }
 
 // Result is the result of a Delivery.
@@ -68,7 +71,7 @@ type Result struct {
 	Error      string // a text for people of at most 512 bytes; "" on success
 	ErrorCode  string // such as CodeDNS; "" on success, and if the caller canceled the context
 	Duration   time.Duration
-	Excerpt    string // up to 1 KiB of the response body, in valid UTF-8
+	Excerpt    string // up to 1 KiB of the response body, in valid UTF-8, without values of Delivery.Headers
 	Gone       bool   // whether the status was 410: the receiver wants no more deliveries
 }
 
@@ -118,6 +121,9 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	// This key without values is not sent. It allows the transport to send the request again if a
 	// reused connection is dead. Receivers must ignore duplicates anyway.
 	req.Header["Idempotency-Key"] = []string{}
+	for name, value := range d.Headers {
+		req.Header.Set(name, value)
+	}
 	// Client.Do would return an error for a redirect with an invalid Location, even if it does not
 	// follow redirects.
 	resp, err := p.sharedTransport().RoundTrip(req)
@@ -128,7 +134,8 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	// Read one byte more than the limit, so that the connection can be reused if the body has
 	// exactly the length of the limit.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides the outcome
-	return responseResult(resp.StatusCode, clipText(string(raw), excerptLimit))
+	excerpt := hideHeaders(string(raw), d.Headers, len(raw) > excerptLimit)
+	return responseResult(resp.StatusCode, clipText(excerpt, excerptLimit))
 }
 
 // responseResult returns the result for a response.

@@ -42,6 +42,7 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 	var endpoint struct{ ID, Secret string }
 	i.Want(201, "POST", "/v1/webhooks", map[string]any{
 		"url": "https://127.0.0.1:" + rig.FreePortOn(t, "127.0.0.1") + "/Url" + mark + "?token=Url" + mark, "events": []string{"*"},
+		"headers": map[string]string{"Authorization": "Header" + mark + "-and-more"},
 	}, &endpoint)
 
 	plain := base64.StdEncoding.EncodeToString([]byte("\x00ann@boxes.test\x00" + password))
@@ -100,6 +101,8 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 			{"POST", "/hooks/mailgun/r1", body},
 			{"GET", "/v1/webhooks/" + endpoint.ID + "/secret", ""},
 			{"POST", "/v1/webhooks/" + endpoint.ID + "/test", "{}"},
+			{"PATCH", "/v1/webhooks/" + endpoint.ID, `{"headers":{"Authorization":"Header` + mark + `-and-more"}}`},
+			{"PATCH", "/v1/webhooks/" + endpoint.ID, `{"headers":{"Host":"Header` + mark + `"}}`},
 			{"POST", "/v1/auth/tokens", `{"name":"deploy"}`},
 			{"POST", "/v1/export", `{"all":true}`},
 			{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_email","arguments":{"user_id":"` + ann + `","to":"d@far.test","subject":"` + subject + `","text":` + string(quoted) + `}}}`},

@@ -73,6 +73,7 @@ var carriedRows = map[string]struct {
 	"Webhook": {store.Webhook{}, map[string]string{
 		"DisabledAt": "history", "Failures": "history", "Secret": "an own secret: the receiver is given the new one", "SecretHint": "of the secret",
 		"OldSecret": "of the secret", "OldSecretEnds": "of the secret", "APIVersion": "that of the day on which it is made", "LastDeliveryAt": "history", "LastSuccessAt": "history",
+		"Headers": "secrets of the receiver: they are entered by hand",
 	}, rowsOf(store.Webhooks), func(r any) string { return r.(*store.Webhook).URL }},
 	"Suppression": {store.Suppression{}, map[string]string{"MessageID": "names a message of the sending log"}, rowsOf(store.Suppressions),
 		func(r any) string { return r.(*store.Suppression).Email }},
@@ -195,6 +196,13 @@ func rowsByKey(t *testing.T, dir string) map[string]map[string]any {
 				for _, f := range v.Fields() {
 					if f.Kind() == reflect.String && named[f.String()] != "" && f.CanSet() {
 						f.SetString(named[f.String()])
+					}
+				}
+				if w, ok := row.(*store.Webhook); ok && w.Filters != nil {
+					for _, list := range [][]string{w.Filters.Mailboxes, w.Filters.Domains} {
+						for i, id := range list {
+							list[i] = named[id]
+						}
 					}
 				}
 				all[name][kind.key(row)] = v.Interface()
@@ -382,7 +390,7 @@ func furnish(i *rig.Instance, dir string) {
 	i.Want(201, "POST", "/v1/message-templates", map[string]any{"name": "hello", "subject": "Hi {{a}}", "text": "t {{a}}", "html": "<p>{{a}}</p>"}, nil)
 	i.Want(201, "POST", "/v1/webhooks", map[string]any{"url": "https://127.0.0.1:1/on", "events": []string{"email.received"}, "description": "on"}, nil)
 	var hook struct{ ID string }
-	i.Want(201, "POST", "/v1/webhooks", map[string]any{"url": "https://127.0.0.1:1/off", "events": []string{"*"}}, &hook)
+	i.Want(201, "POST", "/v1/webhooks", map[string]any{"url": "https://127.0.0.1:1/off", "events": []string{"*"}, "filters": map[string]any{"mailboxes": []string{ann}, "domains": []string{here}}}, &hook)
 	i.Want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": true}, nil)
 	i.Want(200, "PATCH", "/v1/webhooks/"+hook.ID, map[string]any{"status": "disabled"}, nil)
 	i.Want(200, "POST", "/v1/suppressions/import", map[string]any{"emails": []string{"c@far.test"}, "reason": "complaint"}, nil)

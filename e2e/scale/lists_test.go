@@ -67,7 +67,8 @@ func (s *scale) lists(i *rig.Instance) []scaleList {
 	add("/v1/inbox", "domain="+domain.Data[0].ID, "domain="+domain.Data[0].ID+"&is_flagged=true&has_attachments=true", "mailbox="+s.address(s.Mailboxes-1), "thread_id="+thread.Data[0].ThreadID)
 	far("/v1/inbox", "date_to="+day(scaleSpan-48*time.Hour))
 	far("/v1/inbox", "is_read=false&date_to="+day(scaleSpan-48*time.Hour))
-	words := []string{"q=" + number, "q=market", "q=market+weekly+winter", "q=mark", "q=%22sender+number7%22", "q=nowhere", "from=s5@elsewhere.test", "from=nobody", "q=market&is_flagged=true", "q=market&" + middle}
+	words := []string{"q=" + number, "q=market", "q=market+weekly+winter", "q=mark", "q=%22sender+number7%22", "q=nowhere", "from=s5@elsewhere.test", "from=nobody", "q=market&is_flagged=true", "q=market&" + middle,
+		"q=is:unread", "q=market+is:unread+larger:100", "q=-market", "q=from:s5+subject:market", "q=-from:nobody", "q=in:all+has:attachment+before:" + day(scaleSpan/2)}
 	add("/v1/inbox", words...)
 	add("/v1/inbox", "q=market&domain="+domain.Data[0].ID, "q=nowhere&domain="+domain.Data[0].ID)
 	far("/v1/inbox", "q=market&date_to="+day(scaleSpan-48*time.Hour))

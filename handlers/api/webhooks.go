@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -47,6 +48,7 @@ func webhookOperations(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: Managers},
 			Call:  With(s.Events.UpdateWebhook),
 			Group: "Webhooks", Summary: "Change, disable or enable an endpoint",
+			Text: "A URL with another host or port removes the header fields and the signing secret: it gets a new secret.",
 			Show: "status",
 			Tool: Tool{Outward: true, Confirm: AskFirst(i.updateWebhookIntent), Asks: "It"},
 		},
@@ -116,7 +118,15 @@ func webhookOperations(s *service.Service) []Operation {
 }
 
 func (i intents) createWebhookIntent(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*Intent, error) {
-	return newIntent("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
+	return newIntent("send events (%s) %s to %s from now on", strings.Join(in.Events, ", "), selectedBy(in.Filters), in.URL)
+}
+
+// selectedBy says which events the filters of an endpoint select.
+func selectedBy(f *events.WebhookFilters) string {
+	if f == nil {
+		return "of this account"
+	}
+	return fmt.Sprintf("about %s and %s of this account, and those about neither,", plural(len(f.Mailboxes), "mailbox", "mailboxes"), plural(len(f.Domains), "domain", "domains"))
 }
 
 func (i intents) updateWebhookIntent(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*Intent, error) {
@@ -133,5 +143,8 @@ func (i intents) updateWebhookIntent(ctx context.Context, who core.Actor, in eve
 	if in.Status != nil {
 		w.Status = *in.Status
 	}
-	return newIntent("change the webhook endpoint %s to receive events (%s) at %s, with status %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
+	if in.Filters.Set {
+		w.Filters = in.Filters.OrNil()
+	}
+	return newIntent("change the webhook endpoint %s to receive events (%s) %s at %s, with status %s", w.ID, strings.Join(w.Events, ", "), selectedBy(w.Filters), w.URL, w.Status)
 }

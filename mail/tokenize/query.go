@@ -29,27 +29,34 @@ type Query struct {
 // the beginning of a word. Text in quotation marks is a phrase. name@domain is an address, name@
 // the beginning of an address, and @domain any address at the domain. A query without words has no
 // Terms and matches nothing.
-func Parse(text string) Query {
-	var q Query
-	for i, piece := range strings.Split(straightQuotes.Replace(text), `"`) {
+func Parse(text string) Query { return parse(text, true) }
+
+// ParseWhole is like Parse, but the last word must be whole, too.
+func ParseWhole(text string) Query { return parse(text, false) }
+
+// parse parses a query. beginning says that the last word may be the beginning of a word.
+func parse(text string, beginning bool) (q Query) {
+	for i, piece := range strings.Split(StraightQuotes(text), `"`) {
 		if i%2 == 1 {
 			q.addPhrase(piece)
 			continue
 		}
-		q.addWords(piece)
+		q.addWords(piece, beginning)
 	}
 	return q
 }
 
-// straightQuotes replaces typographic quotation marks by straight ones.
+// StraightQuotes replaces typographic quotation marks by straight ones.
+func StraightQuotes(text string) string { return straightQuotes.Replace(text) }
+
 var straightQuotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)
 
-// addWords adds the words of a text that is not in quotation marks. The last word may be the
-// beginning of a word.
-func (q *Query) addWords(text string) {
+// addWords adds the words of a text that is not in quotation marks. beginning says that the last
+// word may be the beginning of a word.
+func (q *Query) addWords(text string, beginning bool) {
 	fields := strings.Fields(text)
 	for i, field := range fields {
-		last := i == len(fields)-1
+		last := beginning && i == len(fields)-1
 		if strings.Contains(field, "@") && q.addAddress(field, last) {
 			continue
 		}

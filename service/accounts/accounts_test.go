@@ -33,7 +33,7 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"far@far.test"}, Subject: "s", Text: "t"})
 	i.MustSend(bob, submit.SendEmailIn{To: submit.Texts{"near@far.test"}, Subject: "s", Text: "t"})
 	i.Update(func(tx *store.Tx) error {
-		_, err := i.Svc.Events.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, mailboxes.MailboxEvent{})
+		_, err := i.Svc.Events.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, events.About{}, mailboxes.MailboxEvent{})
 		return err
 	})
 	for range 2 { // the second time changes nothing

@@ -594,7 +594,7 @@ func (s *Service) noteNameservers(tx *store.Tx, d *store.Domain, found []string)
 	if len(before) == 0 || slices.Equal(before, found) {
 		return nil
 	}
-	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainNSChanged, NameserversChanged{
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainNSChanged, events.About{Domain: d.ID}, NameserversChanged{
 		DomainID: d.ID, Domain: d.Name, Before: before, After: append([]string{}, found...),
 		Verified: s.Config.AreOwnNameservers(found), ChangedAt: core.Time{Time: tx.Now()},
 	})

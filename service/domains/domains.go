@@ -513,7 +513,7 @@ func (s *Service) emitCreated(tx *store.Tx, d *store.Domain) error {
 	d.CreatedTold = true
 	data := eventOf(d)
 	data.CreatedAt = &core.Time{Time: d.CreatedAt}
-	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainCreated, data)
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainCreated, events.About{Domain: d.ID}, data)
 	return err
 }
 
@@ -521,7 +521,7 @@ func (s *Service) emitCreated(tx *store.Tx, d *store.Domain) error {
 func (s *Service) emitReady(tx *store.Tx, d *store.Domain) error {
 	data := eventOf(d)
 	data.ReadyAt = &core.Time{Time: d.CompletedAt}
-	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainReady, data)
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainReady, events.About{Domain: d.ID}, data)
 	return err
 }
 
@@ -683,7 +683,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 				return err
 			}
 		}
-		if err := errors.Join(s.certs.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {
+		if err := errors.Join(s.certs.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID), s.events.DropFromFilters(tx, d.AccountID, d.ID)); err != nil {
 			return err
 		}
 		return s.claimsChanged(tx, d)

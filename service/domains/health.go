@@ -267,7 +267,7 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, lastA
 	tx.After(func() {
 		s.Log.Warn("the DNS of a domain is failing", "domain", name, "failing_since", since, "issue", first)
 	})
-	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainDNSFailed, DNSFailure{
+	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainDNSFailed, events.About{Domain: d.ID}, DNSFailure{
 		DomainID: d.ID, Domain: d.Name, Issues: issues, FailingSince: core.Time{Time: since}, CheckedAt: core.Time{Time: d.CheckedAt},
 	})
 	return err

@@ -70,6 +70,10 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
+	d.Headers, err = s.openHeaders(w)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
 	d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion))
 	if err != nil {
 		return nil, jobs.Permanent(fmt.Errorf("encode event %s: %w", e.ID, err))
@@ -320,6 +324,7 @@ func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 		var ping PingData
 		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
 	}
-	// The event was fanned out to the endpoint if the endpoint has not changed since the event.
-	return w.Status == store.WebhookEnabled && SubscribesTo(w, e.Type) && !w.UpdatedAt.After(e.Created)
+	// The event was fanned out to the endpoint if the endpoint has not changed since the event, and
+	// has no filters.
+	return w.Filters == nil && w.Status == store.WebhookEnabled && w.SubscribesTo(e.Type) && !w.UpdatedAt.After(e.Created)
 }

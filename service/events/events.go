@@ -76,9 +76,17 @@ const (
 	EventTestPing         = "test.ping"
 )
 
-// Emit records an event, and queues its delivery to every enabled endpoint that subscribes to it,
-// in the caller's transaction: the event exists if and only if its change does.
-func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
+// An About names the mailbox and the domain that an event is about, by which the filters of
+// endpoints select it. The zero About is for events that are about neither.
+type About struct {
+	MailboxID string // "": no mailbox
+	Domain    string // id or name of the domain; "": that of the mailbox, or none
+}
+
+// Emit records an event, and queues its delivery to every enabled endpoint that subscribes to it
+// and whose filters select it, in the caller's transaction: the event exists if and only if its
+// change does.
+func (s *Service) Emit(tx *store.Tx, accountID, kind string, about About, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", kind, err)
@@ -93,7 +101,14 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 		if err != nil {
 			return nil, err
 		}
-		if w.Status == store.WebhookEnabled && SubscribesTo(w, kind) {
+		if w.Status != store.WebhookEnabled || !w.SubscribesTo(kind) {
+			continue
+		}
+		selected, err := about.isSelected(tx, w)
+		if err != nil {
+			return nil, err
+		}
+		if selected {
 			ids = append(ids, w.ID)
 		}
 	}
@@ -106,9 +121,25 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 	return e, s.addDeliveries(tx, accountID, e.ID, ids)
 }
 
-// SubscribesTo reports whether an endpoint subscribes to a type of event.
-func SubscribesTo(w *store.Webhook, kind string) bool {
-	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
+// isSelected reports whether the filters of an endpoint select events about a mailbox and a domain:
+// one of both must be listed. Events about neither are always selected.
+func (about About) isSelected(tx *store.Tx, w *store.Webhook) (bool, error) {
+	if w.Filters == nil || about == (About{}) || slices.Contains(w.Filters.Mailboxes, about.MailboxID) {
+		return true, nil
+	}
+	domain := about.Domain
+	if domain == "" {
+		mb, err := store.Mailboxes.FindShared(tx, about.MailboxID)
+		if mb == nil || err != nil {
+			return false, err
+		}
+		domain = mb.DomainID
+	}
+	if slices.Contains(w.Filters.Domains, domain) {
+		return true, nil
+	}
+	d, err := store.DomainOfAccount.Find(tx, store.AccountDomainKey(w.AccountID, domain))
+	return d != nil && slices.Contains(w.Filters.Domains, d.ID), err
 }
 
 // addDeliveries queues the delivery of an event to each endpoint.

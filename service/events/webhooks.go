@@ -1,8 +1,10 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -40,14 +42,34 @@ type Webhook struct {
 	LastSuccessAt       core.Time `json:"last_success_at"`
 	CreatedAt           core.Time `json:"created_at"`
 	UpdatedAt           core.Time `json:"updated_at"`
+	// Header fields that are sent with each delivery. A value is shown as `…` and, if it has 16
+	// characters or more, its last four.
+	Headers map[string]string `json:"headers" words:"ours" example:"{\"X-Api-Key\":\"…a1b2\"}"`
+	Filters *WebhookFilters   `json:"filters"` // Null: it gets events about every mailbox and domain.
+}
+
+// WebhookFilters limit an endpoint to events about the mailboxes and domains that they list, and to
+// events that are about neither.
+type WebhookFilters struct {
+	Mailboxes []string `json:"mailboxes" words:"ours" max:"500" example:"[\"eu_01k9a2b3c4d5e6f7g8h9j0k1m2\"]"` // Their user_id.
+	Domains   []string `json:"domains" words:"ours" max:"500" example:"[]"`                                    // Their domain_id. A listed domain includes its mailboxes.
 }
 
 func webhookOut(w *store.Webhook) Webhook {
+	headers := map[string]string{}
+	for _, h := range w.Headers {
+		headers[h.Name] = h.Mask
+	}
+	var filters *WebhookFilters
+	if f := w.Filters; f != nil {
+		filters = &WebhookFilters{append([]string{}, f.Mailboxes...), append([]string{}, f.Domains...)}
+	}
 	return Webhook{
 		ID: w.ID, URL: w.URL, Events: w.Events, Description: core.OrNull(w.Description), Status: w.Status,
 		DisabledReason: core.OrNull(w.DisabledReason), DisabledAt: core.Time{Time: w.DisabledAt}, ConsecutiveFailures: w.Failures,
 		APIVersion: w.APIVersion, SecretHint: w.SecretHint, LastDeliveryAt: core.Time{Time: w.LastDeliveryAt},
 		LastSuccessAt: core.Time{Time: w.LastSuccessAt}, CreatedAt: core.Time{Time: w.CreatedAt}, UpdatedAt: core.Time{Time: w.UpdatedAt},
+		Headers: headers, Filters: filters,
 	}
 }
 
@@ -111,6 +133,9 @@ type CreateWebhookIn struct {
 	URL         string   `json:"url" required:"true"`
 	Events      []string `json:"events" required:"true" log:"true"` // Event types, or `*` alone for all.
 	Description string   `json:"description" max:"500"`
+	// Header fields to send with each delivery, at most 10, with values of printable ASCII.
+	Headers map[string]string `json:"headers" example:"{\"X-Api-Key\":\"0c6b3f5e8a7d4e2fa1b2\"}"`
+	Filters *WebhookFilters   `json:"filters"` // Leave it out, or null, for events about every mailbox and domain.
 }
 
 // WebhookCreated is an endpoint with its secret.
@@ -130,9 +155,14 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 		return nil, err
 	}
 	id, secret := s.Store.NewID("wh"), webhooks.NewSecret()
+	headers, err := s.sealHeaders(&store.Webhook{ID: id}, in.Headers)
+	if err != nil {
+		return nil, err
+	}
 	w := &store.Webhook{
 		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: store.WebhookEnabled,
 		Secret: s.Keys.Seal(store.WebhookBinding(id), []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
+		Headers: headers,
 	}
 	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -140,6 +170,10 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 			return core.Errorf("webhook_limit_reached", "An account is limited to %d webhook endpoints. Delete one first.", core.WebhookLimit)
 		}
 		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
+		w.Filters, err = cleanFilters(tx, who, in.Filters)
+		if err != nil {
+			return err
+		}
 		if err := errors.Join(s.putWebhook(tx, w), core.Audit(tx, who, webhookTarget(w))); err != nil {
 			return err
 		}
@@ -155,7 +189,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 // putWebhook stores an endpoint. If it is enabled and subscribes to email.received, the universal
 // inbox is turned on.
 func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
-	if w.Status == store.WebhookEnabled && SubscribesTo(w, EventEmailReceived) {
+	if w.Status == store.WebhookEnabled && w.SubscribesTo(EventEmailReceived) {
 		a, err := store.Accounts.Get(tx, w.AccountID)
 		if err != nil {
 			return err
@@ -199,9 +233,15 @@ type UpdateWebhookIn struct {
 	Events      *[]string        `json:"events" log:"true"` // Event types, or `*` alone for all.
 	Description core.Opt[string] `json:"description" max:"500"`
 	Status      *string          `json:"status" enum:"enabled|disabled" log:"true"`
+	// Replaces all header fields. A value as it is shown, such as `…a1b2`, keeps the value that the
+	// field has.
+	Headers *map[string]string       `json:"headers" example:"{\"X-Api-Key\":\"…a1b2\"}"`
+	Filters core.Opt[WebhookFilters] `json:"filters"` // Replaces the filters; null removes them.
 }
 
-// UpdateWebhook changes an endpoint. Enabling an endpoint resets its failures.
+// UpdateWebhook changes an endpoint. Enabling an endpoint resets its failures. An endpoint that
+// moves to another origin loses its header fields and its secret, and gets a new secret: whoever
+// may change the URL does not learn what the former receiver was sent.
 func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebhookIn) (*Webhook, error) {
 	if in.URL != nil {
 		if err := s.Guard.CheckURL(*in.URL); err != nil {
@@ -217,10 +257,27 @@ func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebh
 		}
 	}
 	var out Webhook
+	secret := webhooks.NewSecret() // needed if the endpoint moves
 	err := s.Store.Update(func(tx *store.Tx) error {
 		w, err := webhookOf(tx, who, in.ID)
 		if err != nil {
 			return err
+		}
+		if in.URL != nil && !sameOrigin(w.URL, *in.URL) {
+			w.Headers, w.OldSecret, w.OldSecretEnds = nil, nil, time.Time{}
+			w.Secret, w.SecretHint = s.Keys.Seal(store.WebhookBinding(w.ID), []byte(secret)), webhooks.SecretHint(secret)
+		}
+		if in.Headers != nil {
+			w.Headers, err = s.sealHeaders(w, *in.Headers)
+			if err != nil {
+				return err
+			}
+		}
+		if in.Filters.Set {
+			w.Filters, err = cleanFilters(tx, who, in.Filters.OrNil())
+			if err != nil {
+				return err
+			}
 		}
 		in.apply(w, events, tx.Now())
 		out = webhookOut(w)
@@ -247,6 +304,133 @@ func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time
 		}
 	}
 	w.UpdatedAt = now
+}
+
+// maxHeaders is how many header fields an endpoint can have.
+const maxHeaders = 10
+
+// sealHeaders returns the header fields with sealed values, sorted by name. A value that equals the
+// mask of the field that w has is the value of that field.
+func (s *Service) sealHeaders(w *store.Webhook, in map[string]string) (out []store.WebhookHeader, err error) {
+	if len(in) > maxHeaders {
+		return nil, core.Invalid("headers", "too_many_items", "can have at most %d fields", maxHeaders)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		same := func(h store.WebhookHeader) bool { return strings.EqualFold(h.Name, name) }
+		if err := webhooks.CheckHeaderName(name); err != nil {
+			return nil, core.Invalid("headers", "not_allowed", "%.60q %s", name, err)
+		}
+		if slices.ContainsFunc(out, same) {
+			return nil, core.Invalid("headers", "duplicate", "%s is there twice; upper and lower case do not matter", name)
+		}
+		value := in[name]
+		if i := slices.IndexFunc(w.Headers, same); i >= 0 && value == w.Headers[i].Mask {
+			out = append(out, store.WebhookHeader{Name: name, Sealed: w.Headers[i].Sealed, Mask: value})
+			continue
+		}
+		if strings.HasPrefix(value, webhooks.MaskHeader("")) {
+			return nil, core.Invalid("headers", "invalid", "%s: the endpoint has no value that is shown so; give the value itself", name)
+		}
+		if err := webhooks.CheckHeaderValue(value); err != nil {
+			return nil, core.Invalid("headers", "invalid", "the value of %s %s", name, err)
+		}
+		sealed := s.Keys.Seal(store.WebhookHeaderBinding(w.ID, name), []byte(value))
+		out = append(out, store.WebhookHeader{Name: name, Sealed: sealed, Mask: webhooks.MaskHeader(value)})
+	}
+	return out, nil
+}
+
+// openHeaders returns the values of an endpoint's header fields by their names.
+func (s *Service) openHeaders(w *store.Webhook) (map[string]string, error) {
+	out := map[string]string{}
+	for _, h := range w.Headers {
+		value, err := s.Keys.Open(store.WebhookHeaderBinding(w.ID, h.Name), h.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		out[h.Name] = string(value)
+	}
+	return out, nil
+}
+
+// sameOrigin reports whether two https URLs have the same host and port.
+func sameOrigin(a, b string) bool {
+	one, errOne := url.Parse(a)
+	two, errTwo := url.Parse(b)
+	if errOne != nil || errTwo != nil {
+		return false
+	}
+	return strings.EqualFold(one.Hostname(), two.Hostname()) && cmp.Or(one.Port(), "443") == cmp.Or(two.Port(), "443")
+}
+
+// cleanFilters returns filters without repeats; nil if in is nil. The error names an id that no
+// mailbox or domain of the account has.
+func cleanFilters(tx *store.Tx, who core.Actor, in *WebhookFilters) (*store.WebhookFilters, error) {
+	if in == nil {
+		return nil, nil
+	}
+	out := &store.WebhookFilters{Mailboxes: withoutRepeats(in.Mailboxes), Domains: withoutRepeats(in.Domains)}
+	for _, id := range out.Mailboxes {
+		mb, err := core.ReadMailbox(tx, who, id)
+		if isNotFound(err) || err == nil && mb.Gone() {
+			return nil, core.Invalid("filters.mailboxes", "not_allowed", "%.60q is not the user_id of a mailbox of this account", id)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range out.Domains {
+		_, err := core.DomainOf(tx, who, id)
+		if isNotFound(err) {
+			return nil, core.Invalid("filters.domains", "not_allowed", "%.60q is not the domain_id of a domain of this account", id)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func withoutRepeats(list []string) (out []string) {
+	seen := map[string]bool{}
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func isNotFound(err error) bool {
+	e, ours := core.AsError(err)
+	return ours && e.Code == "not_found"
+}
+
+// DropFromFilters removes the id of a deleted mailbox or domain from the filters of the account's
+// endpoints. Filters that become empty stay, and select no event about a mailbox or domain.
+func (s *Service) DropFromFilters(tx *store.Tx, accountID, id string) error {
+	var ids []string
+	for _, webhookID := range store.WebhooksByAccount.Keys(tx, accountID, "") {
+		ids = append(ids, webhookID)
+	}
+	for _, webhookID := range ids {
+		w, err := store.Webhooks.Get(tx, webhookID)
+		if err != nil {
+			return err
+		}
+		f := w.Filters
+		if f == nil || !slices.Contains(f.Mailboxes, id) && !slices.Contains(f.Domains, id) {
+			continue
+		}
+		isID := func(other string) bool { return other == id }
+		w.Filters = &store.WebhookFilters{Mailboxes: slices.DeleteFunc(f.Mailboxes, isID), Domains: slices.DeleteFunc(f.Domains, isID)}
+		w.UpdatedAt = tx.Now()
+		if err := store.Webhooks.Put(tx, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WebhookDeleted confirms that an endpoint was deleted.

@@ -79,7 +79,7 @@ func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 func universalInboxRequired(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
-		if w.Status == store.WebhookEnabled && events.SubscribesTo(w, events.EventEmailReceived) {
+		if w.Status == store.WebhookEnabled && w.SubscribesTo(events.EventEmailReceived) {
 			e = e.With(w.ID, "universal_inbox_required", w.URL)
 		}
 	}

@@ -27,7 +27,7 @@ type Alert struct {
 // sendAlert sends an alert to the owner of the first account: as an event, as a post to the
 // operator's URL and as a message.
 func (s *Service) sendAlert(tx *store.Tx, owner *store.Account, a Alert) error {
-	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, a)
+	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, events.About{}, a)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox/indexer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -40,7 +41,7 @@ func (s *Service) TransferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 func (s *Service) UndoCopies() error { return s.undoCopies() }
 
 // Indexer is an indexer that runs only when a test calls it.
-func (s *Service) Indexer() *indexer { return newIndexer(s) }
+func (s *Service) Indexer() *indexer.Worker { return s.index.NewWorker() }
 
 // WaitFor is WaitForMessage, or WaitForAnyMessage without a user ID, with a timeout of any length.
 func (s *Service) WaitFor(ctx context.Context, who core.Actor, userID string, f WaitFilter, timeout time.Duration) (*WaitAnswer, error) {

@@ -227,7 +227,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	}
 	data, err := receivedData(tx, mb, d, m, &meta)
 	if err == nil {
-		_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, data)
+		_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, events.About{MailboxID: mb.ID, Domain: mb.DomainID}, data)
 	}
 	return m, err
 }
@@ -289,7 +289,7 @@ func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMess
 		return err
 	}
 	rule.ReceivedData = data
-	_, err = s.events.Emit(tx, mb.AccountID, events.EventRuleMatched, rule)
+	_, err = s.events.Emit(tx, mb.AccountID, events.EventRuleMatched, events.About{MailboxID: mb.ID, Domain: mb.DomainID}, rule)
 	return err
 }
 

@@ -3,11 +3,12 @@ package inbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/mail/tokenize"
+	"github.com/mailstead/mailstead/mail/query"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
@@ -22,9 +23,11 @@ type InboxFilter struct {
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
 	IsFlagged      *bool  `query:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
-	// Words of the subject, addresses, attachment names and text. A message must have all of them;
-	// the last can be the start of a word. "Quoted words" match as a phrase. name@example.com,
-	// name@ and @example.com match addresses.
+	// Words of the subject, addresses, attachment names and text, and operators. A message must
+	// have all of them; the last word can be the start of a word. "Quoted words" match as a phrase.
+	// name@example.com, name@ and @example.com match addresses. Operators: from: to: cc: subject:
+	// has:attachment is:unread is:read is:starred is:answered in:FOLDER before:2026-11-30
+	// after:2026-11-30 larger:10MB smaller:10MB. A leading - negates a word or an operator.
 	Q        string `query:"q" max:"200"`
 	From     string `query:"from" max:"200"`     // The same for the author's name and address alone.
 	ThreadID string `query:"thread_id" max:"64"` // Only the messages of this conversation.
@@ -70,14 +73,15 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
+			mayMatch, err := l.narrowToMailbox(tx, mb)
+			return core.Time{Time: mb.LastSyncAt}, mayMatch, err
 		}
 		if in.Mailbox == "" {
 			a, err := store.Accounts.Get(tx, who.AccountID)
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			mayMatch, err := l.narrowToFolders(tx, in.Folder)
+			mayMatch, err := l.narrowToFolders(tx)
 			return core.Time{Time: a.SyncedAt}, mayMatch, err
 		}
 		mb, err := core.MailboxByEmail(tx, who, in.Mailbox)
@@ -87,7 +91,8 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
+		mayMatch, err := l.narrowToMailbox(tx, mb)
+		return core.Time{Time: mb.LastSyncAt}, mayMatch, err
 	})
 }
 
@@ -103,37 +108,69 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
+		mayMatch, err := l.narrowToMailbox(tx, mb)
+		return core.Time{Time: mb.LastSyncAt}, mayMatch, err
 	})
 }
 
-// narrowToMailbox limits the list to a folder of a mailbox. For the folder "all", these are all
-// folders except Junk and Trash.
-func (l *inboxList) narrowToMailbox(tx *store.Tx, mb *store.Mailbox, folder string) error {
-	folders, err := foldersToList(tx, mb, folder)
-	if err != nil {
-		return err
+// foldersOf returns the folders of a mailbox that the request names: those that have each of
+// l.folders as their name, without those that the search excludes. For the name "all", these are
+// all folders except Junk and Trash.
+func (l *inboxList) foldersOf(tx *store.Tx, mb *store.Mailbox) (folders []*Folder, err error) {
+	for i, name := range l.folders {
+		named, err := foldersToList(tx, mb, name)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			folders = named
+			continue
+		}
+		folders = slices.DeleteFunc(folders, func(f *Folder) bool { return !hasFolder(named, f) })
 	}
+	for _, name := range l.search.NotIn {
+		named, err := foldersToList(tx, mb, name)
+		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		folders = slices.DeleteFunc(folders, func(f *Folder) bool { return hasFolder(named, f) })
+	}
+	return folders, nil
+}
+
+// hasFolder reports whether a list of folders of a mailbox has one of its folders.
+func hasFolder(list []*Folder, f *Folder) bool {
+	return slices.ContainsFunc(list, func(other *Folder) bool { return other.ID == f.ID })
+}
+
+// narrowToMailbox limits the list to the requested folders of a mailbox. mayMatch is false if there
+// are none.
+func (l *inboxList) narrowToMailbox(tx *store.Tx, mb *store.Mailbox) (mayMatch bool, err error) {
+	folders, err := l.foldersOf(tx, mb)
 	for _, f := range folders {
 		l.query.Folders = append(l.query.Folders, f.Num)
 	}
-	return nil
+	return len(folders) > 0, err
 }
 
-// narrowToFolders limits the list to the folders with the given name in all mailboxes of the
-// account. mayMatch is false if all of these folders are empty. The error is not_found if no
-// mailbox has such a folder, and mailbox_required if there are too many of them to list at once.
-func (l *inboxList) narrowToFolders(tx *store.Tx, folder string) (mayMatch bool, err error) {
-	inboxes := folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName)
+// narrowToFolders limits the list to the requested folders of all mailboxes of the account.
+// mayMatch is false if all of these folders are empty. The error is not_found if no mailbox has
+// such a folder, and mailbox_required if there are too many of them to list at once.
+func (l *inboxList) narrowToFolders(tx *store.Tx) (mayMatch bool, err error) {
+	isInbox := func(name string) bool { return name == "" || strings.EqualFold(name, InboxName) }
+	inboxes := !slices.ContainsFunc(l.folders, func(name string) bool { return !isInbox(name) })
 	if inboxes && l.who.SeesAll() {
-		return true, nil
+		return !slices.ContainsFunc(l.search.NotIn, func(name string) bool { return isInbox(name) || name == allMail }), nil
 	}
 	known := inboxes
 	for _, mb := range store.MailboxesByAccount.Asc(tx, l.who.AccountID, "") {
 		if !l.who.Sees(mb.ID) {
 			continue
 		}
-		folders, err := foldersToList(tx, mb, folder)
+		folders, err := l.foldersOf(tx, mb)
 		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 			continue
 		}
@@ -165,12 +202,12 @@ type inboxList struct {
 	filters      []string
 	cursor       string
 	query        store.InboxQuery
-	q            string
-	from         string            // the authors that the request selects, as text; "": any
-	author       *tokenize.Matcher // nil: any author
-	thread       string            // the ID of a thread; "": any thread
-	threads      bool              // the list has one row for each thread
-	domain       string            // the name or ID in the request, later the domain's ID; "": any domain
+	search       *query.Query // all conditions of the request on single messages, except those that follow
+	searches     bool         // the list is made by a search, since query cannot select by all conditions
+	folders      []string     // names of folders, which a message must be in all
+	thread       string       // the ID of a thread; "": any thread
+	threads      bool         // the list has one row for each thread
+	domain       string       // the name or ID in the request, later the domain's ID; "": any domain
 	builder      page.Builder[InboxMessage]
 	shownSources map[string]agents.Source           // the sources of the messages that are shown in full, by message ID; nil if the reader's policy has no taint
 	namedSources map[*ThreadSummary][]agents.Source // the sources of the messages whose authors a thread's summary names; nil if the reader's policy has no taint
@@ -183,33 +220,50 @@ func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byD
 	if err != nil {
 		return nil, err
 	}
-	l := &inboxList{
-		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, threads: f.Threads, domain: f.Domain,
-		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, builder: page.Builder[InboxMessage]{Limit: limit},
+	q, err := query.Parse(f.Q)
+	if err != nil {
+		return nil, core.Invalid("q", "invalid", "%s", err)
 	}
-	if f.Threads && (f.Q != "" || f.From != "" || f.ThreadID != "") {
+	l := &inboxList{
+		s: s, who: who, cursor: in.Cursor, search: q, searches: f.Q != "" || f.From != "" || f.ThreadID != "", folders: q.In, thread: f.ThreadID, threads: f.Threads, domain: f.Domain,
+		builder: page.Builder[InboxMessage]{Limit: limit},
+	}
+	if f.Threads && l.searches {
 		return nil, core.Invalid("threads", "conflict", "cannot be combined with q, from and thread_id")
 	}
-	l.query.From, err = parseDay("date_from", f.DateFrom)
+	if len(l.folders) == 0 {
+		l.folders = []string{f.Folder}
+	}
+	if f.From != "" {
+		q.AddField(query.From, f.From, false)
+	}
+	first, err := parseDay("date_from", f.DateFrom)
 	if err != nil {
 		return nil, err
 	}
-	l.query.To, err = parseDay("date_to", f.DateTo)
+	q.ReceivedFrom(first)
+	last, err := parseDay("date_to", f.DateTo)
 	if err != nil {
 		return nil, err
 	}
-	if !l.query.To.IsZero() {
-		l.query.To = l.query.To.AddDate(0, 0, 1)
+	if !last.IsZero() {
+		q.ReceivedBefore(last.AddDate(0, 0, 1))
+	}
+	if f.HasAttachments {
+		q.Require(&q.Attachments, true)
+	}
+	if f.IsRead != nil {
+		q.Require(&q.Seen, *f.IsRead)
+	}
+	if f.IsFlagged != nil {
+		q.Require(&q.Flagged, *f.IsFlagged)
+	}
+	l.query = store.InboxQuery{Account: who.AccountNum, From: q.After, To: q.Before, Seen: q.Seen, Flagged: q.Flagged, Attachments: q.Attachments}
+	if f.ExcludeWarmup {
+		l.query.Warmup = new(bool)
 	}
 	if who.Policy.Taint {
 		l.shownSources, l.namedSources = map[string]agents.Source{}, map[*ThreadSummary][]agents.Source{}
-	}
-	yes, no := true, false
-	if f.HasAttachments {
-		l.query.Attachments = &yes
-	}
-	if f.ExcludeWarmup {
-		l.query.Warmup = &no
 	}
 	choice := func(is *bool) string {
 		if is == nil {
@@ -249,14 +303,14 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, mayMatch bool,
 		if mayMatch && err == nil && l.domain != "" {
 			mayMatch, err = l.narrowToDomain(tx)
 		}
-		if err != nil || !mayMatch {
+		if err != nil || !mayMatch || l.search.MatchesNothing {
 			return err
 		}
 		l.query.Before = parsePosition(position)
-		if l.q != "" || l.from != "" || l.thread != "" {
-			err := l.search(tx)
+		if l.searches {
+			err := l.fillFromSearch(tx)
 			if errors.Is(err, store.ErrTextDamaged) {
-				l.s.rebuildText()
+				l.s.index.RequestRebuild()
 			}
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox/indexer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -65,7 +66,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []AnsweredMes
 		return nil
 	})
 	if errors.Is(err, store.ErrTextDamaged) { // the reply is sent even if no message can be marked as answered
-		s.rebuildText()
+		s.index.RequestRebuild()
 		return nil, nil
 	}
 	return list, err
@@ -99,7 +100,7 @@ func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread st
 	} else {
 		var words []store.TextTerm
 		for _, name := range names {
-			words = append(words, store.TextTerm{Word: threadWord(name)})
+			words = append(words, store.TextTerm{Word: indexer.ThreadWord(name)})
 		}
 		index, err := tx.SearchInbox(query, [][]store.TextTerm{words}, maxIndexBytes)
 		if err != nil {

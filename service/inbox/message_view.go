@@ -361,17 +361,6 @@ func (w *messageView) copyText(text []byte) string {
 	return w.texts.String()[begin:]
 }
 
-// withoutGroups returns the addresses without group markers.
-func withoutGroups(list []msg.Address) []msg.Address {
-	out := make([]msg.Address, 0, len(list))
-	for _, a := range list {
-		if !a.IsGroupMarker() {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // resultOrNone returns the result of a check, or "none" if the check was not made.
 func resultOrNone(result string) string {
 	if result == "" {

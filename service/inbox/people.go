@@ -87,7 +87,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 // it is.
 func (s *Service) rebuildDamaged(err error) error {
 	if errors.Is(err, store.ErrTextDamaged) {
-		s.rebuildText()
+		s.index.RequestRebuild()
 		return nil
 	}
 	return err

@@ -14,7 +14,7 @@
 //   - taint.go: which messages taint a reader, and what such a reader may see and do.
 //   - waiting.go: requests that wait for a message. arrivals.go: how they are woken.
 //   - inbox_changes.go: marks and deletion. moves.go: moves, and the folders of the API.
-//   - inbox_search.go: searches. text_index.go: the index that they use.
+//   - inbox_search.go: searches. indexer: the index that they use.
 //   - append.go: messages that mail clients append to folders.
 //   - folders.go, rename.go, folder_messages.go, flags.go: folders, flags, copies and searches for
 //     IMAP. roles.go: the standard folders.
@@ -34,6 +34,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/images"
+	"github.com/mailstead/mailstead/service/inbox/indexer"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
@@ -58,8 +59,7 @@ type Service struct {
 
 	folderChanges *limit.Counter[string] // counts commands that change folders, by mailbox
 	firstCopy     string                 // a CopyIntent ID from the start of this process: smaller IDs are from earlier processes
-	textDamaged   chan struct{}          // contains a value if the text index must be rebuilt
-	textIndexLock chan struct{}          // a lock: contains a value while a goroutine changes the text index
+	index         *indexer.Service       // makes mail searchable
 	arrivals      arrivals               // wakes the requests that wait for mail
 	images        *images.Fetcher
 	structures    sync.Pool // of *msg.View, for messageViews

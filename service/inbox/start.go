@@ -10,13 +10,14 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/images"
+	"github.com/mailstead/mailstead/service/inbox/indexer"
 	"github.com/mailstead/mailstead/service/spam"
 )
 
 // New returns a Service. Run must be called to start its indexer.
 func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, servers Servers) *Service {
 	s := &Service{
-		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textIndexLock: make(chan struct{}, 1),
+		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), index: indexer.New(c, recordSubject),
 		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.MaxAttemptKeys),
 	}
 	s.images = images.New(c)
@@ -34,7 +35,12 @@ func (s *Service) Run(ctx context.Context) {
 	if err := s.undoCopies(); err != nil {
 		s.Log.Error("undo copies that a crash interrupted", "error", err)
 	}
-	s.indexTexts(ctx)
+	s.index.Run(ctx)
+}
+
+// DropAccountIndex deletes the text index, threads and counts of an account.
+func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
+	return s.index.DropAccount(ctx, account)
 }
 
 // Close closes idle connections to the hosts of remote images.

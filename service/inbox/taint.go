@@ -44,7 +44,7 @@ func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessa
 func withholdTexts(m *InboxMessage, root *msg.Part) {
 	bare := func(list []msg.Address) []string {
 		out := []string{}
-		for _, a := range withoutGroups(list) {
+		for _, a := range list {
 			if email := bareAddress(a.Email()); email != "" {
 				out = append(out, email)
 			}
@@ -73,13 +73,11 @@ func bareAddress(email string) string {
 	return email
 }
 
-// matchesShown reports whether a search may find the message. A search must not match texts that
-// are withheld from the reader.
+// matchesShown reports whether a search finds a withheld message by what is shown of it. A search
+// must not match texts that are withheld from the reader, nor may they exclude a message.
 func (x *inboxSearch) matchesShown(m *InboxMessage) bool {
-	if !m.Withheld || x.matcher == nil {
-		return true
-	}
-	return x.matcher.Matches(slices.Concat([]string{m.FromEmail, m.Recipient}, m.To, m.CC, m.ReplyTo)...)
+	texts := slices.Concat([]string{m.FromEmail, m.Recipient}, m.To, m.CC, m.ReplyTo)
+	return x.match.HasWords(texts...) && !x.match.HasExcluded(texts...)
 }
 
 // recordReading records that the messages of a page are shown to the reader, which may taint the

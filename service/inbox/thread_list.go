@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/inbox/indexer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -105,7 +106,7 @@ func (t *threadList) open(mb *store.Mailbox) (*threadMailbox, error) {
 func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string, at store.InboxPos) (*foundThread, error) {
 	var words []store.TextTerm
 	for _, name := range names {
-		words = append(words, store.TextTerm{Word: threadWord(name)})
+		words = append(words, store.TextTerm{Word: indexer.ThreadWord(name)})
 	}
 	index, err := t.tx.SearchInbox(store.InboxQuery{Account: mb.AccountNum, Folders: box.folders}, [][]store.TextTerm{words}, maxIndexBytes)
 	if err != nil {

@@ -429,7 +429,10 @@ func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 			if err := errors.Join(store.RemoteBoxes.Delete(tx, id), store.Mailboxes.Delete(tx, id)); err != nil {
 				return err
 			}
-			return s.emitMailbox(tx, events.EventEmailUserDeleted, mb)
+			if err := s.emitMailbox(tx, events.EventEmailUserDeleted, mb); err != nil {
+				return err
+			}
+			return s.events.DropFromFilters(tx, mb.AccountID, mb.ID)
 		})
 		if err != nil {
 			return err

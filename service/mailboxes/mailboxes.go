@@ -246,7 +246,7 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 	} else {
 		data.CreatedAt = &core.Time{Time: mb.CreatedAt}
 	}
-	_, err := s.events.Emit(tx, mb.AccountID, kind, data)
+	_, err := s.events.Emit(tx, mb.AccountID, kind, events.About{MailboxID: mb.ID, Domain: mb.DomainID}, data)
 	return err
 }
 

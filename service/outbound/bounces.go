@@ -147,7 +147,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 			return err
 		}
 	}
-	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, BouncedData{
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, events.About{MailboxID: row.MailboxID, Domain: row.Domain}, BouncedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: core.OrNull(row.MailboxID),
 		BounceType: cmp.Or(f.Kind, BounceType(f.Status)), BounceSubtype: cmp.Or(f.Subtype, bounceSubtype(f.Status, f.Diagnostic)), Status: f.Status,
 		Diagnostic: f.Diagnostic, RemoteMTA: core.OrNull(f.Host), Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID,

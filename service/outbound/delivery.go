@@ -495,7 +495,7 @@ func (s *Service) finishDelivery(d *delivery, r *attemptResult) jobs.Writes {
 			if err := store.Mappings.Put(tx, m); err != nil {
 				return err
 			}
-			if _, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, RelayedData{
+			if _, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, events.About{MailboxID: row.MailboxID, Domain: row.Domain}, RelayedData{
 				OriginalMessageID: m.Original, ProviderMessageID: m.Provided, Provider: m.Provider, Recipient: m.Recipient, Sender: m.Sender,
 				SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID), Tags: tagsOut(row.Tags),
 			}); err != nil {

@@ -48,7 +48,7 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 	if row.Sender == "" {
 		return nil
 	}
-	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailDelivered, deliveredData(row, r))
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailDelivered, events.About{MailboxID: row.MailboxID, Domain: row.Domain}, deliveredData(row, r))
 	return err
 }
 
@@ -60,6 +60,6 @@ func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Resul
 		return nil
 	}
 	row.DelayedAt = tx.Now()
-	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailDelayed, DelayedData{deliveredData(row, r), row.Attempts, core.Time{Time: row.NextAt}})
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailDelayed, events.About{MailboxID: row.MailboxID, Domain: row.Domain}, DelayedData{deliveredData(row, r), row.Attempts, core.Time{Time: row.NextAt}})
 	return err
 }

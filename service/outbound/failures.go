@@ -100,7 +100,7 @@ func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint
 			return err
 		}
 	}
-	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailComplained, ComplainedData{
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailComplained, events.About{MailboxID: row.MailboxID, Domain: row.Domain}, ComplainedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, FeedbackType: cmp.Or(g.Kind, "abuse"), UserAgent: core.OrNull(g.Agent),
 		Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID, ProviderMessageID: core.OrNull(row.ProviderMessageID),
 		ArrivalDate: core.Time{Time: g.Arrived}, ComplainedAt: core.Time{Time: row.ComplainedAt},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/alert"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -144,7 +145,11 @@ func (s *Service) notifyPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mail
 		data.UserID, data.Email, who = &mb.ID, &mb.Email, mb.Email
 	}
 	tx.After(func() { s.Metrics.SendPauses.Add(reason) })
-	if _, err := s.events.Emit(tx, row.AccountID, EventPaused, data); err != nil {
+	about := events.About{Domain: d.ID}
+	if mb != nil {
+		about.MailboxID = mb.ID
+	}
+	if _, err := s.events.Emit(tx, row.AccountID, EventPaused, about, data); err != nil {
 		return err
 	}
 	why := fmt.Sprintf("%d of the %d recipients of the last 24 hours do not exist or refused the mail for good", data.Bounced, c.Sent)
@@ -234,7 +239,14 @@ func (s *Service) raiseAlert(tx *store.Tx, a *store.SendAlert, name string) erro
 		data.Until = core.Time{Time: a.Until}
 	}
 	tx.After(func() { s.Metrics.SendAlerts.Add(a.Kind) })
-	if _, err := s.events.Emit(tx, a.AccountID, EventAlert, data); err != nil {
+	var about events.About
+	switch a.Scope {
+	case "mailbox":
+		about.MailboxID = a.Subject
+	case "domain":
+		about.Domain = a.Subject
+	}
+	if _, err := s.events.Emit(tx, a.AccountID, EventAlert, about, data); err != nil {
 		return err
 	}
 	subject := map[string]string{

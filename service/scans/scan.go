@@ -371,7 +371,7 @@ func (s *Service) emitFinished(tx *store.Tx, j *store.Job, d *store.Domain, r *z
 			data.Records += len(set.Values)
 		}
 	}
-	_, err := s.events.Emit(tx, d.AccountID, events.EventZoneScanFinished, data)
+	_, err := s.events.Emit(tx, d.AccountID, events.EventZoneScanFinished, events.About{Domain: d.ID}, data)
 	return err
 }
 

@@ -146,7 +146,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	if err := store.Approvals.Put(tx, a); err != nil {
 		return nil, nil, err
 	}
-	if _, err := s.rooms.Events.Emit(tx, a.AccountID, events.EventEmailHeld, approvalEvent(a)); err != nil {
+	if _, err := s.rooms.Events.Emit(tx, a.AccountID, events.EventEmailHeld, events.About{MailboxID: a.MailboxID, Domain: a.DomainID}, approvalEvent(a)); err != nil {
 		return nil, nil, err
 	}
 	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalMail, Key: a.AccountID, Lane: "approvals " + a.AccountID})
@@ -301,7 +301,7 @@ func (s *Service) storeDecision(tx *store.Tx, a *store.Approval, event string) e
 	if err := store.Approvals.Put(tx, a); err != nil {
 		return err
 	}
-	if _, err := s.rooms.Events.Emit(tx, a.AccountID, event, approvalEvent(a)); err != nil {
+	if _, err := s.rooms.Events.Emit(tx, a.AccountID, event, events.About{MailboxID: a.MailboxID, Domain: a.DomainID}, approvalEvent(a)); err != nil {
 		return err
 	}
 	more, err := s.settleNextRows(tx, a)

@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/recipients"
@@ -94,7 +95,7 @@ type Outbound interface {
 
 // Events emits events for webhooks and the dashboard.
 type Events interface {
-	Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error)
+	Emit(tx *store.Tx, accountID, kind string, about events.About, data any) (*store.Event, error)
 }
 
 // Rooms are the services that submission uses.

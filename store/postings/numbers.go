@@ -21,6 +21,23 @@ func (s Set) Intersect(o Set) {
 	}
 }
 
+// Subtract removes the numbers that are in o. Both sets must be of one run.
+func (s Set) Subtract(o Set) {
+	for i := range s {
+		s[i] &^= o[i]
+	}
+}
+
+// Union adds the numbers of o. Both sets must be of one run.
+func (s Set) Union(o Set) {
+	for i := range s {
+		s[i] |= o[i]
+	}
+}
+
+// Has reports whether the set has a number.
+func (s Set) Has(n uint32) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
 // Fill adds all numbers below docs.
 func (s Set) Fill(docs int) {
 	for i := range s {

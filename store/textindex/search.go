@@ -75,6 +75,13 @@ func (w *textWords) Entry() *postings.Entry { return w.block.Entry() }
 // A Search iterates over the messages that an InboxQuery selects and that match words, newest
 // first.
 type Search struct {
+	// Without has lists of terms: the search leaves out messages that match all terms of a list.
+	// Set it before the first call of Next.
+	Without [][]Term
+	// Watched has lists of terms, too: WatchedMatch reports whether the message that Next has
+	// returned matches all terms of a list. Set it before the first call of Next.
+	Watched [][]Term
+
 	tx    *mailindex.Tx
 	terms [][]Term // each list must match; a list matches if one of its terms does
 	walk  *mailindex.InboxWalk
@@ -84,6 +91,8 @@ type Search struct {
 	most  int              // limit of cost
 	cut   bool             // the search has stopped at the limit
 	at    mailrow.InboxPos // the last list position examined
+
+	watchedMatch bool
 }
 
 // NewSearch returns a search for messages of q that match, for each list in terms, at least one
@@ -117,11 +126,12 @@ func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, er
 		}
 		want := s.walk.Pos.Place()
 		found, place, err := s.newestMatch(want)
-		if err != nil || !found || s.cut {
+		if err != nil || found == nil || s.cut {
 			return mailrow.InboxPos{}, mailindex.Marks{}, false, err
 		}
 		s.at = s.walk.Pos
 		if place == want {
+			s.watchedMatch = found.watched != nil && found.watched.Has(found.number)
 			marks = s.walk.Marks
 			s.open = s.walk.Next()
 			return s.at, marks, true, nil
@@ -130,6 +140,13 @@ func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, er
 	}
 	return mailrow.InboxPos{}, mailindex.Marks{}, false, nil
 }
+
+// WatchedMatch reports whether the message that Next returned last matches a list of Watched.
+func (s *Search) WatchedMatch() bool { return s.watchedMatch }
+
+// Spend adds to the cost of the search what the caller reads because of it: the time of reading so
+// many bytes of the index.
+func (s *Search) Spend(bytes int) { s.cost += bytes }
 
 // Cut reports whether the search stopped at the limit of cost. If so, a search with `before` as
 // InboxQuery.Before continues it.
@@ -143,12 +160,12 @@ func (s *Search) skipTo(place textPlace) {
 }
 
 // newestMatch returns the place of the newest message in all runs that matches and is not newer
-// than the place `most`.
-func (s *Search) newestMatch(most textPlace) (found bool, best textPlace, err error) {
+// than the place `most`, and the run that has it; nil if there is none.
+func (s *Search) newestMatch(most textPlace) (found *searchRun, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
 		s.cost += 10
-		if r.done || found && bytes.Compare(best[:], r.newest[:]) >= 0 {
+		if r.done || found != nil && bytes.Compare(best[:], r.newest[:]) >= 0 {
 			continue
 		}
 		if bytes.Compare(r.oldest[:], most[:]) > 0 {
@@ -160,14 +177,14 @@ func (s *Search) newestMatch(most textPlace) (found bool, best textPlace, err er
 				return found, best, nil
 			}
 			if err := s.findMatches(r); err != nil {
-				return false, best, err
+				return nil, best, err
 			}
 		}
 		if err := r.skipTo(s.tx, most); err != nil {
-			return false, best, err
+			return nil, best, err
 		}
-		if !r.done && (!found || bytes.Compare(r.place[:], best[:]) > 0) {
-			found, best = true, r.place
+		if !r.done && (found == nil || bytes.Compare(r.place[:], best[:]) > 0) {
+			found, best = r, r.place
 		}
 	}
 	return found, best, nil
@@ -195,9 +212,10 @@ func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 // A searchRun is a run and the matches that a search has found in it.
 type searchRun struct {
 	textRun
-	set   postings.Set // numbers of the matching messages; nil: not evaluated yet
-	done  bool         // there are no more matches
-	begun bool         // number and place are set
+	set     postings.Set // numbers of the matching messages; nil: not evaluated yet
+	watched postings.Set // numbers of the messages that match a list of Search.Watched; nil: there are none
+	done    bool         // there are no more matches
+	begun   bool         // number and place are set
 	// number of the current match
 	number uint32
 	place  textPlace // place of the current match
@@ -247,7 +265,49 @@ func (s *Search) findMatches(r *searchRun) error {
 			return nil
 		}
 	}
-	return nil
+	without, err := s.matchesOfAny(r, s.Without)
+	if err != nil {
+		return err
+	}
+	if without != nil {
+		r.set.Subtract(without)
+		r.done = r.set.Empty()
+	}
+	r.watched, err = s.matchesOfAny(r, s.Watched)
+	return err
+}
+
+// matchesOfAny returns the messages of a run that match all terms of one of the lists; nil if there
+// are no lists.
+func (s *Search) matchesOfAny(r *searchRun, lists [][]Term) (found postings.Set, err error) {
+	if len(lists) == 0 {
+		return nil, nil
+	}
+	found = postings.NewSet(r.docs)
+	all, some := postings.NewSet(r.docs), postings.NewSet(r.docs)
+	s.cost += 8 * len(found)
+	for _, list := range lists {
+		if len(list) == 1 {
+			cost, err := addTerm(s.tx, &r.textRun, list[0], found)
+			s.cost += cost
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		all.Fill(r.docs)
+		for _, term := range list {
+			clear(some)
+			cost, err := addTerm(s.tx, &r.textRun, term, some)
+			s.cost += cost + 8*len(some)
+			if err != nil {
+				return nil, err
+			}
+			all.Intersect(some)
+		}
+		found.Union(all)
+	}
+	return found, nil
 }
 
 // isSingleWord reports whether a list of terms is one whole word.

@@ -88,8 +88,13 @@ export class ApiError extends Error {
 
   /** What is wrong with a field of the form, if the error is about it. */
   of(field: string): string | undefined {
-    const detail = this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))
+    const detail = this.detailOf(field)
     return detail && wrongWith(detail)
+  }
+
+  /** The detail that is about a field of the form. */
+  detailOf(field: string) {
+    return this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))
   }
 }
 

@@ -1,11 +1,35 @@
 // Forms: fields with their label, hint and what is wrong with them.
 import { createContext, type ComponentChildren } from 'preact'
-import { useContext, useId, useRef, useState } from 'preact/hooks'
+import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api/client'
+import type { Fault } from '../api/wording'
 import { Button } from './button'
 import { Notice, Wrong } from './notice'
 
-const FormError = createContext<ApiError | Error | undefined>(undefined)
+/** The error of the form around a field, and the names of the form's fields. */
+const FormError = createContext<{ error?: Error; names: Set<string> }>({ names: new Set() })
+
+/** What the server finds wrong with the field of this name. */
+function useWrong(name: string | undefined): string | undefined {
+  const { error, names } = useContext(FormError)
+  useEffect(() => {
+    if (!name) return
+    names.add(name)
+    return () => { names.delete(name) }
+  }, [name])
+  return name && error instanceof ApiError ? error.of(name) : undefined
+}
+
+const aboutFields = ['validation_error', 'too_many_items', 'invalid_record'] // their text is that of their details
+
+/** What no field of the form says about an error; undefined if they say all of it. */
+function besideFields(error: Error, names: Set<string>): Error | Fault | undefined {
+  if (!(error instanceof ApiError) || !aboutFields.includes(error.code)) return error
+  const said = new Set([...names].map((name) => error.detailOf(name)))
+  const rest = error.details.filter((d) => !said.has(d))
+  if (rest.length === error.details.length) return error
+  return rest.length === 0 ? undefined : { code: error.code, message: '', details: rest }
+}
 
 interface FormProps {
   onSubmit: () => Promise<unknown>
@@ -22,6 +46,8 @@ export function Form({ onSubmit, submit, actions, danger, disabled, children }: 
   const [error, setError] = useState<Error>()
   const [busy, setBusy] = useState(false)
   const form = useRef<HTMLFormElement>(null)
+  const names = useRef(new Set<string>()).current
+  const beside = error && besideFields(error, names)
   const send = async (e: Event) => {
     e.preventDefault()
     if (busy) return
@@ -37,8 +63,8 @@ export function Form({ onSubmit, submit, actions, danger, disabled, children }: 
   }
   return (
     <form ref={form} class="form" onSubmit={send} noValidate>
-      <FormError.Provider value={error}>{children}</FormError.Provider>
-      {error && <Notice tone="bad" alert><Wrong of={error} /></Notice>}
+      <FormError.Provider value={{ error, names }}>{children}</FormError.Provider>
+      {beside && <Notice tone="bad" alert><Wrong of={beside} /></Notice>}
       <div class="form-actions">
         {actions}
         <Button type="submit" look={danger ? 'danger-solid' : 'primary'} busy={busy} disabled={disabled}>{submit}</Button>
@@ -53,17 +79,23 @@ interface Ids { id: string; 'aria-describedby'?: string; 'aria-invalid'?: 'true'
 
 function Field({ label, name, hint, error, hideLabel, children }: FieldProps & { children: (ids: Ids) => ComponentChildren }) {
   const id = useId()
-  const of = useContext(FormError)
-  const wrong = error ?? (name && of instanceof ApiError ? of.of(name) : undefined)
+  const refused = useWrong(name)
+  const wrong = error ?? refused
   const described = [hint && id + 'h', wrong && id + 'w'].filter(Boolean).join(' ')
   return (
     <div class="field">
       <label for={id} class={hideLabel ? 'visually-hidden' : undefined}>{label}</label>
       {children({ id, 'aria-describedby': described || undefined, 'aria-invalid': wrong ? 'true' : undefined })}
       {hint && <span class="hint" id={id + 'h'}>{hint}</span>}
-      {wrong && <span class="wrong" id={id + 'w'}>{wrong}</span>}
+      {wrong && <span class="wrong" id={id + 'w'} role={error ? undefined : 'alert'}>{wrong}</span>}
     </div>
   )
+}
+
+/** What the server finds wrong with a part of the form that has several inputs. */
+export function PartError({ name }: { name: string }) {
+  const wrong = useWrong(name)
+  return wrong ? <span class="part-wrong" role="alert">{wrong}</span> : null
 }
 
 interface TextProps extends FieldProps {

@@ -5,6 +5,8 @@ import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { ask, Badge, Button, Card, Dialog, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told } from '../../ui'
 import { Attempts } from './attempts'
+import { FilterFields, saidFilters } from './filters'
+import { HeaderFields, headersOf, sentHeaders, twice } from './headers'
 import { disabledReasons, EventChoice, saidEvents, WebhookBadge, type Webhook } from './types'
 import { Verify } from './verify'
 
@@ -75,6 +77,8 @@ function About({ of: w }: { of: Webhook }) {
         <Facts of={[
           ['Status', <WebhookBadge webhook={w} />],
           ['Events', <span class="webhooks-chips">{saidEvents(w).map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
+          ['Mailboxes and domains', saidFilters(w.filters)],
+          ['Headers', Object.keys(w.headers).length > 0 && <span class="webhooks-chips">{headersOf(w.headers).map((h) => <Badge plain key={h.name}>{h.name}: {h.value}</Badge>)}</span>],
           ['Signing secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
           ['Last delivery', <Time of={w.last_delivery_at} />],
           ['Last successful delivery', <Time of={w.last_success_at} />],
@@ -90,19 +94,35 @@ function About({ of: w }: { of: Webhook }) {
   )
 }
 
+/** Where a URL leads, without its path; the URL itself while it is none. */
+function originOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).origin : url
+}
+
 function Edit({ of: w, onClose }: { of: Webhook; onClose: () => void }) {
+  const [was] = useState(w) // a delivery in the meantime changes the webhook, but nothing of this
   const [url, setUrl] = useState(w.url), [description, setDescription] = useState(w.description ?? ''), [events, setEvents] = useState(w.events)
+  const [headers, setHeaders] = useState(headersOf(w.headers)), [filters, setFilters] = useState(w.filters)
+  const moved = URL.canParse(url) && originOf(url) !== originOf(was.url)
+  const differs = (a: unknown, b: unknown) => JSON.stringify(a) !== JSON.stringify(b)
+  const newHeaders = differs(headers, headersOf(was.headers))
+  const changed = url !== was.url || description !== (was.description ?? '') || differs(events, was.events) || newHeaders || differs(filters, was.filters)
   const submit = async () => {
-    await call('update_webhook', { id: w.id, url, events, description: description || null })
-    told('Saved.')
+    await call('update_webhook', {
+      id: w.id, url, events, description: description || null,
+      ...(newHeaders || moved ? { headers: sentHeaders(headers) } : {}), ...(differs(filters, was.filters) ? { filters } : {}),
+    })
+    told(moved ? 'Saved. The webhook has a new signing secret.' : 'Saved.')
     onClose()
   }
   return (
     <Dialog title="Edit webhook" wide onClose={onClose}>
-      <Form submit="Save" disabled={events.length === 0} onSubmit={submit}>
-        <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} mono />
+      <Form submit="Save" disabled={!changed || events.length === 0 || twice(headers) !== undefined || (moved && headers.some((h) => h.value.startsWith('…')))} onSubmit={submit} actions={<Button onClick={onClose}>Cancel</Button>}>
+        <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} mono hint={moved ? 'Another host or port gets a new signing secret.' : undefined} />
         <TextField label="Description" name="description" value={description} onInput={setDescription} />
         <EventChoice chosen={events} onChange={setEvents} />
+        <FilterFields value={filters} onChange={setFilters} />
+        <HeaderFields rows={headers} onChange={setHeaders} moved={moved} />
       </Form>
     </Dialog>
   )

@@ -3,6 +3,8 @@ import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { Button, Card, Dialog, Empty, Form, Page, Secret, Show, TextField, Time } from '../../ui'
+import { FilterFields, type Filters } from './filters'
+import { HeaderFields, sentHeaders, twice, type Header } from './headers'
 import { WebhookTabs } from './tabs'
 import { EventChoice, saidEvents, WebhookBadge, type Webhook } from './types'
 
@@ -38,6 +40,7 @@ function Line({ of: w }: { of: Webhook }) {
 function Add({ onClose }: { onClose: () => void }) {
   const [url, setUrl] = useState(''), [description, setDescription] = useState('')
   const [events, setEvents] = useState<string[]>(['email.received'])
+  const [headers, setHeaders] = useState<Header[]>([]), [filters, setFilters] = useState<Filters>(null)
   const [made, setMade] = useState<{ id: string; secret: string }>()
   if (made) {
     return (
@@ -52,10 +55,13 @@ function Add({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Add webhook" wide onClose={onClose}>
-      <Form submit="Add webhook" disabled={events.length === 0} onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined }))}>
+      <Form submit="Add webhook" disabled={events.length === 0 || twice(headers) !== undefined} actions={<Button onClick={onClose}>Cancel</Button>}
+        onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined, headers: sentHeaders(headers), filters: filters ?? undefined }))}>
         <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} placeholder="https://app.example.com/hooks/mail" autoFocus mono />
         <TextField label="Description" name="description" value={description} onInput={setDescription} hint="Optional. Only your team sees it." />
         <EventChoice chosen={events} onChange={setEvents} />
+        <FilterFields value={filters} onChange={setFilters} />
+        <HeaderFields rows={headers} onChange={setHeaders} />
       </Form>
     </Dialog>
   )
