@@ -187,11 +187,13 @@ func eachSetting() []aSetting {
 		{key: "spam.junk_score", value: `0.5`, holds: func(s *core.Settings) any { return s.Spam.JunkScore }, want: 0.5},
 		{key: "retention.trash_days", value: `2`, holds: func(s *core.Settings) any { return s.Retention.Trash.Hours() }, want: 48.0},
 		{key: "retention.junk_days", value: `0`, holds: func(s *core.Settings) any { return s.Retention.Junk.Hours() }, want: 0.0},
+		{key: "retention.request_days", value: `3`, holds: func(s *core.Settings) any { return s.Retention.Requests.Hours() }, want: 72.0},
 		{key: "alerts.url", value: `"https://alerts.example.com/x"`, holds: func(s *core.Settings) any { return fmt.Sprint(s.AlertURL, s.AlertGuarded) }, want: "https://alerts.example.com/xtrue"},
 		{key: "doctor.blocklists", value: `["zen.example"]`, holds: func(s *core.Settings) any { return strings.Join(s.Doctor.Blocklists, " ") }, want: "zen.example"},
 		{key: "doctor.port25_targets", value: `["mx.example.net:25"]`, holds: func(s *core.Settings) any { return fmt.Sprint(s.Doctor.Port25Targets, s.Doctor.Guarded) }, want: "[mx.example.net:25] true"},
 		{key: "backup.every", value: `"2h"`, holds: func(s *core.Settings) any { return s.BackupEvery.Hours() }, want: 2.0},
 		{key: "backup.full_every", value: `"3d"`, holds: func(s *core.Settings) any { return s.FullBackupEvery.Hours() }, want: 72.0},
+		{key: "backup.drill", value: `"7d"`, file: "backup.drill = '9d'", holds: func(s *core.Settings) any { return s.DrillEvery.Hours() }, want: 168.0},
 		{key: "simulator.enabled", value: `false`, holds: func(s *core.Settings) any { return s.Simulator }, want: false},
 		{key: "registrar.sandbox", value: `true`, file: "[registrar.sandbox]", holds: registrarNames, want: "sandbox"},
 		{key: "registrar.namecom.username", value: `"us"`, with: `"registrar.namecom.token":"nc"`, file: "[registrar.namecom]\nusername = 'x'\ntoken = 't'", holds: registrarNames, want: "namecom"},
@@ -288,7 +290,11 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 	for _, c := range all {
 		listed[c.key] = true
 		t.Run(c.key, func(t *testing.T) {
-			w := newSettingsWorld(t, "")
+			base := ""
+			if c.key == "backup.drill" { // which needs a target
+				base = "backup.to = '" + t.TempDir() + "'\n"
+			}
+			w := newSettingsWorld(t, base)
 			change := `{"` + strings.ReplaceAll(c.key, `"`, `\"`) + `":` + c.value
 			if c.with != "" {
 				change += "," + c.with
@@ -315,7 +321,7 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 				}
 			}
 			check("at once", "store")
-			w.restart("")
+			w.restart(base)
 			check("after a restart", "store")
 
 			file := c.file
@@ -334,11 +340,10 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 					other = "'2001:db8::1'"
 				case strings.HasPrefix(c.key, "sending.source"):
 					other = "'192.0.2.1'"
-				case strings.HasSuffix(c.key, "every") || strings.HasPrefix(c.key, "spam.") && strings.HasPrefix(c.value, `"`):
+				case strings.HasPrefix(c.key, "backup."):
+					other = "'9h'"
+				case strings.HasPrefix(c.key, "spam.") && strings.HasPrefix(c.value, `"`):
 					other = "'5s'"
-					if strings.HasSuffix(c.key, "every") {
-						other = "'9h'"
-					}
 				case other == "" && strings.HasPrefix(c.value, `"`):
 					other = `"https://other.example.com"`
 					if c.key == "sending.helo" {
@@ -349,7 +354,7 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 				}
 				file = c.key + " = " + other
 			}
-			if err := w.reload("# a comment\n" + file + "\n"); err != nil {
+			if err := w.reload("# a comment\n" + file + "\n" + base); err != nil {
 				t.Fatal(err)
 			}
 			row := w.list()[c.key]
@@ -363,11 +368,11 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 			if len(w.svc.Core.Settings().Ignored) == 0 {
 				t.Error("nobody is told that the value in the store is ignored")
 			}
-			if err := w.reload(""); err != nil {
+			if err := w.reload(base); err != nil {
 				t.Fatal(err)
 			}
 			check("without the file", "store")
-			w.restart("# a comment\n" + file + "\n")
+			w.restart("# a comment\n" + file + "\n" + base)
 			if got := w.list()[c.key]; got.Ignored == nil {
 				t.Errorf("after a restart under the file: %s", jsonText(t, got))
 			}

@@ -45,7 +45,7 @@ func TestRemediesAreCommands(t *testing.T) {
 			}
 			var words []string
 			for _, arg := range call.Args {
-				word := `{"domain_id":"x"}` // what is only known when it runs
+				word := unknownWord
 				if l, ok := arg.(*ast.BasicLit); ok {
 					word, err = strconv.Unquote(l.Value)
 					if err != nil {
@@ -64,6 +64,10 @@ func TestRemediesAreCommands(t *testing.T) {
 	}
 }
 
+// unknownWord stands for a word that is only known when the program runs: the id of what an
+// operation is about.
+const unknownWord = `{"id":"x"}`
+
 // parses has the command line read a command, without doing anything.
 func parses(t *testing.T, words []string) {
 	t.Helper()
@@ -80,7 +84,11 @@ func parses(t *testing.T, words []string) {
 		}
 		return
 	}
-	if _, err := handlers.NewRequest(t.Context(), c.Args().Get(0), c.Args().Get(1)); err != nil || c.NArg() > 2 {
+	args := c.Args().Get(1)
+	if o, err := handlers.HelpOf(c.Args().Get(0)); err == nil && args == unknownWord {
+		args = `{"` + o.Fields[0].Name + `":"x"}` // the parameter of the path
+	}
+	if _, err := handlers.NewRequest(t.Context(), c.Args().Get(0), args); err != nil || c.NArg() > 2 {
 		t.Errorf("mailstead %s: %v", strings.Join(words, " "), err)
 	}
 }

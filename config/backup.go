@@ -75,12 +75,12 @@ func (b *backupSettings) check() error {
 	if err := b.S3.check(); err != nil {
 		return err
 	}
+	if b.Drill.d != 0 && b.Drill.d < time.Hour {
+		return fmt.Errorf("[backup] drill: %s is too short; write at least 1h", b.Drill.d)
+	}
 	if b.To == "" {
 		if b.Sync {
 			return errors.New("[backup] sync needs a target: set the key to")
-		}
-		if b.Drill.d != 0 {
-			return errors.New("[backup] drill needs a target: set the key to")
 		}
 		return nil
 	}
@@ -89,9 +89,6 @@ func (b *backupSettings) check() error {
 	}
 	if b.Every.d < time.Minute {
 		return fmt.Errorf("[backup] every: %s is too short; write at least 1m", b.Every.d)
-	}
-	if b.Drill.d != 0 && b.Drill.d < time.Hour {
-		return fmt.Errorf("[backup] drill: %s is too short; write at least 1h", b.Drill.d)
 	}
 	return nil
 }

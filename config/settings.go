@@ -76,6 +76,7 @@ type Settings struct {
 	Retention    retentionSettings     `toml:"retention"`
 	SandboxTable sandboxSettings       `toml:"sandbox"`
 	Simulator    simulatorSettings     `toml:"simulator"`
+	Operator     operatorSettings      `toml:"operator"`
 	Zones        dnsSettings           `toml:"-"`
 
 	origin *origin         // where the settings come from
@@ -123,8 +124,9 @@ func commonDefaults() (s Settings) {
 	s.Limits.Plan.text, s.Limits.Domains, s.Limits.TeamUsers, s.Limits.MailboxesPerDomain = "startup", 500, 25, 100
 	s.Limits.ConnectionsPerAddress, s.Limits.ConnectionsPerMailboxIMAP = 50, 50
 	s.Limits.ConnectionsPerMailboxSMTP, s.Limits.ConnectionsPerAccount = 20, 2000
-	s.Retention.TrashDays, s.Retention.JunkDays, s.Retention.RequestDays = 30, 30, core.DefaultRequestDays
+	s.Retention.TrashDays, s.Retention.JunkDays, s.Retention.RequestDays = 30, 30, 7
 	s.Backup.Every.d, s.Backup.FullEvery.d, s.Backup.Keep.d = time.Hour, 7*24*time.Hour, 30*24*time.Hour
+	s.Operator.SignInLinks = true
 	return s
 }
 
@@ -270,6 +272,7 @@ func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Settings: s.Changeable(), Hostname: s.Hostname.text, Sandbox: s.Sandbox(), MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
 		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(), ACME: s.acme(), BaseURL: s.PlannedURL(),
+		NoSignInLinks: !s.Operator.SignInLinks,
 	}
 	if s.Sandbox() {
 		c.Hostname = sandboxHost
@@ -375,6 +378,11 @@ type simulatorSettings struct {
 type metricsSettings struct {
 	Token   string  `toml:"token" secret:"yes" text:"bearer token that may read /metrics"`
 	Allowed netList `toml:"allowed_networks" text:"networks of clients that may read /metrics without the token"`
+}
+
+// operatorSettings is the table [operator]: what the operator may do to other accounts.
+type operatorSettings struct {
+	SignInLinks bool `toml:"sign_in_links" text:"whether operators may make links that sign in to other accounts"`
 }
 
 // alertSettings is the table [alerts]: the URL to which alerts about this host are posted. The

@@ -16,7 +16,7 @@ import (
 
 // readsMessages are operations whose answers have words of messages that the service looks at one
 // by one: it taints, or withholds them (see package agents).
-const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_message get_message_raw get_message_attachment wait_for_message wait_for_any_message
+const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_message get_message_raw get_message_attachment get_message_attachments wait_for_message wait_for_any_message
 	list_messages get_sent_message update_scheduled_message retry_message cancel_message create_draft update_draft get_approval get_approval_raw`
 
 // chosenWords are operations whose answers have words that no mail brought: names of folders, DNS
@@ -32,7 +32,7 @@ const openToBound = `get_account get_usage list_tokens list_audit get_me list_te
 	get_dns_status get_dns_records list_custom_dns_records get_zone get_zone_questions list_zone_changes list_dmarc_reports list_tls_reports list_webhooks get_webhook list_webhook_deliveries list_events list_jobs get_job
 	list_email_users generate_names get_email_user list_domain_email_users list_credentials list_smtp_credentials list_rules test_rules get_vacation list_groups get_group
 	list_templates get_template list_message_templates get_message_template preview_message_template list_export_formats
-	list_email_user_inbox wait_for_message refresh_email_user_inbox get_message get_message_raw get_message_attachment mark_message unsubscribe_message answer_invitation suggest_addresses
+	list_email_user_inbox wait_for_message refresh_email_user_inbox get_message get_message_raw get_message_attachment get_message_attachments mark_message unsubscribe_message answer_invitation suggest_addresses
 	delete_message list_inbox wait_for_any_message refresh_inbox bulk_delete_messages bulk_mark_messages bulk_move_messages get_inbox_message mark_inbox_message delete_inbox_message
 	list_folders send_email create_draft update_draft send_draft lookup_message list_messages get_sent_message send_email_batch get_reputation update_scheduled_message retry_message cancel_message
 	list_approvals get_approval get_approval_raw list_suppressions`

@@ -79,7 +79,7 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 		if answer.status < 200 || answer.status > 299 {
 			t.Fatalf("%s: %d %s", c.operation, answer.status, answer.raw)
 		}
-		for _, at := range []string{"id", "record.id", "event_id"} {
+		for _, at := range []string{"id", "record.id", "event_id", "account_id"} {
 			if id := answer.text(at); id != "" {
 				ids[c.operation] = id
 			}

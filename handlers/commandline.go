@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,6 +71,13 @@ func findOperation(name string) (*api.Operation, error) {
 }
 
 func requestOf(ctx context.Context, o *api.Operation, args string) (*http.Request, error) {
+	if fields, err := splitObject([]byte(cmp.Or(args, "{}"))); err == nil { // splitArguments reports the error
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			if err := checkArgument(o, name); err != nil {
+				return nil, err
+			}
+		}
+	}
 	values, query, body, err := splitArguments(o, args)
 	if err != nil {
 		return nil, err
@@ -94,11 +102,6 @@ func splitArguments(o *api.Operation, args string) (path map[string]string, quer
 		fields, err = splitObject([]byte(args))
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("the arguments of %s are not one JSON object: %w", o.Name, err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if err := checkArgument(o, name); err != nil {
-			return nil, nil, nil, err
 		}
 	}
 	path = map[string]string{}

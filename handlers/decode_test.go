@@ -452,8 +452,11 @@ func TestOddNamesInPaths(t *testing.T) {
 		"eu_" + strings.Repeat("x", 9000), b.domain + "\x00", b.Owner.AccountID, "bulk", "?", "#", `"`, "<b>",
 	} {
 		for _, o := range b.server.ops {
-			if !strings.Contains(o.Path, "{") || o.Person { // which no token may call
+			if !strings.Contains(o.Path, "{") || o.Person || o.OperatorNow { // which no token may call
 				continue
+			}
+			if odd == b.Owner.AccountID && strings.Contains(o.Path, "{account_id}") {
+				continue // it is the right name
 			}
 			r := b.do(o.Method, place.ReplaceAllLiteralString(o.Path, url.PathEscape(odd)), nil)
 			if r.status != 400 && r.status != 404 && r.status != 405 {

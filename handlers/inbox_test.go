@@ -1,8 +1,11 @@
 package handlers
 
 import (
+	"archive/zip"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -159,6 +162,26 @@ func TestRawAndAttachments(t *testing.T) {
 		b.get(path+"/attachments/"+i).fails(404, "not_found")
 	}
 	b.get("/v1/email-users/eu_none/inbox/1/raw").fails(404, "not_found")
+	all := b.get(path + "/attachments").is(200)
+	if all.header.Get("Content-Type") != "application/zip" || all.header.Get("Content-Disposition") != "attachment; filename=attachments-1.zip" {
+		t.Errorf("all of them: %v", all.header)
+	}
+	z, err := zip.NewReader(bytes.NewReader(all.raw), int64(len(all.raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []*reply{page, logo} {
+		f, err := z.File[i].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want.raw) || len(z.File) != 2 {
+			t.Errorf("%s of %d is %q, %v", z.File[i].Name, len(z.File), got, err)
+		}
+	}
+	b.Put(t, "ann@boxes.test", "From: a@far.test\nSubject: no files\n\nhello\n", mail{})
+	b.get(strings.TrimSuffix(path, "1")+"2/attachments").fails(404, "not_found")
+	b.get("/v1/email-users/eu_none/inbox/1/attachments").fails(404, "not_found")
 }
 
 func TestMarkMessage(t *testing.T) {

@@ -39,7 +39,8 @@ func TestLimitedMember(t *testing.T) {
 	web.ask("GET", "/v1/jobs", nil).is(200).has("pagination.count", "0")
 	for _, path := range []string{
 		"/v1/email-users/" + bob, "/v1/email-users/" + bob + "/inbox", "/v1/email-users/" + bob + "/inbox/1", "/v1/email-users/" + bob + "/folders",
-		"/v1/email-users/" + bob + "/addresses", "/v1/inbox/1?mailbox=bob@boxes.test", "/v1/messages/" + ofBob, "/v1/jobs/" + job, "/session/view/" + bob + "/1",
+		"/v1/email-users/" + bob + "/addresses", "/v1/inbox/1?mailbox=bob@boxes.test", "/v1/messages/" + ofBob, "/v1/jobs/" + job, "/session/view/" + bob + "/1", "/session/files/" + bob + "/1/0?as=text",
+		"/v1/email-users/" + bob + "/inbox/1/attachments",
 	} {
 		web.ask("GET", path, nil).fails(404, "not_found")
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // sendExport sends the file of an export link. The link needs no API token and works once. HEAD is
@@ -22,6 +23,28 @@ func (s *Server) sendExport(c *call) {
 		return
 	}
 	s.sendFile(c, http.StatusOK, f)
+}
+
+// useSignInLink signs the operator in to an account, with the link that is requested, and shows the
+// dashboard. The link works once. HEAD is refused, as in sendExport.
+func (s *Server) useSignInLink(c *call) {
+	token, addr, ok := s.beginLink(c, signin.SignInLinkPath)
+	if !ok {
+		return
+	}
+	if sessionCookieName(c.r, s.svc.Core.Config.Sandbox) == "" { // before the link is used up
+		s.sendError(c, core.Errorf("https_required", "Signing in needs HTTPS. Open the link with https:// instead."))
+		return
+	}
+	out, err := s.svc.Signin.UseSignInLink(c.r.Context(), s.visitorOf(c), token)
+	if err != nil {
+		s.countBadLink(addr, err)
+		s.sendError(c, err)
+		return
+	}
+	s.setSession(c, out)
+	c.w.Header().Set("Location", "/")
+	c.w.WriteHeader(http.StatusSeeOther)
 }
 
 // beginLink checks a request for a link that contains its own token, and sets the headers of the

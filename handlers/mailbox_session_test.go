@@ -11,7 +11,7 @@ import (
 // ofMailboxes are the operations that the person of a mailbox may call, as the contract has them.
 const ofMailboxes = `list_rules create_rule update_rule delete_rule test_rules get_vacation set_vacation delete_vacation suggest_addresses unsubscribe_message answer_invitation create_draft update_draft send_draft list_folders create_folder update_folder delete_folder bulk_move_messages list_credentials create_credential delete_credential
 	get_me update_me change_my_password send_email_batch update_scheduled_message import_messages export_messages
-	get_email_user wait_for_message list_email_user_inbox refresh_email_user_inbox get_message get_message_raw get_message_attachment mark_message delete_message
+	get_email_user wait_for_message list_email_user_inbox refresh_email_user_inbox get_message get_message_raw get_message_attachment get_message_attachments mark_message delete_message
 	list_inbox get_inbox_message mark_inbox_message delete_inbox_message bulk_mark_messages bulk_delete_messages send_email list_messages get_sent_message
 	retry_message cancel_message list_jobs get_job`
 

@@ -305,7 +305,7 @@ func TestDeletedAddressIsFreeAtOnce(t *testing.T) {
 func TestMailboxesOfOthersAreNotThere(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")
-	b.Put(t, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
+	b.Put(t, "ann@boxes.test", letter, mail{})
 	other := b.with(b.Account(t, "other@example.test").Token)
 	for _, tc := range []struct{ method, path, body string }{
 		{"GET", "/v1/email-users/" + id, ""},
@@ -316,6 +316,7 @@ func TestMailboxesOfOthersAreNotThere(t *testing.T) {
 		{"GET", "/v1/email-users/" + id + "/inbox/1", ""},
 		{"GET", "/v1/email-users/" + id + "/inbox/1/raw", ""},
 		{"GET", "/v1/email-users/" + id + "/inbox/1/attachments/0", ""},
+		{"GET", "/v1/email-users/" + id + "/inbox/1/attachments", ""},
 		{"PATCH", "/v1/email-users/" + id + "/inbox/1", `{"is_read":true}`},
 		{"DELETE", "/v1/email-users/" + id + "/inbox/1", ""},
 		{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", ""},
@@ -329,6 +330,7 @@ func TestMailboxesOfOthersAreNotThere(t *testing.T) {
 	other.post("/v1/inbox/bulk-delete", `{"messages":[{"uid":"1","mailbox":"ann@boxes.test"}]}`).is(200).has("deleted", "0", "failed", "1")
 	other.post("/v1/email-users/bulk-delete", map[string]any{"user_ids": []string{id}}).is(200).has("queued", "0", "failed", "1", "errors.0.user_id", id)
 	b.get("/v1/inbox").has("pagination.count", "1", "data.0.is_read", "false")
+	b.get("/v1/email-users/" + id + "/inbox/1/attachments").is(200)
 }
 
 // TestRolesOfMailboxesAndInbox holds the contract's matrix for the operations of this file's noun.

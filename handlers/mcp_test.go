@@ -216,7 +216,7 @@ func TestToolsAreDescribed(t *testing.T) {
 // or are about the whole installation or what people did.
 var noTools = []string{
 	"create_token", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
-	"get_message_raw", "get_message_attachment", "export_messages", "import_messages", "get_health", "check_health", "list_backups", "create_backup", "drill_backup", "list_audit", "list_settings", "update_settings", "test_settings",
+	"get_message_raw", "get_message_attachment", "get_message_attachments", "export_messages", "import_messages", "get_health", "check_health", "list_backups", "create_backup", "drill_backup", "list_audit", "list_settings", "update_settings", "test_settings",
 	"get_approval_raw", "approve_message", "reject_message",
 }
 

@@ -454,7 +454,7 @@ var prefixes = map[string]string{
 }
 
 // noPrefix are ids that are of another form.
-var noPrefix = []string{"client_request_id", "access_key_id", "message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
+var noPrefix = []string{"Backup.id", "client_request_id", "access_key_id", "message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
 // TestInputsHaveTheWordsOfWhatIsShown: a field that is given and shown means the same both times,
 // and no other schema has the words of errors.

@@ -170,6 +170,9 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		if err != nil {
 			return err
 		}
+		if err := c.op.CheckLinkedFields(c.who, c.who.Request.Fields); err != nil {
+			return err
+		}
 		return checkBoundFields(c)
 	})
 	if c.op.Waits {

@@ -83,6 +83,7 @@ POST /v1/email-users/{user_id}/inbox/refresh refresh_email_user_inbox
 GET /v1/email-users/{user_id}/inbox/{message_id} get_message
 GET /v1/email-users/{user_id}/inbox/{message_id}/raw get_message_raw
 GET /v1/email-users/{user_id}/inbox/{message_id}/attachments/{index} get_message_attachment
+GET /v1/email-users/{user_id}/inbox/{message_id}/attachments get_message_attachments
 DELETE /v1/email-users/{user_id}/inbox/{message_id} delete_message
 PATCH /v1/email-users/{user_id}/inbox/{message_id} mark_message
 GET /v1/inbox list_inbox
@@ -182,13 +183,20 @@ POST /v1/email-users/{user_id}/inbox/send-batch send_email_batch
 PATCH /v1/messages/{id} update_scheduled_message
 GET /v1/reputation get_reputation
 POST /v1/suppressions/import import_suppressions
+GET /v1/accounts list_accounts
+POST /v1/accounts create_account
+GET /v1/accounts/{account_id} get_account_by_id
+PATCH /v1/accounts/{account_id} update_account_by_id
+DELETE /v1/accounts/{account_id} delete_account
+GET /v1/accounts/{account_id}/usage get_account_usage
+POST /v1/accounts/{account_id}/sign-in-link create_sign_in_link
 `
 
 // The contract's matrices: who may do what, with which permission.
 var permitted = []struct{ scope, roles, operations string }{
 	{"read", "owner admin member", `get_account get_usage list_team_users list_tokens list_domains get_domain get_dns_status get_dns_records search_domain
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records get_dns_plan get_zone get_zone_questions list_zone_changes list_domain_email_users list_email_users get_email_user generate_names
-		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
+		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment get_message_attachments list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
 		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me wait_for_message wait_for_any_message`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
@@ -202,8 +210,8 @@ var permitted = []struct{ scope, roles, operations string }{
 		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation
 		approve_message reject_message create_inbox`},
 	// Of the first account alone: its owner, and admins whom the owner allows it.
-	{"read", "owner", "get_health list_settings list_backups"},
-	{"admin", "owner", "update_settings test_settings check_health create_backup drill_backup"},
+	{"read", "owner", "get_health list_settings list_backups list_accounts get_account_by_id get_account_usage"},
+	{"admin", "owner", "update_settings test_settings check_health create_backup drill_backup create_account update_account_by_id delete_account create_sign_in_link"},
 	{"read", "owner admin", "list_dns_credentials list_audit list_credentials list_smtp_credentials list_approvals get_approval get_approval_raw"},
 	{"write", "mailbox", "update_me change_my_password"},
 	{"admin", "owner admin", "list_requests get_request create_dns_credential update_dns_credential delete_dns_credential invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
@@ -232,6 +240,7 @@ var longLists = []struct {
 	{"/v1/jobs", "25", "100"},
 	{"/v1/audit", "25", "100"},
 	{"/v1/approvals", "25", "100"},
+	{"/v1/accounts", "25", "100"},
 }
 
 // notAudited are the operations other than GET that have no row in the audit log, since they change
@@ -332,6 +341,10 @@ var changes = []struct {
 	{"delete_suppression", "DELETE", "/v1/suppressions/no@far.test", "", "suppression no@far.test", ""},
 	{"update_settings", "PATCH", "/v1/settings", `{"values":{"limits.domains":77}}`, "settings mail.example.test", "limits.domains"},
 	{"delete_domain", "DELETE", "/v1/domains/{builtin}", "", "domain builtin.test", ""},
+	{"create_account", "POST", "/v1/accounts", `{"name":"Far Ltd","owner_email":"not-in-the-log@far.test","owner_password":"not in the log"}`, "account Far Ltd", "name owner_email owner_password"},
+	{"update_account_by_id", "PATCH", "/v1/accounts/{create_account}", `{"limits":{"domains":3}}`, "account Far Ltd", "limits"},
+	{"create_sign_in_link", "POST", "/v1/accounts/{create_account}/sign-in-link", "", "account Far Ltd", ""},
+	{"delete_account", "DELETE", "/v1/accounts/{create_account}?confirm=Far+Ltd", "", "account Far Ltd", ""},
 }
 
 // counts are the rows that stand for several things.
@@ -473,6 +486,7 @@ var answers = []struct {
 	{"GET", "/v1/settings", "", 200, "data[{key,value|null,default|null,type,source(flag|environment|file|store|default),line|null,editable,restart,secret,description,ignored|null}] count"},
 	{"GET", "/v1/audit", "", 200, long(auditShape)},
 	{"GET", "/v1/requests", "", 200, long(requestShape)},
+	{"GET", "/v1/accounts", "", 200, long(hostedShape)},
 	{"GET", "/v1/domains/none", "", 404, errorShape},
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},
 }
@@ -537,7 +551,7 @@ const (
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror),reason|null,dmarc_policy(none|quarantine|reject)|null,dmarc_rfc7489{result,policy(none|quarantine|reject)|null}|null}
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null withheld`
-	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
+	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,location,starts_at|null,ends_at|null,all_day,organizer,organizer_name,attendees[{name,email,answer(accepted|tentative|declined)|null}],answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled|held) approval_id|null user_id from recipients[{id,email,status(queued|scheduled|suppressed|held),transport}]
 		transport(direct|relay|local|capture|simulator|mixed) queued_at send_at|null`
 	markedShape  = "message message_id uid mailbox is_read is_flagged"

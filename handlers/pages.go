@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/view"
+	"github.com/mailstead/mailstead/service/attachments"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -312,6 +313,7 @@ func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
 
 const (
 	viewPath         = "/session/view/{user_id}/{uid}"
+	attachmentPath   = "/session/files/{user_id}/{uid}/{index}"
 	approvalViewPath = "/session/approvals/{approval_id}/view"
 	approvalFilePath = "/session/approvals/{approval_id}/files/{index}"
 	imageTimeout     = time.Minute // for a client to receive an image
@@ -340,6 +342,21 @@ func (s *Server) viewMessage(c *call) {
 	}
 	d, err := s.svc.Inbox.ViewMessage(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
+}
+
+// viewAttachment sends an attachment as an image or as plain text, for the dashboard to show.
+func (s *Server) viewAttachment(c *call) {
+	var in attachments.ViewIn
+	if !s.decodeView(c, &in) {
+		return
+	}
+	file, err := s.svc.Attachments.ViewAttachment(c.r.Context(), c.who, in)
+	if err != nil {
+		s.sendError(c, err)
+		return
+	}
+	c.w.Header().Set("Cache-Control", "private, max-age=3600") // a message never changes
+	s.sendBody(c, http.StatusOK, file, "inline")
 }
 
 // decodeView decodes a request for a document with content of strangers. It sets a Referrer-Policy,

@@ -36,7 +36,7 @@ var pathsAsked = []string{
 	"/.well-known/oauth-authorization-server/mcp", "/oauth", "/oauth/", "/oauth/register", "/oauth/authorize", "/oauth/authorize/", "/oauth/token", "/oauth/revoke", "/oauth/consent", "/oauth/x",
 	"/session", "/session/", "/sessions", "/session/here", "/session/list", "/session/list/", "/session/list/x", "/session/list/x/", "/session/list/x/y",
 	"/session/stream/x", "/session/profile", "/session/totp", "/session/totp/confirm", "/session/passkey", "/session/passkey/options", "/session/passkeys", "/session/passkeys/x",
-	"/session/passkeys/options", "/session/forgot", "/session/welcome", "/session/view", "/session/view/x", "/session/view/x/1", "/session/view//1", "/session/view/x/1/",
+	"/session/passkeys/options", "/session/forgot", "/session/welcome", "/session/view", "/session/view/x", "/session/view/x/1", "/session/view//1", "/session/view/x/1/", "/session/files/x/1/0", "/session/files/x/1", "/session/files/x/1/",
 	"/session/image", "/session/image/", "/session/image/x", "/session/image/x/y", "/session//here", "/session/../healthz", "/Session",
 	"/.well-known/acme-challenge", "/.well-known/acme-challenge/", "/.well-known/acme-challenge/x", "/.well-known/acme-challenge//x", "/.well-known/x",
 	"/.well-known/mta-sts.txt", "/.well-known/mta-sts.txt/", "/.well-known/autoconfig/mail/config-v1.1.xml", "/.well-known/autoconfig/mail/",

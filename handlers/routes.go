@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // publicPaths returns the handlers of all paths, for requests from the network.
@@ -56,6 +57,8 @@ func (s *Server) newPathMux(identify func(*call) error, answerByHost func(http.R
 		"/recovery":                   s.serveRecovery,
 		exportPath:                    s.sendExport,
 		"/export":                     s.serveDashboard,
+		signin.SignInLinkPath:         s.useSignInLink,
+		"/sign-in-link":               s.serveDashboard,
 		unsubscribePath:               s.serveUnsubscribe,
 		"/unsubscribe":                s.serveDashboard,
 		"/oauth":                      s.pathNotFound,
@@ -95,15 +98,15 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{Operation: api.Operation{Route: api.GET("/session/here"), Status: 200, Call: api.Plain(s.currentSession)}, anonymous: true, optional: true},
 		{Operation: api.Operation{Action: "logout", Route: api.DELETE("/session"), Status: 200, Call: api.With(s.signOut)}},
 		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.serveStream, tokens: true},
-		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Signin.ListSessions)}},
-		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Signin.EndSession)}},
-		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Signin.UpdateProfile)}},
-		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.StartTOTP)}},
-		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), Status: 200, Call: api.With(s.svc.Signin.ConfirmTOTP)}},
-		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.DropTOTP)}},
-		{Operation: api.Operation{Route: api.POST("/session/passkeys/options"), Status: 200, Call: api.With(s.startPasskey)}},
-		{Operation: api.Operation{Action: "add_passkey", Route: api.POST("/session/passkeys"), Status: 201, Call: api.With(s.addPasskey)}},
-		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Signin.DeletePasskey)}},
+		{Operation: api.Operation{Route: api.GET("/session/list"), May: api.May{Access: true}, Status: 200, Call: api.Plain(s.svc.Signin.ListSessions)}},
+		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), May: api.May{Access: true}, Status: 200, Call: api.With(s.svc.Signin.EndSession)}},
+		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone, Access: true}, Call: api.With(s.svc.Signin.UpdateProfile)}},
+		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), May: api.May{Access: true}, Status: 200, Call: api.With(s.svc.Signin.StartTOTP)}},
+		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), May: api.May{Access: true}, Status: 200, Call: api.With(s.svc.Signin.ConfirmTOTP)}},
+		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), May: api.May{Access: true}, Status: 200, Call: api.With(s.svc.Signin.DropTOTP)}},
+		{Operation: api.Operation{Route: api.POST("/session/passkeys/options"), May: api.May{Access: true}, Status: 200, Call: api.With(s.startPasskey)}},
+		{Operation: api.Operation{Action: "add_passkey", Route: api.POST("/session/passkeys"), May: api.May{Access: true}, Status: 201, Call: api.With(s.addPasskey)}},
+		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), May: api.May{Access: true}, Status: 200, Call: api.With(s.svc.Signin.DeletePasskey)}},
 		{Operation: api.Operation{Route: api.POST("/session/passkey/options"), Status: 200, Call: api.Plain(s.offerPasskey)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/passkey"), Status: 200, Call: api.With(s.usePasskey)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgotPassword)}, anonymous: true},
@@ -111,12 +114,13 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{Operation: api.Operation{Route: api.POST("/session/recovery"), Status: 200, Call: api.With(s.confirmRecovery)}, anonymous: true},
 		{Operation: api.Operation{Route: api.GET("/session/welcome"), Status: 200, Call: api.With(s.checkWelcome)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/welcome"), Status: 200, Call: api.With(s.completeWelcome)}, anonymous: true},
-		{Operation: api.Operation{Route: api.GET(consentPath), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(s.askConsent)}},
-		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.With(s.decideConsent)}},
+		{Operation: api.Operation{Route: api.GET(consentPath), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone, Access: true}, Call: api.Plain(s.askConsent)}},
+		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone, Access: true}, Call: api.With(s.decideConsent)}},
 		{Operation: api.Operation{Route: api.GET(viewPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
 		{Operation: api.Operation{Route: api.Route{Method: "HEAD", Path: viewPath}, May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
-		{Operation: api.Operation{Route: api.GET(approvalViewPath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApproval},
-		{Operation: api.Operation{Route: api.GET(approvalFilePath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApprovalFile},
+		{Operation: api.Operation{Route: api.GET(attachmentPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewAttachment},
+		{Operation: api.Operation{Route: api.GET(approvalViewPath), May: api.May{Scope: "read", Roles: api.Managers, Access: true}}, raw: s.viewApproval},
+		{Operation: api.Operation{Route: api.GET(approvalFilePath), May: api.May{Scope: "read", Roles: api.Managers, Access: true}}, raw: s.viewApprovalFile},
 	} {
 		row.Name = row.Method + " " + row.Path
 		if routes[row.Path] == nil {

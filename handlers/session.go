@@ -101,8 +101,11 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in instead, and send no Authorization header.")
 	}
-	if err := s.countCall(c); err != nil || row.Scope == "" {
+	if err := s.countCall(c); err != nil {
 		return err
+	}
+	if row.Scope == "" {
+		return row.CheckLinked(c.who, row.Name)
 	}
 	return row.Permit(c.who)
 }

@@ -266,9 +266,9 @@ func TestPasskeys(t *testing.T) {
 }
 
 const (
-	sessionShape = `kind(team|mailbox) mailbox{user_id,email,name}|null choose_password limited operator security{totp_enabled,recovery_codes_left,passkeys[{id,name,created_at,last_used_at|null}]} user{id,name,email,role(owner|admin|member),totp_enabled,recovery_codes_left,passkeys[{id,name,created_at,last_used_at|null}]}
+	sessionShape = `kind(team|mailbox) mailbox{user_id,email,name}|null choose_password limited by_operator operator security{totp_enabled,recovery_codes_left,passkeys[{id,name,created_at,last_used_at|null}]} user{id,name,email,role(owner|admin|member),totp_enabled,recovery_codes_left,passkeys[{id,name,created_at,last_used_at|null}]}
 		account{id,name,plan(startup|enterprise)} permissions[](read|write|purchase|admin) sandbox outbound(capture|relay|direct) smtp_port hostname version api_base expires_at`
-	ownSessionsShape = "data[{id,ip,user_agent,created_at,last_used_at,current}] count"
+	ownSessionsShape = "data[{id,ip,user_agent,created_at,last_used_at,current,by_operator}] count"
 )
 
 // like tells what of an answer differs from a shape; see parseShape.

@@ -203,6 +203,49 @@ func TestInnerImages(t *testing.T) {
 	nobody.get(images[0]).fails(404, "not_found")
 }
 
+// TestViewAttachment: an attachment is shown as an image, by its bytes, or as plain text, whatever
+// it says that it is; nothing of it can run.
+func TestViewAttachment(t *testing.T) {
+	b := newSandbox(t, nil)
+	id, web := b.box("ann"), b.browser().signIn()
+	uid := b.Put(t, "ann@boxes.test", "From: a@far.test\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nhello\n"+
+		"--b\nContent-Type: text/html\nContent-Disposition: attachment; filename=page.html\nContent-Transfer-Encoding: base64\n\nPHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==\n"+
+		"--b\nContent-Type: image/svg+xml\nContent-Disposition: attachment; filename=logo.svg\nContent-Transfer-Encoding: base64\n\nPHN2ZyBvbmxvYWQ9ImFsZXJ0KDEpIi8+\n"+
+		"--b\nContent-Type: text/html\nContent-Disposition: attachment; filename=photo.html\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n"+
+		"--b\nContent-Type: text/plain; charset=iso-8859-1\nContent-Disposition: attachment; filename=old.txt\nContent-Transfer-Encoding: base64\n\n/GJlcg==\n--b--\n", mail{})
+	at := func(i int, as string) string { return fmt.Sprintf("/session/files/%s/%d/%d?as=%s", id, uid, i, as) }
+	for _, c := range []struct {
+		index              int
+		as, kind, contents string
+	}{
+		{0, "text", "text/plain; charset=utf-8", "<script>alert(1)</script>"}, {1, "text", "text/plain; charset=utf-8", `<svg onload="alert(1)"/>`},
+		{2, "image", "image/png", png}, {3, "text", "text/plain; charset=utf-8", "über"},
+	} {
+		r := web.look(at(c.index, c.as)).is(200)
+		if string(r.raw) != c.contents {
+			t.Errorf("%d as %s is %q, want %q", c.index, c.as, r.raw, c.contents)
+		}
+		for name, want := range map[string]string{
+			"Content-Type": c.kind, "Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff", "Content-Disposition": "inline",
+			"Referrer-Policy": "no-referrer", "Cache-Control": "private, max-age=3600",
+		} {
+			if got := r.header.Get(name); got != want {
+				t.Errorf("%d as %s: %s is %q, want %q", c.index, c.as, name, got, want)
+			}
+		}
+	}
+	web.look(at(0, "image")).fails(422, "image_unavailable")
+	web.look(at(1, "image")).fails(422, "image_unavailable")
+	web.look(at(4, "text")).fails(404, "not_found")
+	web.look(at(0, "html")).fails(400, "validation_error")
+	b.browser().look(at(0, "text")).fails(401, "unauthorized")
+	b.get(at(0, "text")).fails(401, "unauthorized") // by a token
+	b.Account(t, "else@example.test")
+	other := b.browser()
+	other.ask("POST", "/session", map[string]string{"email": "else@example.test", "password": "correct horse"}).is(200)
+	other.look(at(0, "text")).fails(404, "not_found")
+}
+
 // A gallery is a host elsewhere that has images, and notes what it is asked.
 type gallery struct {
 	*httptest.Server

@@ -144,12 +144,13 @@ func TestAnswerInvitation(t *testing.T) {
 	event := func(method, uid, more string) string {
 		return "From: ines@boxes.test\nMessage-ID: <" + method + uid + "@boxes.test>\nSubject: Berth\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\nPlease come.\n--b\n" +
 			"Content-Type: text/calendar; charset=utf-8; method=" + method + "\n\nBEGIN:VCALENDAR\nMETHOD:" + method + "\nBEGIN:VEVENT\nUID:" + uid + "\nSEQUENCE:1\nSUMMARY:Berth 14\nDTSTART:20261127T130000Z\nDURATION:PT1H\n" +
-			"ORGANIZER:mailto:ines@boxes.test\nATTENDEE:mailto:anna@boxes.test\n" + more + "END:VEVENT\nEND:VCALENDAR\n--b--\n"
+			"ORGANIZER:mailto:ines@boxes.test\nATTENDEE;CN=Anna;PARTSTAT=NEEDS-ACTION:mailto:anna@boxes.test\nATTENDEE;PARTSTAT=ACCEPTED:mailto:cleo@far.test\nLOCATION:Pier 3\n" + more + "END:VEVENT\nEND:VCALENDAR\n--b--\n"
 	}
 	b.Put(t, "ann@boxes.test", event("REQUEST", "one", ""), mail{})
 	b.Put(t, "ann@boxes.test", "From: x@far.test\nSubject: no invitation\n\nhello\n", mail{})
 	b.get(path+"/1").is(200).has("invitation.summary", "Berth 14", "invitation.starts_at", "2026-11-27T13:00:00.000Z", "invitation.ends_at", "2026-11-27T14:00:00.000Z",
-		"invitation.organizer", "ines@boxes.test", "invitation.answer", "<nil>")
+		"invitation.organizer", "ines@boxes.test", "invitation.answer", "<nil>", "invitation.location", "Pier 3", "invitation.all_day", "false",
+		"invitation.attendees.0.name", "Anna", "invitation.attendees.0.answer", "<nil>", "invitation.attendees.1.email", "cleo@far.test", "invitation.attendees.1.answer", "accepted")
 	b.get(path+"/2").is(200).has("invitation", "<nil>")
 	b.post(path+"/2/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
 	b.post(path+"/1/invitation", `{"answer":"perhaps"}`).fails(400, "validation_error")
@@ -189,6 +190,8 @@ func TestAnswerInvitation(t *testing.T) {
 	b.Put(t, "ann@boxes.test", strings.Replace(event("REQUEST", "two", ""), "mailto:ines@boxes.test", "mailto:ines@boxes.test,bob@boxes.test", 1), mail{})
 	b.get(path+"/6").is(200).has("invitation", "<nil>")
 	b.post(path+"/6/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
+	many := b.Put(t, "ann@boxes.test", event("REQUEST", "many", strings.Repeat("ATTENDEE:mailto:x@far.test\n", 120)), mail{})
+	b.get(fmt.Sprint(path, "/", many)).is(200).has("invitation.attendees.99.email", "x@far.test", "invitation.attendees.100", "")
 }
 
 // A list by conversations has one row for each, the newest message of the folder, with what is in

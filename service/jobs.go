@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/backups"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
@@ -71,11 +73,15 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 
 // maySeeJob reports whether the actor may see a job. An actor with access to some mailboxes sees
 // the jobs about these mailboxes and the jobs that it has started. A token that is limited to
-// mailboxes sees only the jobs about these mailboxes. Jobs about the installation are shown to its
-// operator alone, since their results may name mailboxes of any account.
+// mailboxes sees only the jobs about these mailboxes. Jobs about the installation and its accounts
+// are shown to its operator alone, since their results may name mailboxes of any account. In a
+// session that began with the operator's link, jobs whose result is a link to mail are not shown.
 func maySeeJob(who core.Actor, j *store.Job) bool {
-	if j.Resource.Type == core.ResourceHost {
+	switch {
+	case j.Resource.Type == core.ResourceHost || j.Kind == accounts.KindDelete:
 		return who.Operator && !who.Bound && !who.MailboxToken
+	case j.Kind == mailboxes.KindExport && who.LinkedBy != "":
+		return false
 	}
 	return j.CreatedBy == who.UserID && !who.MailboxToken || who.Sees(j.Resource.ID)
 }

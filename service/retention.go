@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 const (
@@ -216,7 +217,7 @@ func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx
 			looked := 0
 			more = false
 			walk(tx, after, func(id string, is bool) bool {
-				if made, ok := store.IDTime(id); ok && made.After(newest) && !made.After(now) {
+				if made, ok := recordid.Time(id); ok && made.After(newest) && !made.After(now) {
 					return false
 				}
 				if looked == pruneRows || len(ids) == core.PruneAtATime {

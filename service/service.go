@@ -16,6 +16,7 @@
 //   - certs: TLS certificates.
 //   - mailboxes: creating mailboxes, and the logins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas.
+//   - attachments: the files in messages.
 //   - external: mailboxes on other servers.
 //   - transfer: import and export of messages, restoring.
 //   - rules: what mailboxes do with mail automatically.
@@ -47,6 +48,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/attachments"
 	"github.com/mailstead/mailstead/service/backups"
 	"github.com/mailstead/mailstead/service/certs"
 	"github.com/mailstead/mailstead/service/core"
@@ -78,33 +80,34 @@ import (
 
 // A Service holds the rooms. A caller names the room of an operation: s.Domains.SetRedirect.
 type Service struct {
-	Core       *core.Core
-	Accounts   *accounts.Service
-	Agents     *agents.Service
-	Backups    *backups.Service
-	Certs      *certs.Service
-	Domains    *domains.Service
-	Edge       *edge.Service
-	Events     *events.Service
-	External   *external.Service
-	Feedback   *feedback.Service
-	Health     *health.Service
-	Inbound    *inbound.Service
-	Inbox      *inbox.Service
-	Mailboxes  *mailboxes.Service
-	Outbound   *outbound.Service
-	Recipients *recipients.Service
-	Reports    *reports.Service
-	Reputation *reputation.Service
-	Requests   *requests.Service
-	Rules      *rules.Service
-	Scans      *scans.Service
-	Settings   *settings.Service
-	Signin     *signin.Service
-	Submit     *submit.Service
-	Templates  *templates.Service
-	Transfer   *transfer.Service
-	Zones      *zones.Service
+	Core        *core.Core
+	Accounts    *accounts.Service
+	Agents      *agents.Service
+	Attachments *attachments.Service
+	Backups     *backups.Service
+	Certs       *certs.Service
+	Domains     *domains.Service
+	Edge        *edge.Service
+	Events      *events.Service
+	External    *external.Service
+	Feedback    *feedback.Service
+	Health      *health.Service
+	Inbound     *inbound.Service
+	Inbox       *inbox.Service
+	Mailboxes   *mailboxes.Service
+	Outbound    *outbound.Service
+	Recipients  *recipients.Service
+	Reports     *reports.Service
+	Reputation  *reputation.Service
+	Requests    *requests.Service
+	Rules       *rules.Service
+	Scans       *scans.Service
+	Settings    *settings.Service
+	Signin      *signin.Service
+	Submit      *submit.Service
+	Templates   *templates.Service
+	Transfer    *transfer.Service
+	Zones       *zones.Service
 
 	spam  *spam.Service
 	feeds *feeds
@@ -139,7 +142,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	req := requests.New(c)
 	acc := accounts.New(c, in, servers, mb, out, dom, req)
 	s := &Service{
-		Core: c, Accounts: acc, Agents: ag, Backups: backups.New(c), Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
+		Core: c, Accounts: acc, Agents: ag, Attachments: attachments.New(in), Backups: backups.New(c), Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
 		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Requests: req, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
@@ -169,6 +172,7 @@ func (s *Service) Kinds() []jobs.Kind {
 // jobIntervals are the intervals of the job kinds that run regularly.
 var jobIntervals = map[string]time.Duration{
 	"retention":          time.Hour,
+	accounts.KindUsage:   time.Hour,
 	"thread_prune":       24 * time.Hour,
 	"compact":            time.Hour,
 	"zones_resign":       time.Hour,

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -23,8 +24,48 @@ type Account struct {
 	WarmupDays     int            `json:",omitempty"` // how long it is kept there; 0: the default
 	SyncedAt       time.Time      // when one of its external mailboxes was last synced, or a refresh found that it has none
 	HeldToldAt     time.Time      `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
+	Limits         AccountLimits  `json:",omitzero"`
+	DeleteAt       time.Time      `json:",omitzero"`  // when it will be deleted; it is suspended until then; zero: it stays
+	SignInLink     *SignInLink    `json:",omitempty"` // nil: there is none that works
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// AccountLimits are the limits that the operator has set for one account. nil: the limit of the
+// installation applies. 0: no limit.
+type AccountLimits struct {
+	Domains            *int   `json:",omitempty"`
+	Mailboxes          *int   `json:",omitempty"`
+	MailboxesPerDomain *int   `json:",omitempty"`
+	TeamUsers          *int   `json:",omitempty"`
+	Recipients         *int   `json:",omitempty"` // of one day (UTC)
+	StorageBytes       *int64 `json:",omitempty"` // of all stored messages
+}
+
+// LimitOr returns the limit of an account, or that of the installation if the account has none.
+func LimitOr(own *int, installation int) int {
+	if own == nil {
+		return installation
+	}
+	return *own
+}
+
+// StorageLeft returns how many more bytes an account can store. The number is negative if it has
+// more than its StorageBytes by now, and math.MaxInt64 if it has no such limit.
+func (tx *Tx) StorageLeft(accountID string) (int64, error) {
+	a, err := Accounts.FindShared(tx, accountID)
+	if err != nil || a == nil || a.Limits.StorageBytes == nil || *a.Limits.StorageBytes == 0 {
+		return math.MaxInt64, err
+	}
+	used, err := tx.AccountUsage(a.Num)
+	return *a.Limits.StorageBytes - used.Bytes, err
+}
+
+// A SignInLink is a link with which the operator signs in to an account once.
+type SignInLink struct {
+	Hash    string    // SHA-256 of its secret, hex
+	By      string    // see Token.LinkedBy
+	Expires time.Time // also when the session ends that it begins
 }
 
 // A WarmupHeader is a header field by which warm-up mail is recognized.
@@ -45,6 +86,9 @@ const (
 	AccountPlanStartup    = "startup"
 	AccountPlanEnterprise = "enterprise" // with higher limits on requests
 )
+
+// DeletionPlanned reports whether the account is suspended until it is deleted.
+func (a *Account) DeletionPlanned() bool { return !a.DeleteAt.IsZero() && !a.Gone() }
 
 // MayAct reports whether an account may do anything: call the API, read, send and receive mail, or
 // send notifications and reports.
@@ -184,9 +228,12 @@ type Token struct {
 	ExpiresAt     time.Time // zero: never; for a grant, when its refresh token expires
 	LastUsedAt    time.Time
 	LastUsedIP    string
-	PasswordGiven bool      `json:",omitempty"` // only for a session: a token or an invitation had set the user's password, see User.PasswordGiven
-	UserAgent     string    `json:",omitempty"` // only for a session: User-Agent of the browser that signed in
-	RevokedAt     time.Time // zero: not revoked; a revoked token is kept for some days, so that its use can be recognised
+	PasswordGiven bool   `json:",omitempty"` // only for a session: a token or an invitation had set the user's password, see User.PasswordGiven
+	UserAgent     string `json:",omitempty"` // only for a session: User-Agent of the browser that signed in
+	// LinkedBy is only for a session: the id of the operator's user whose SignInLink began it, or
+	// LinkedByCommand; "": the user itself has signed in.
+	LinkedBy  string    `json:",omitempty"`
+	RevokedAt time.Time // zero: not revoked; a revoked token is kept for some days, so that its use can be recognised
 
 	Mailboxes []string `json:",omitempty"` // ids of the mailboxes that it is limited to; empty: those that its user may see
 	OwnWords  bool     `json:",omitempty"` // the messages sent with it count as written by the account itself, so that reading them does not taint
@@ -194,6 +241,9 @@ type Token struct {
 	Reading   *Reading `json:",omitempty"` // what was read with it; nil: nothing
 	Grant     *Grant   `json:",omitempty"` // only if Kind is TokenKindOAuth
 }
+
+// LinkedByCommand stands for the operator's user in Token.LinkedBy if a command made the link.
+const LinkedByCommand = "local"
 
 // IsRestricted reports whether a token is limited to mailboxes, restricted by a Policy, or granted
 // by OAuth. Such a token may not change anybody's access, nor anything that runs automatically.
@@ -263,7 +313,7 @@ func sessionCreationKey(t *Token) string {
 	return TimeKey(t.CreatedAt)
 }
 
-// A DayStat counts an account's traffic on one UTC day.
+// A DayStat counts an account's traffic on one UTC day, and what it had on that day.
 type DayStat struct {
 	AccountID  string
 	Date       string // YYYY-MM-DD
@@ -271,6 +321,11 @@ type DayStat struct {
 	Received   int64
 	Bounced    int64
 	Complained int64
+
+	Noted        bool  `json:",omitempty"` // the following are known
+	StorageBytes int64 `json:",omitempty"` // of all stored messages
+	Mailboxes    int64 `json:",omitempty"`
+	Domains      int64 `json:",omitempty"`
 }
 
 // DayStats keeps one record for each account and day. Its id is the account id and the date, so

@@ -444,8 +444,7 @@
 //	template           people make and delete them
 //	export             as long as its link is valid
 //	job                queued and running ones; visible ones until 30 days after their end
-//	webhook            a limit of endpoints an account, each with at most 10 KiB of header fields and
-//	                   1 000 ids in its filters
+//	webhook            a limit of endpoints an account, each with 10 KiB of headers and 1 000 ids
 //	event              30 days
 //	delivery           30 days
 //	submission         until every recipient has an outcome

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
+	"github.com/mailstead/mailstead/store/recordid"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -169,8 +170,8 @@ func (o Options) withDefaults() Options {
 func (s *Store) readNewestID(tx *engine.Tx) error {
 	for _, t := range tables {
 		id, _ := engine.Bolt(tx).Bucket([]byte(t.Name())).Cursor().Last()
-		if at, ok := IDTime(string(id)); ok {
-			s.ids.startAfter(at)
+		if at, ok := recordid.Time(string(id)); ok {
+			s.ids.StartAfter(at)
 		}
 	}
 	return nil
@@ -234,12 +235,6 @@ func (s *Store) keepExistingSegments(tx *Tx) error {
 // CheckPages verifies the pages of the database in dir, which no process may have open. Call it
 // before Open and Check: on a damaged database, Open may fail or not return.
 func CheckPages(dir string) error { return engine.CheckPages(filepath.Join(dir, DatabaseFile)) }
-
-// CheckPagesInBackground is like CheckPages, but it rests while the process is busy, and returns
-// the error of ctx when that ends.
-func CheckPagesInBackground(ctx context.Context, dir string) error {
-	return engine.CheckPagesInBackground(ctx, filepath.Join(dir, DatabaseFile))
-}
 
 // ReadRows calls fn with a transaction that reads the rows of the store in dir as they are, also if
 // the store is of an older format. It changes nothing and reads no segments. No process may write

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 func TestIDsRiseAndAreTold(t *testing.T) {
@@ -17,13 +19,13 @@ func TestIDsRiseAndAreTold(t *testing.T) {
 			now = second(-100) // a clock that steps back
 		}
 		id := s.NewID("dom")
-		if id <= last || !IsID("dom", id) || len(id) != len("dom_")+26 {
+		if id <= last || !recordid.Is("dom", id) || len(id) != len("dom_")+26 {
 			t.Fatalf("id %q after %q", id, last)
 		}
 		last = id
 	}
 	for _, text := range []string{"", "dom_", "doc" + last[3:], strings.ToUpper(last), last + "0", last[:len(last)-1] + "u"} {
-		if IsID("dom", text) {
+		if recordid.Is("dom", text) {
 			t.Errorf("%q is taken for an id", text)
 		}
 	}

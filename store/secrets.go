@@ -54,11 +54,8 @@ func TOTPBinding(userID string) string { return userID + " totp" }
 // WebhookBinding returns the associated data for encrypting a webhook's secrets.
 func WebhookBinding(id string) string { return "webhook " + id }
 
-// WebhookHeaderBinding returns the associated data for encrypting the value of a webhook's header
-// field, whose name is compared without regard to case.
-func WebhookHeaderBinding(id, name string) string {
-	return "webhook " + id + " header " + strings.ToLower(name)
-}
+// WebhookHeaderBinding returns the associated data for a header field, by its name in lower case.
+func WebhookHeaderBinding(id, name string) string { return "webhook " + id + " header " + name }
 
 // secretTables lists the tables whose records have sealed secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, DNSCredentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs, Settings)
@@ -97,7 +94,7 @@ func (w *Webhook) visitSecrets(visit engine.SecretVisitor) {
 	visit(WebhookBinding(w.ID), &w.OldSecret)
 	w.Headers = slices.Clone(w.Headers)
 	for i := range w.Headers {
-		visit(WebhookHeaderBinding(w.ID, w.Headers[i].Name), &w.Headers[i].Sealed)
+		visit(WebhookHeaderBinding(w.ID, strings.ToLower(w.Headers[i].Name)), &w.Headers[i].Sealed)
 	}
 }
 

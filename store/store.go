@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailindex"
+	"github.com/mailstead/mailstead/store/recordid"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -25,7 +26,7 @@ type Store struct {
 	spools *segment.Spools
 	clock  *clock.Clock
 	log    *slog.Logger
-	ids    idSource
+	ids    recordid.Source
 
 	closeOnce sync.Once
 	closeErr  error
@@ -85,4 +86,4 @@ func (s *Store) Clock() *clock.Clock { return s.clock }
 
 // NewID returns an id: prefix, "_" and a lower-case ULID of 26 characters. Each id of a store sorts
 // after those before it.
-func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.nextULID(s.clock.Now()) }
+func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.Next(s.clock.Now()) }

@@ -47,8 +47,7 @@ type WebhookHeader struct {
 
 // WebhookFilters limit an endpoint to events about some mailboxes and domains, by their ids.
 type WebhookFilters struct {
-	Mailboxes []string `json:",omitempty"`
-	Domains   []string `json:",omitempty"`
+	Mailboxes, Domains []string `json:",omitempty"`
 }
 
 // Values of Webhook.Status.

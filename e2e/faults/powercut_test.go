@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -61,7 +62,8 @@ func (d *cutDisk) after(t *testing.T, dir string) {
 		}
 	}
 	for path, f := range d.durable {
-		if err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(path, d.root)), f.durable, 0o600); err != nil {
+		to := filepath.Join(dir, strings.TrimPrefix(path, d.root))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, f.durable, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

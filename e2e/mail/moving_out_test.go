@@ -33,6 +33,7 @@ var carriedRows = map[string]struct {
 }{
 	"Account": {store.Account{}, map[string]string{
 		"Email": "the owner is that of the new installation", "Plan": "the operator sets it", "Status": "the operator sets it",
+		"Limits": "the operator sets them", "DeleteAt": "the operator sets it", "SignInLink": "of the moment",
 		"DeleteJob": "work of the moment", "SyncedAt": "history", "HeldToldAt": "history",
 	}, rowsOf(store.Accounts), func(any) string { return "" }},
 	"Domain": {store.Domain{}, map[string]string{
@@ -93,7 +94,7 @@ var stayingRows = map[string]string{
 	"ReportMail": "work of the moment", "Batch": "work of the moment", "BatchItem": "work of the moment", "CopyIntent": "work of the moment", "ImportedMessage": "work of the moment",
 	"RemoteBox": "of an external mailbox: its server has the mail", "RemoteCopy": "of an external mailbox: its server has the mail", "Subscriptions": "IMAP clients subscribe anew",
 	"Purchase": "its registrar's", "PretendDomain": "of the sandbox", "Certificate": "each host asks for its own", "CertificateAccount": "each host asks for its own",
-	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "MasterKeyRecord": "of the host", "SandboxClock": "of the sandbox",
+	"TLSPolicy": "looked up anew", "ZoneBase": "of the host", "Alert": "of the host", "Setting": "of the host", "BackupDrill": "of the host", "MasterKeyRecord": "of the host", "SandboxClock": "of the sandbox",
 	"Approval": "what is held is decided at the old host", "SpamModel": "learnt anew of what people move", "SpamLesson": "learnt anew of what people move",
 	"Hold": "what is held is decided at the old host", "ZoneChange": "history", "DNSCredential": "a secret: it is made by hand",
 	"WarmupFolder": "how its mail arrived", "EdgeRecord": "what was made at a DNS provider, which is connected by hand", "ZoneScan": "looked up anew",

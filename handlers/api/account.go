@@ -28,14 +28,14 @@ func accountOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "list_tokens", Route: GET("/v1/auth/tokens"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Access: true},
 			Call:  Plain(s.Accounts.ListTokens),
 			Group: "Tokens", Summary: "List the API tokens",
 			Text: "The owner sees all, an admin all but the owner's, a member their own.",
 		},
 		{
 			Name: "create_token", Route: POST("/v1/auth/tokens"), Status: 201,
-			May:         May{Scope: Write, Roles: Everyone},
+			May:         May{Scope: Write, Roles: Everyone, Access: true},
 			Call:        With(s.Accounts.CreateToken),
 			ShowsSecret: true,
 			Group:       "Tokens", Summary: "Create an API token",
@@ -46,7 +46,7 @@ func accountOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_token", Route: DELETE("/v1/auth/tokens/{token_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: Everyone},
+			May:   May{Scope: Write, Roles: Everyone, Access: true},
 			Call:  With(s.Accounts.DeleteToken),
 			Group: "Tokens", Summary: "Revoke an API token",
 			Text:   "This cannot be undone.",
@@ -54,7 +54,7 @@ func accountOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "clear_token_taint", Route: POST("/v1/auth/tokens/{token_id}/clear-taint"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers, Person: true},
+			May:   May{Scope: Admin, Roles: Managers, Person: true, Access: true},
 			Call:  With(s.Accounts.ClearTokenTaint),
 			Group: "Tokens", Summary: "End the taint of an API token",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",

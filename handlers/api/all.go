@@ -10,6 +10,6 @@ import (
 func All(s *service.Service) []Operation {
 	return slices.Concat(
 		accountOperations(s), meOperations(s), teamOperations(s), domainOperations(s), dnsOperations(s), zoneOperations(s), dnsCredentialOperations(s), webhookOperations(s), jobOperations(s), emailUserOperations(s), credentialOperations(s), mailRuleOperations(s), groupOperations(s),
-		templateOperations(s), messageTemplateOperations(s), exportOperations(s), healthOperations(s), settingsOperations(s), backupOperations(s), requestOperations(s), mailOperations(s), folderOperations(s), sendingOperations(s), approvalOperations(s), suppressionOperations(s),
+		templateOperations(s), messageTemplateOperations(s), exportOperations(s), healthOperations(s), settingsOperations(s), backupOperations(s), requestOperations(s), mailOperations(s), folderOperations(s), sendingOperations(s), approvalOperations(s), suppressionOperations(s), hostedOperations(s),
 	)
 }

@@ -102,6 +102,13 @@ type May struct {
 	// the socket of the data directory, or in a dashboard session that began within
 	// core.SignInFresh.
 	Operator, OperatorNow bool
+
+	// The operation makes, shows or changes access: tokens, credentials, passwords, second factors,
+	// the team, secrets, exports, approvals, taint. A session that began with the operator's link
+	// must not call it. AccessFields has the body fields that such a session must not set in an
+	// operation that it may call.
+	Access       bool
+	AccessFields string
 }
 
 // A BoundUse says when a bound token may call an operation. The zero value means never. Bound
@@ -122,11 +129,33 @@ func (m *May) Taintable() bool { return m.Bound == Clean || m.QueryWhenTainted !
 // Restricted reports whether some roles may not call the operation even with its scope.
 func (m *May) Restricted() bool { return m.Own || !slices.Equal(m.Roles, People) }
 
+// CheckLinked returns an error if the actor's session began with the operator's link to sign in,
+// and must not call the operation. The error names the operation.
+func (m *May) CheckLinked(who core.Actor, name string) error {
+	if m.Access && who.LinkedBy != "" {
+		return core.ErrLinked(name)
+	}
+	return nil
+}
+
+// CheckLinkedFields returns an error if such a session gives body fields that it must not set.
+func (m *May) CheckLinkedFields(who core.Actor, fields []string) error {
+	for _, field := range fields {
+		if who.LinkedBy != "" && slices.Contains(strings.Fields(m.AccessFields), field) {
+			return core.ErrLinked("The field " + field)
+		}
+	}
+	return nil
+}
+
 // Permit makes the first check of the caller, which nothing else makes (see May). It returns an
 // error if the caller may not call the operation.
 func (o *Operation) Permit(who core.Actor) error {
 	wrongRole := func() error {
 		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.Name)
+	}
+	if err := o.CheckLinked(who, o.Name); err != nil {
+		return err
 	}
 	// For the user of a mailbox, the role is checked first, so that the error is about the role.
 	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {

@@ -7,7 +7,7 @@ func approvalOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_approvals", Route: GET("/v1/approvals"), Status: 200,
-			May:   May{Scope: Read, Roles: Managers, Bound: Clean, Taints: true},
+			May:   May{Scope: Read, Roles: Managers, Bound: Clean, Taints: true, Access: true},
 			Call:  With(s.Submit.ListApprovals),
 			Group: "Approvals", Summary: "List the messages that are held for approval",
 			Text: "Newest first, with those that were decided in the last 30 days.",
@@ -15,7 +15,7 @@ func approvalOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "get_approval", Route: GET("/v1/approvals/{approval_id}"), Status: 200,
-			May:   May{Scope: Read, Roles: Managers, Bound: Clean},
+			May:   May{Scope: Read, Roles: Managers, Bound: Clean, Access: true},
 			Call:  With(s.Submit.GetApproval),
 			Group: "Approvals", Summary: "Show a held message with all that it says",
 			Text: "The recipients are those of the envelope: `to` and `cc` are those that these header fields name, `bcc` all others. Text and HTML are cut at 1 MiB each; `body_complete` is false then. The message was made anew when it was held, from its text, subject, recipients and files alone; files in an attached message are listed after it as `message.eml/file.pdf`. A token with `taint` has read the mailbox that sends it.",
@@ -23,7 +23,7 @@ func approvalOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "get_approval_raw", Route: GET("/v1/approvals/{approval_id}/raw"), Status: 200,
-			May:   May{Scope: Read, Roles: Managers, Bound: Clean},
+			May:   May{Scope: Read, Roles: Managers, Bound: Clean, Access: true},
 			Call:  With(s.Submit.GetApprovalRaw),
 			Group: "Approvals", Summary: "Get the bytes that are sent once the message is approved",
 			Text:  "Signatures and trace fields are added when it is sent.",
@@ -32,7 +32,7 @@ func approvalOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "approve_message", Route: POST("/v1/approvals/{approval_id}/approve"), Status: 200,
-			May:    May{Scope: Write, Roles: Managers, Person: true},
+			May:    May{Scope: Write, Roles: Managers, Person: true, Access: true},
 			Call:   With(s.Submit.ApproveMessage),
 			Strict: true,
 			Group:  "Approvals", Summary: "Approve a held message",
@@ -43,7 +43,7 @@ func approvalOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "reject_message", Route: POST("/v1/approvals/{approval_id}/reject"), Status: 200,
-			May:    May{Scope: Write, Roles: Managers, Person: true},
+			May:    May{Scope: Write, Roles: Managers, Person: true, Access: true},
 			Call:   With(s.Submit.RejectMessage),
 			Strict: true,
 			Group:  "Approvals", Summary: "Reject a held message",

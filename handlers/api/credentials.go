@@ -16,14 +16,14 @@ func credentialOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_credentials", Route: GET("/v1/email-users/{user_id}/credentials"), Status: 200,
-			May:   May{Scope: Read, Roles: Holders, Bound: Clean, Own: true},
+			May:   May{Scope: Read, Roles: Holders, Bound: Clean, Own: true, Access: true},
 			Call:  With(s.Mailboxes.ListCredentials),
 			Group: "Credentials", Summary: "List the passwords of a mailbox",
 			Text: "Those beside its own: one for each device or program. Never with their values.",
 		},
 		{
 			Name: "create_credential", Route: POST("/v1/email-users/{user_id}/credentials"), Status: 201,
-			May:         May{Scope: Write, Roles: Holders, Own: true},
+			May:         May{Scope: Write, Roles: Holders, Own: true, Access: true},
 			Call:        With(s.Mailboxes.CreateCredential),
 			ShowsSecret: true,
 			Group:       "Credentials", Summary: "Create a password for a device or program",
@@ -34,14 +34,14 @@ func credentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_credential", Route: DELETE("/v1/email-users/{user_id}/credentials/{credential_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: Holders, Own: true},
+			May:   May{Scope: Write, Roles: Holders, Own: true, Access: true},
 			Call:  With(s.Mailboxes.DeleteCredential),
 			Group: "Credentials", Summary: "Revoke a password",
 			Text: "What is connected with it is cut off within a second.",
 		},
 		{
 			Name: "clear_credential_taint", Route: POST("/v1/email-users/{user_id}/credentials/{credential_id}/clear-taint"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers, Person: true},
+			May:   May{Scope: Admin, Roles: Managers, Person: true, Access: true},
 			Call:  With(s.Mailboxes.ClearCredentialTaint),
 			Group: "Credentials", Summary: "End the taint of a password",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",
@@ -50,13 +50,13 @@ func credentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "list_smtp_credentials", Route: GET("/v1/domains/{domain_id}/smtp-credentials"), Status: 200,
-			May:   May{Scope: Read, Roles: Managers, Bound: Clean},
+			May:   May{Scope: Read, Roles: Managers, Bound: Clean, Access: true},
 			Call:  With(s.Mailboxes.ListSMTPCredentials),
 			Group: "Credentials", Summary: "List the passwords of a domain",
 		},
 		{
 			Name: "create_smtp_credential", Route: POST("/v1/domains/{domain_id}/smtp-credentials"), Status: 201,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Mailboxes.CreateSMTPCredential),
 			ShowsSecret: true,
 			Group:       "Credentials", Summary: "Create a password that sends for a domain",
@@ -67,14 +67,14 @@ func credentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_smtp_credential", Route: DELETE("/v1/domains/{domain_id}/smtp-credentials/{credential_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: Managers},
+			May:   May{Scope: Write, Roles: Managers, Access: true},
 			Call:  With(s.Mailboxes.DeleteSMTPCredential),
 			Group: "Credentials", Summary: "Revoke a password of a domain",
 			Text: "What is connected with it is cut off within a second.",
 		},
 		{
 			Name: "clear_smtp_credential_taint", Route: POST("/v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers, Person: true},
+			May:   May{Scope: Admin, Roles: Managers, Person: true, Access: true},
 			Call:  With(s.Mailboxes.ClearSMTPCredentialTaint),
 			Group: "Credentials", Summary: "End the taint of a password of a domain",
 			Text:   "As if nothing had been read with it. Only for a person who is signed in to the dashboard.",

@@ -13,7 +13,7 @@ func dnsCredentialOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_dns_credentials", Route: GET("/v1/dns-credentials"), Status: 200,
-			May:   May{Scope: Read, Roles: Managers},
+			May:   May{Scope: Read, Roles: Managers, Access: true},
 			Call:  Plain(s.Edge.ListDNSCredentials),
 			Group: "DNS", Summary: "List the credentials for DNS providers",
 			Text: "Never with their secret fields.",
@@ -21,7 +21,7 @@ func dnsCredentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_dns_credential", Route: POST("/v1/dns-credentials"), Status: 201,
-			May:   May{Scope: Admin, Roles: Managers},
+			May:   May{Scope: Admin, Roles: Managers, Access: true},
 			Call:  With(s.Edge.CreateDNSCredential),
 			Group: "DNS", Summary: "Add a credential for a DNS provider",
 			Text:   "Mailstead tries it first. `connect_domains`, `setup_domain` and `update_domain` take its id; Mailstead then makes the records there. An account can have 100.",
@@ -31,7 +31,7 @@ func dnsCredentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "update_dns_credential", Route: PATCH("/v1/dns-credentials/{credential_id}"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers},
+			May:   May{Scope: Admin, Roles: Managers, Access: true},
 			Call:  With(s.Edge.UpdateDNSCredential),
 			Group: "DNS", Summary: "Change a credential for a DNS provider",
 			Text:   "Fields that are left out stay as they are. New secret fields and zones are tried first.",
@@ -41,7 +41,7 @@ func dnsCredentialOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_dns_credential", Route: DELETE("/v1/dns-credentials/{credential_id}"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers},
+			May:   May{Scope: Admin, Roles: Managers, Access: true},
 			Call:  With(s.Edge.DeleteDNSCredential),
 			Group: "DNS", Summary: "Delete a credential for a DNS provider",
 			Errors: errorCodes("in_use"),

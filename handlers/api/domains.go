@@ -47,7 +47,7 @@ func domainOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "connect_domains", Route: POST("/v1/domains/connect"), Status: 200,
-			May:    May{Scope: Write, Roles: Managers},
+			May:    May{Scope: Write, Roles: Managers, AccessFields: "edge_api_token"},
 			Call:   With(s.Domains.ConnectDomains),
 			Strict: true,
 			Group:  "Domains", Summary: "Connect domains that you own",
@@ -75,7 +75,7 @@ func domainOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "setup_domain", Route: POST("/v1/domains/setup"), Status: 202,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, AccessFields: "edge_api_token users template_id"},
 			Call:        With(s.Domains.SetupDomain),
 			Strict:      true,
 			ShowsSecret: true,

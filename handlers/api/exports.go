@@ -7,7 +7,7 @@ func exportOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "create_export", Route: POST("/v1/export"), Status: 200,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Mailboxes.CreateExport),
 			ShowsSecret: true,
 			Group:       "Jobs and export", Summary: "Export mailboxes with their passwords",
@@ -34,7 +34,7 @@ func exportOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "export_messages", Route: POST("/v1/email-users/{user_id}/export"), Status: 202,
-			May:   May{Scope: Write, Roles: Holders},
+			May:   May{Scope: Write, Roles: Holders, Access: true},
 			Call:  With(s.Mailboxes.ExportMail),
 			Group: "Jobs and export", Summary: "Export all mail of a mailbox",
 			Text: "A tar with a Maildir, or with an mbox file for each folder. The job's `result` is `{url, expires_at}`: the link works once, for 15 minutes, and needs no token.",

@@ -59,9 +59,18 @@ func mailOperations(s *service.Service) []Operation {
 		{
 			Name: "get_message_attachment", Route: GET("/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}"), Status: 200,
 			May:   May{Scope: Read, Roles: People, Bound: Always},
-			Call:  With(s.Inbox.GetMessageAttachment),
+			Call:  With(s.Attachments.GetMessageAttachment),
 			Group: "Inbox", Summary: "Get an attachment",
 			Tool: Tool{NoTool: true},
+		},
+		{
+			Name: "get_message_attachments", Route: GET("/v1/email-users/{user_id}/inbox/{message_id}/attachments"), Status: 200,
+			May:   May{Scope: Read, Roles: People, Bound: Always},
+			Call:  With(s.Attachments.GetMessageAttachments),
+			Group: "Inbox", Summary: "Get all attachments as a ZIP archive",
+			Text:  "No two names in it are equal, whatever the case of their letters. A message without attachments is 404.",
+			Media: "application/zip",
+			Tool:  Tool{NoTool: true},
 		},
 		{
 			Name: "mark_message", Route: PATCH("/v1/email-users/{user_id}/inbox/{message_id}"), Status: 200,
@@ -87,7 +96,7 @@ func mailOperations(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Inbox", Summary: "Answer an invitation",
 			Text:   "Sends the organizer of the event what `invitation` of the message is about an answer (RFC 5546), which their calendar reads.",
-			Errors: errorCodes("sending_not_allowed recipient_not_allowed no_invitation domain_not_ready sending_paused daily_send_limit_reached new_recipient_limit_reached"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed no_invitation domain_not_ready sending_paused daily_send_limit_reached new_recipient_limit_reached quota_exceeded"),
 			Show:   "answer",
 		},
 		{

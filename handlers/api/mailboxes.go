@@ -23,7 +23,7 @@ func emailUserOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_email_user", Route: POST("/v1/email-users"), Status: 201,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Mailboxes.CreateEmailUser),
 			ShowsSecret: true,
 			Group:       "Email users", Summary: "Create a mailbox",
@@ -48,7 +48,7 @@ func emailUserOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_email_users_bulk", Route: POST("/v1/email-users/bulk"), Status: 200,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Mailboxes.CreateEmailUsersBulk),
 			ShowsSecret: true,
 			Group:       "Email users", Summary: "Create up to 100 mailboxes on one domain",
@@ -86,7 +86,7 @@ func emailUserOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "update_email_user", Route: PATCH("/v1/email-users/{user_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: Managers},
+			May:   May{Scope: Write, Roles: Managers, AccessFields: "password recovery_email send_policy"},
 			Call:  With(s.Mailboxes.UpdateEmailUser),
 			Group: "Email users", Summary: "Change a mailbox",
 			Errors: errorCodes("domain_busy domain_not_ready too_many_items"),
@@ -101,7 +101,7 @@ func emailUserOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_inbox", Route: POST("/v1/inboxes"), Status: 201,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Mailboxes.CreateInbox),
 			ShowsSecret: true,
 			Group:       "Email users", Summary: "Create a mailbox that is deleted after a time",
@@ -124,7 +124,7 @@ func emailUserOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_recovery_link", Route: POST("/v1/email-users/{user_id}/recovery-link"), Status: 200,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Signin.CreateRecoveryLink),
 			ShowsSecret: true,
 			Group:       "Email users", Summary: "Make a link to choose a password",

@@ -21,7 +21,7 @@ func meOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "update_me", Route: PATCH("/v1/me"), Status: 200,
-			May:   May{Scope: Write, Roles: MailboxOnly, Own: true},
+			May:   May{Scope: Write, Roles: MailboxOnly, Own: true, Access: true},
 			Call:  With(s.Accounts.UpdateMe),
 			Group: "Me", Summary: "Change one's own mailbox",
 			Text: "For the person of a mailbox.",
@@ -30,7 +30,7 @@ func meOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "change_my_password", Route: POST("/v1/me/password"), Status: 200,
-			May:   May{Scope: Write, Roles: MailboxOnly, Own: true},
+			May:   May{Scope: Write, Roles: MailboxOnly, Own: true, Access: true},
 			Call:  With(s.Signin.ChangeMyPassword),
 			Group: "Me", Summary: "Change the password of one's own mailbox",
 			Text:   "Nobody can read it again: exports show it as `\"\"`. Other sessions, and programs that use the old password, are signed out; app passwords stay.",

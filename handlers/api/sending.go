@@ -21,7 +21,7 @@ func sendingOperations(s *service.Service) []Operation {
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Send a message from a mailbox",
 			Text:   "With `send_at` it waits until then, at most 30 days, and its copy in Sent comes when it leaves. With `template_id` and `variables` it is made of a message template.",
-			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template quota_exceeded"),
 			Show:   "to subject text",
 			Tool: Tool{
 				Outward:     true,
@@ -56,7 +56,7 @@ func sendingOperations(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Inbox", Summary: "Send a draft",
 			Text:   "It goes out as `send_email` would send it, and leaves Drafts at the same moment. A draft that cannot be sent stays.",
-			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"),
+			Errors: errorCodes("sending_not_allowed recipient_not_allowed tainted domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template quota_exceeded"),
 			Tool: Tool{
 				Outward:     true,
 				Destructive: true,

@@ -7,14 +7,14 @@ func teamOperations(s *service.Service) []Operation {
 	return []Operation{
 		{
 			Name: "list_team_users", Route: GET("/v1/account/users"), Status: 200,
-			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Access: true},
 			Call:  Plain(s.Accounts.ListTeamUsers),
 			Group: "Team", Summary: "List the team users",
 			Text: "The owner first, then admins, then members, each by address.",
 		},
 		{
 			Name: "invite_team_user", Route: POST("/v1/account/users/invite"), Status: 200,
-			May:         May{Scope: Admin, Roles: Managers},
+			May:         May{Scope: Admin, Roles: Managers, Access: true},
 			Call:        With(s.Accounts.InviteTeamUser),
 			ShowsSecret: true,
 			Group:       "Team", Summary: "Invite a team user",
@@ -24,7 +24,7 @@ func teamOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "update_team_user", Route: PATCH("/v1/account/users/{user_id}"), Status: 200,
-			May:   May{Scope: Write, Roles: Everyone},
+			May:   May{Scope: Write, Roles: Everyone, Access: true},
 			Call:  With(s.Accounts.UpdateTeamUser),
 			Group: "Team", Summary: "Change a team user",
 			Text:   "With `write` you may change your own name and, in a session, your own password. A password with a token, and whatever belongs to others, needs the `admin` permission.",
@@ -34,7 +34,7 @@ func teamOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "delete_team_user", Route: DELETE("/v1/account/users/{user_id}"), Status: 200,
-			May:   May{Scope: Admin, Roles: Managers},
+			May:   May{Scope: Admin, Roles: Managers, Access: true},
 			Call:  With(s.Accounts.DeleteTeamUser),
 			Group: "Team", Summary: "Delete a team user",
 			Text:   "Their tokens are revoked.",

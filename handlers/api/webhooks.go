@@ -22,7 +22,7 @@ func webhookOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "create_webhook", Route: POST("/v1/webhooks"), Status: 201,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Events.CreateWebhook),
 			ShowsSecret: true,
 			Group:       "Webhooks", Summary: "Create an endpoint",
@@ -60,7 +60,7 @@ func webhookOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "get_webhook_secret", Route: GET("/v1/webhooks/{id}/secret"), Status: 200,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Events.GetWebhookSecret),
 			ShowsSecret: true,
 			Group:       "Webhooks", Summary: "Show an endpoint's signing secret",
@@ -68,7 +68,7 @@ func webhookOperations(s *service.Service) []Operation {
 		},
 		{
 			Name: "rotate_webhook_secret", Route: POST("/v1/webhooks/{id}/rotate-secret"), Status: 200,
-			May:         May{Scope: Write, Roles: Managers},
+			May:         May{Scope: Write, Roles: Managers, Access: true},
 			Call:        With(s.Events.RotateWebhookSecret),
 			ShowsSecret: true,
 			Group:       "Webhooks", Summary: "Replace an endpoint's signing secret",

@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // connect logs in with go-imap's client, to test the commands that its users send.
@@ -201,6 +202,31 @@ func TestQuotaRefusesAppendAndCopy(t *testing.T) {
 	}
 	c.expect("NO [OVERQUOTA]", "COPY 1 Archive")
 	c.ok("MOVE 1 Archive")
+}
+
+// TestFullStorageRefusesAppendAndCopy: the storage of the account counts like the quota of the
+// mailbox, whatever that is.
+func TestFullStorageRefusesAppendAndCopy(t *testing.T) {
+	h := serve(t, nil)
+	h.put(t, "INBOX", letter("one"), 0)
+	h.put(t, "INBOX", letter("two"), 0)
+	set := func(limit int64) {
+		t.Helper()
+		h.ChangeAccount(t, h.Owner.AccountID, func(a *servicetest.Account) { a.Limits.StorageBytes = &limit })
+	}
+	set(250)
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	message := strings.ReplaceAll(letter("three"), "\n", "\r\n")
+	c.n++
+	c.send("q APPEND INBOX {" + itoa(len(message)) + "+}\r\n" + message + "\r\n")
+	if got := c.until("q"); !strings.HasPrefix(got[0], "NO [OVERQUOTA]") {
+		t.Errorf("APPEND: %q", got)
+	}
+	c.expect("NO [OVERQUOTA]", "COPY 1 Archive")
+	c.ok("MOVE 1 Archive")
+	set(0) // no limit
+	c.ok("COPY 1 Archive")
 }
 
 // TestMbsync mirrors the mailbox with Debian's isync, both ways.

@@ -55,7 +55,7 @@ var responseCodes = map[string]imap.ResponseCode{
 	inbox.CodeFolderRate:        imap.ResponseCodeLimit, // RFC 5530 section 3
 	inbox.CodeFolderName:        imap.ResponseCodeCannot,
 	inbox.CodeSpecialUse:        "USEATTR",
-	inbox.CodeQuota:             imap.ResponseCodeOverQuota,
+	core.CodeQuota:              imap.ResponseCodeOverQuota,
 	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
 	inbox.CodeKeywords:          imap.ResponseCodeLimit,
 	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,

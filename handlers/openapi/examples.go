@@ -154,6 +154,8 @@ var exampleTable = []nameExample{
 	{"org_name", "Example Mail", ""},
 	{"organizer", "ines@example.net", ""},
 	{"original_message_id", "<7f3a@example.com>", ""},
+	{"owner_email", "bob@example.org", "email"},
+	{"owner_password", "correct-horse-7", ""},
 	{"password", "correct-horse-7", ""},
 	{"password_warning", "The password has less than 8 characters. Have its user choose a longer one.", ""},
 	{"per_minute", "300", ""},

@@ -39,6 +39,7 @@ var operationGroups = []tag{
 	{"Jobs and export", "Background work, and files of credentials."},
 	{"Health", "How the installation is."},
 	{"Settings", "What the operator sets, while the server runs too."},
+	{"Accounts", "The accounts of the installation, for its operator."},
 	{"Events", "What endpoints are sent."},
 }
 
@@ -73,6 +74,6 @@ var neverNull = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 	"Alert.since", "Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at",
 	"DelayedData.next_attempt_at", "Delegation.looked_at", "Health.checked_at", "Health.started_at", "HourOfQuestions.hour", "NameserversChanged.changed_at", "Paused.paused_at", "ScanFinished.finished_at",
-	"Backup.at", "BlockedReply.at", "RequestRow.at", "RequestDetail.at", "CertificateHealth.expires_at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
+	"Backup.at", "BlockedReply.at", "RequestRow.at", "RequestDetail.at", "CertificateHealth.expires_at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at", "SignInLink.expires_at",
 	"SentAttempt.at", "Tainted.since", "WaitAnswer.now",
 }

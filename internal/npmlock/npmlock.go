@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// A Package is an npm package that is not only needed for development.
+// A Package is an npm package that the dashboard is built with: it is not only needed for
+// development, and not optional, as programs for one platform are.
 type Package struct {
 	Name, Version string
 	Dir           string // folder, relative to that of the lock file, with slashes
@@ -25,8 +26,9 @@ func Read(file string) (out []Package, err error) {
 	}
 	var lock struct {
 		Packages map[string]struct {
-			Version string
-			Dev     bool
+			Version  string
+			Dev      bool
+			Optional bool
 		}
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {
@@ -34,7 +36,7 @@ func Read(file string) (out []Package, err error) {
 	}
 	for dir, p := range lock.Packages {
 		const folder = "node_modules/" // it may occur twice if a package is in the folder of another
-		if at := strings.LastIndex(dir, folder); at >= 0 && !p.Dev {
+		if at := strings.LastIndex(dir, folder); at >= 0 && !p.Dev && !p.Optional {
 			out = append(out, Package{dir[at+len(folder):], p.Version, dir})
 		}
 	}

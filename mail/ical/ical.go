@@ -34,10 +34,12 @@ type Invitation struct {
 	UID       string
 	Sequence  int
 	Summary   string
+	Location  string
 	Starts    time.Time // UTC; zero if the time zone is unknown, see moment.at
 	Ends      time.Time // UTC, like Starts; equal to Starts if the event has no length
+	AllDay    bool      // the event has dates and no times; Starts and Ends are at 00:00 UTC, and Ends is the day after the last one
 	Organizer Person
-	Attendees []Person
+	Attendees []Attendee
 
 	start, end, recurrenceID moment  // as written
 	duration                 string  // value of DURATION, if there is no end
@@ -49,6 +51,12 @@ type Invitation struct {
 type Person struct {
 	Name  string
 	Email string // in the form of msg.NormalizeEmail; "" if there is not exactly one valid address
+}
+
+// An Attendee is a person who is invited, with the answer that the organizer knows.
+type Attendee struct {
+	Person
+	Status string // Accepted, Tentative or Declined; "" for every other PARTSTAT
 }
 
 // Replies to an invitation (RFC 5545 section 3.2.12).
@@ -108,7 +116,7 @@ read:
 	for _, l := range about {
 		out.readProperty(l)
 	}
-	out.Starts, out.Ends = out.start.at, out.endTime()
+	out.Starts, out.Ends, out.AllDay = out.start.at, out.endTime(), out.start.whole
 	return out, nil
 }
 
@@ -131,6 +139,8 @@ func (i *Invitation) readProperty(l line) {
 		}
 	case "SUMMARY":
 		i.Summary = shortened(unescaped(l.value))
+	case "LOCATION":
+		i.Location = shortened(unescaped(l.value))
 	case "DTSTART":
 		i.start = readMoment(i.zones, l)
 	case "DTEND":
@@ -146,7 +156,11 @@ func (i *Invitation) readProperty(l line) {
 		}
 	case "ATTENDEE":
 		if len(i.Attendees) < maxAttendees {
-			i.Attendees = append(i.Attendees, personOf(l))
+			status := strings.ToUpper(l.param("PARTSTAT"))
+			if status != Accepted && status != Tentative && status != Declined {
+				status = ""
+			}
+			i.Attendees = append(i.Attendees, Attendee{personOf(l), status})
 		}
 	}
 }

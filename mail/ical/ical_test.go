@@ -2,6 +2,7 @@ package ical
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,23 @@ func TestReply(t *testing.T) {
 	}
 }
 
+// Place, people and their answers are read; an answer that is none is left out.
+func TestPlaceAndPeople(t *testing.T) {
+	i, err := Read(calendar("", "UID:u@x\r\nLOCATION:Pier 3\\, shed B\r\nDTSTART;VALUE=DATE:20261127\r\nORGANIZER;CN=Ines:mailto:ines@x.test\r\n"+
+		"ATTENDEE;CN=Ann;PARTSTAT=accepted:mailto:ann@x.test\r\nATTENDEE;PARTSTAT=NEEDS-ACTION:mailto:ben@x.test\r\nATTENDEE;PARTSTAT=\"DECLINED\";CN=Cleo:mailto:cleo@x.test\r\nATTENDEE:mailto:dora@x.test\r\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Attendee{{Person{"Ann", "ann@x.test"}, Accepted}, {Person{"", "ben@x.test"}, ""}, {Person{"Cleo", "cleo@x.test"}, Declined}, {Person{"", "dora@x.test"}, ""}}
+	if i.Location != "Pier 3, shed B" || !i.AllDay || !slices.Equal(i.Attendees, want) {
+		t.Errorf("read %+v", i)
+	}
+	timed, err := Read(calendar("", "UID:u@x\r\nDTSTART:20261127T130000Z\r\n"), "")
+	if err != nil || timed.AllDay {
+		t.Errorf("an event with a time: %+v, %v", timed, err)
+	}
+}
+
 func TestNoCalendar(t *testing.T) {
 	for _, text := range []string{"", "hello", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", string(calendar("", "SUMMARY:no uid\r\n")), string(calendar("", "UID:"+strings.Repeat("u", 3000)+"\r\n")), strings.Repeat("A:\r\n", 20_001) + string(calendar("", "UID:u\r\n")), strings.Repeat("x", MaxSize+1)} {
 		if i, err := Read([]byte(text), ""); err == nil {
@@ -102,7 +120,7 @@ func FuzzRead(f *testing.F) {
 			!again.Starts.Equal(i.Starts) {
 			t.Errorf("%q is answered by %q: %v\n%+v\n%+v", text, reply, err, i, again)
 		}
-		if i.Starts.Year() > maxYear || i.Ends.Year() > maxYear || len(i.Summary) > maxText || len(i.Attendees) > maxAttendees {
+		if i.Starts.Year() > maxYear || i.Ends.Year() > maxYear || len(i.Summary) > maxText || len(i.Location) > maxText || len(i.Attendees) > maxAttendees {
 			t.Errorf("%q: %+v", text, i)
 		}
 	})

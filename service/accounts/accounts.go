@@ -124,9 +124,9 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	steady, burst := RateLimits(l, a.Plan)
 	out := &Account{
 		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
-		DomainsLimit: l.Domains, DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
-		EmailUsersLimit: core.LimitOrNil(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
-		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
+		DomainsLimit: store.LimitOr(a.Limits.Domains, l.Domains), DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
+		EmailUsersLimit: core.LimitOrNil(store.LimitOr(a.Limits.Mailboxes, l.Mailboxes)), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
+		TeamUsersLimit: store.LimitOr(a.Limits.TeamUsers, l.TeamUsers), TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
 		WebhooksLimit: core.WebhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
 		WarmupHeaders: []WarmupHeader{}, WarmupFolder: core.OrNull(a.WarmupFolder), WarmupDays: cmp.Or(a.WarmupDays, core.DefaultWarmupDays),
@@ -330,19 +330,26 @@ func (s *Service) GetUsage(_ context.Context, who core.Actor) (*Usage, error) {
 }
 
 func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
+	a, err := store.Accounts.Read(tx, who.AccountID)
+	if err != nil {
+		return nil, err
+	}
 	l := s.Settings().Limits
 	stored, err := tx.AccountUsage(who.AccountNum)
 	if err != nil {
 		return nil, err
 	}
 	out := &Usage{
-		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Domains)},
-		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Mailboxes)},
-		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.TeamUsers)},
+		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.Domains, l.Domains))},
+		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.Mailboxes, l.Mailboxes))},
+		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.TeamUsers, l.TeamUsers))},
 		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(core.WebhookLimit)},
 		Storage:    StorageUsage{UsedBytes: stored.Bytes, Messages: stored.Messages},
 		RateLimit:  who.Rate,
 		AsOf:       core.Time{Time: tx.Now()},
+	}
+	if most := a.Limits.StorageBytes; most != nil && *most > 0 {
+		out.Storage.LimitBytes = most
 	}
 	for _, t := range store.TokensByAccount.Asc(tx, who.AccountID, "") {
 		if t.RevokedAt.IsZero() && t.Kind != core.SessionKind {
@@ -394,74 +401,82 @@ type AccountCreated struct {
 	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours; only a path if the server's host name is not known; "" if the password was given
 }
 
-// CreateAccount makes an account with its owner and an admin token.
+// CreateAccount makes an account with its owner and an admin token. It is for the operator on the
+// server itself.
 func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreated, error) {
-	email, err := core.NormalizeEmail("owner_email", in.OwnerEmail)
+	given := in.OwnerPassword != ""
+	if !given {
+		in.OwnerPassword = core.NewPassword()
+	}
+	account, owner, err := s.draftAccount(in, "")
 	if err != nil {
 		return nil, err
 	}
-	password := in.OwnerPassword
-	if password == "" {
-		password = core.NewPassword()
-	}
-	if err := core.CheckPassword("owner_password", password, core.LeastPassword); err != nil {
-		return nil, err
-	}
-	plan := in.Plan
-	if plan == "" {
-		plan = s.Settings().Limits.Plan
-	}
-	if _, ok := planRates[plan]; !ok {
-		return nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")
-	}
-	owner := &store.User{Email: email, Role: store.UserRoleOwner, Status: store.UserActive, PasswordHash: s.Logins.Hash(password)}
-	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: core.NewToken()}
-	if in.OwnerPassword == "" {
+	out := &AccountCreated{OwnerEmail: owner.Email, OwnerPassword: in.OwnerPassword, Token: core.NewToken()}
+	if !given {
 		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)
 	}
-	err = s.Store.Update(func(tx *store.Tx) error {
-		return s.putAccount(tx, out, in.First, plan, owner)
-	})
-	if errors.Is(err, store.ErrExists) {
-		return nil, core.Errorf("email_already_exists", "%s belongs to an account of this installation already. Use another address.", email)
+	command := "account create"
+	if in.First {
+		command = "init"
 	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if _, err := core.FindAccount(tx, ""); in.First && err == nil {
+			return core.Errorf("already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+		}
+		if err := putAccount(tx, account, owner); err != nil {
+			return err
+		}
+		if err := core.AuditCommand(tx, command, account.ID, core.AccountTarget(account)); err != nil {
+			return err
+		}
+		out.AccountID, out.UserID = account.ID, owner.ID
+		return store.Tokens.Put(tx, &store.Token{
+			ID: tx.NewID("tok"), AccountID: out.AccountID, UserID: out.UserID, Name: "first token", Hash: core.TokenHash(out.Token),
+			Prefix: out.Token[:12], Permissions: []string{"admin"}, Kind: "api", CreatedAt: tx.Now(),
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan string, owner *store.User) error {
-	if _, err := core.FindAccount(tx, ""); first && err == nil {
-		return core.Errorf("already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+// draftAccount checks what is given for a new account, and returns it with its owner, for
+// putAccount. Without a name it is named like its owner's address.
+func (s *Service) draftAccount(in NewAccount, name string) (*store.Account, *store.User, error) {
+	email, err := core.NormalizeEmail("owner_email", in.OwnerEmail)
+	if err != nil {
+		return nil, nil, err
 	}
-	num, err := tx.NextAccountNum()
+	if err := core.CheckPassword("owner_password", in.OwnerPassword, core.LeastPassword); err != nil {
+		return nil, nil, err
+	}
+	plan := cmp.Or(in.Plan, s.Settings().Limits.Plan)
+	if _, ok := planRates[plan]; !ok {
+		return nil, nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")
+	}
+	err = s.Store.View(func(tx *store.Tx) error { return checkAddressFree(tx, email, "") })
+	if err != nil {
+		return nil, nil, err // before the slow hash
+	}
+	account := &store.Account{Name: cmp.Or(name, email), Email: email, Plan: plan, Status: store.AccountActive}
+	owner := &store.User{Email: email, Role: store.UserRoleOwner, Status: store.UserActive, PasswordHash: s.Logins.Hash(in.OwnerPassword)}
+	return account, owner, nil
+}
+
+// putAccount writes a new account and its owner, and gives them their ids.
+func putAccount(tx *store.Tx, a *store.Account, owner *store.User) (err error) {
+	if err := checkAddressFree(tx, owner.Email, ""); err != nil {
+		return err
+	}
+	a.Num, err = tx.NextAccountNum()
 	if err != nil {
 		return err
 	}
-	now := tx.Now()
-	out.AccountID, out.UserID = tx.NewID("acc"), tx.NewID("usr")
-	account := &store.Account{
-		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: store.AccountActive, CreatedAt: now, UpdatedAt: now,
-	}
-	if err := store.Accounts.Put(tx, account); err != nil {
-		return err
-	}
-	command := "account create"
-	if first {
-		command = "init"
-	}
-	if err := core.AuditCommand(tx, command, account.ID, core.AccountTarget(account)); err != nil {
-		return err
-	}
-	owner.ID, owner.AccountID, owner.CreatedAt, owner.UpdatedAt = out.UserID, out.AccountID, now, now
-	if err = store.Users.Put(tx, owner); err != nil {
-		return err
-	}
-	return store.Tokens.Put(tx, &store.Token{
-		ID: tx.NewID("tok"), AccountID: out.AccountID, UserID: out.UserID, Name: "first token", Hash: core.TokenHash(out.Token),
-		Prefix: out.Token[:12], Permissions: []string{"admin"}, Kind: "api", CreatedAt: now,
-	})
+	a.ID, a.CreatedAt, a.UpdatedAt = tx.NewID("acc"), tx.Now(), tx.Now()
+	owner.ID, owner.AccountID, owner.CreatedAt, owner.UpdatedAt = tx.NewID("usr"), a.ID, tx.Now(), tx.Now()
+	return errors.Join(store.Accounts.Put(tx, a), store.Users.Put(tx, owner))
 }
 
 // AccountIn names an account, by its id or its owner's address, and the status to set.
@@ -478,7 +493,8 @@ type AccountStatus struct {
 
 // SetAccountStatus suspends an account or resumes it. While an account is suspended, its outgoing
 // mail and its notifications stay queued: nothing leaves after this call has returned. Its open
-// connections end. Setting the same status again changes nothing.
+// connections end. Setting the same status again changes nothing. An account that waits for its
+// deletion stays when it is resumed.
 func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
 		return nil, core.Invalid("status", "not_allowed", "must be active or suspended")
@@ -493,38 +509,60 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 			return err
 		}
 		out.AccountID = a.ID
-		if a.Gone() {
-			return core.Invalid("account", "not_allowed", "%s is being deleted", a.ID)
+		changed, err := s.changeStatus(tx, a, in.Status)
+		if err != nil || !changed {
+			return err
 		}
-		if a.Status == in.Status {
-			return nil
-		}
-		a.Status, a.UpdatedAt = in.Status, tx.Now()
 		command := "account resume"
 		if !a.MayAct() {
-			tx.After(func() { s.servers.StopIdling(a.ID) })
 			command = "account suspend"
 		}
-		if err := core.AuditCommand(tx, command, a.ID, core.AccountTarget(a)); err != nil {
-			return err
-		}
-		if err := store.Accounts.Put(tx, a); err != nil || !a.MayAct() {
-			return err
-		}
-		if err := s.servers.BeginExternals(tx, a.ID, ""); err != nil { // syncs ended while the account was suspended
-			return err
-		}
-		_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})
-		return err
+		return errors.Join(store.Accounts.Put(tx, a), core.AuditCommand(tx, command, a.ID, core.AccountTarget(a)))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.LogOf(ctx).Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
-	if in.Status == store.AccountSuspended {
-		s.StopAttempts(out.AccountID)
+	return out, s.applyStatus(ctx, out.AccountID, in.Status)
+}
+
+// changeStatus suspends or resumes an account, and reports whether that changes anything. It ends a
+// planned deletion of an account that is resumed. The caller writes the account, and calls
+// applyStatus after the transaction.
+func (s *Service) changeStatus(tx *store.Tx, a *store.Account, status string) (changed bool, err error) {
+	switch {
+	case a.Gone():
+		return false, core.Invalid("status", "not_allowed", "%s is being deleted", a.ID)
+	case a.DeletionPlanned() && status != store.AccountActive:
+		return false, core.Invalid("status", "not_allowed", "%s is suspended until it is deleted; active ends the deletion", a.ID)
+	case a.Status == status:
+		return false, nil
 	}
-	return out, s.recheckSessions(out.AccountID)
+	if a.DeletionPlanned() {
+		if err := s.Queue.Cancel(tx, a.DeleteJob); err != nil && !core.IsGone(err) {
+			return false, err
+		}
+		a.DeleteJob, a.DeleteAt = "", time.Time{}
+	}
+	a.Status, a.UpdatedAt = status, tx.Now()
+	if !a.MayAct() {
+		tx.After(func() { s.servers.StopIdling(a.ID) })
+		return true, nil
+	}
+	if err := s.servers.BeginExternals(tx, a.ID, ""); err != nil { // syncs ended while the account was suspended
+		return false, err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})
+	return true, err
+}
+
+// applyStatus ends what runs for an account that was suspended, and makes open sessions check
+// whether they may go on.
+func (s *Service) applyStatus(ctx context.Context, accountID, status string) error {
+	s.LogOf(ctx).Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[status], "account", accountID)
+	if status == store.AccountSuspended {
+		s.StopAttempts(accountID)
+	}
+	return s.recheckSessions(accountID)
 }
 
 // recheckSessions makes the open sessions of mail clients in an account check whether they may go
@@ -569,7 +607,7 @@ func (s *Service) ListAccounts(context.Context, struct{}) (*core.List[AccountRow
 	err := s.Store.View(func(tx *store.Tx) error {
 		for a := range store.Accounts.All(tx) {
 			out = append(out, AccountRow{
-				AccountID: a.ID, Name: a.Name, OwnerEmail: a.Email, Plan: a.Plan, Status: a.Status, CreatedAt: core.Time{Time: a.CreatedAt},
+				AccountID: a.ID, Name: a.Name, OwnerEmail: a.Email, Plan: a.Plan, Status: hostedStatus(a), CreatedAt: core.Time{Time: a.CreatedAt},
 				Domains: store.DomainsByAccount.Count(tx, a.ID, 0), EmailUsers: store.MailboxesByAccount.Count(tx, a.ID, 0),
 			})
 		}

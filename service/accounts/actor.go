@@ -104,6 +104,10 @@ func (s *Service) ActorWithoutUse(tx *store.Tx, t *store.Token) (core.Actor, err
 		permissions = SessionPermissions(u.Role)
 		a, err = s.sessionAccount(tx, t)
 	}
+	if t.LinkedBy != "" && err == nil {
+		permissions = LinkedPermissions()
+		err = checkLinker(tx, t.LinkedBy)
+	}
 	if err == nil && !a.MayAct() {
 		err = core.ErrSuspended()
 	}
@@ -115,7 +119,7 @@ func (s *Service) ActorWithoutUse(tx *store.Tx, t *store.Token) (core.Actor, err
 	}
 	who := core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, PasswordGiven: t.PasswordGiven, Permissions: permissions, Bound: t.IsRestricted(), OwnWords: t.OwnWords, Policy: t.Policy,
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, PasswordGiven: t.PasswordGiven, LinkedBy: t.LinkedBy, Permissions: permissions, Bound: t.IsRestricted(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
 	who.SignedInNow = t.Kind == core.SessionKind && tx.Now().Before(t.CreatedAt.Add(core.SignInFresh))
 	who.Operator, err = core.IsOperator(tx, u)
@@ -141,6 +145,28 @@ func SessionPermissions(role string) []string {
 		return []string{"read", "write"}
 	}
 	return slices.Clone(core.Scopes)
+}
+
+// LinkedPermissions returns the scopes of a session that began with the operator's link: it spends
+// no money.
+func LinkedPermissions() []string { return []string{"read", "write"} }
+
+// checkLinker returns an error if the user who made a link to sign in is no operator any more.
+func checkLinker(tx *store.Tx, linkedBy string) error {
+	if linkedBy == store.LinkedByCommand {
+		return nil
+	}
+	u, err := store.Users.FindShared(tx, linkedBy)
+	if err != nil {
+		return err
+	}
+	if u != nil {
+		may, err := core.IsOperator(tx, u)
+		if may || err != nil {
+			return err
+		}
+	}
+	return core.ErrSignedOut()
 }
 
 // SessionEnds returns when a session ends if it is not used any more.

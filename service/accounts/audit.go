@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // An AuditRow is one row of the audit log as the API shows it.
@@ -76,7 +77,7 @@ func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (
 		Out:   func(_ *store.Tx, a *store.Audit) (AuditRow, error) { return auditOut(a), nil },
 	}
 	if !before.IsZero() { // the time of a row is the time in its id
-		l.Before = who.AccountID + store.FirstID("aud", before.Add(time.Millisecond))
+		l.Before = who.AccountID + recordid.First("aud", before.Add(time.Millisecond))
 	}
 	return l.Page(s.Core, who, in.Query)
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// KindDelete is the kind of the job that deletes an account. The job belongs to the first account.
+const KindDelete = "account_delete"
+
 const (
-	kindAccountDelete = "account_delete"
-	minDeleteRetry    = time.Second // first interval at which the job checks whether domains are gone and attempts have ended
-	maxDeleteRetry    = 30 * time.Second
-	rowsPerTx         = 200  // rows deleted in one transaction
-	rowsExamined      = 5000 // rows examined in one view
+	minDeleteRetry = time.Second // first interval at which the job checks whether domains are gone and attempts have ended
+	maxDeleteRetry = 30 * time.Second
+	rowsPerTx      = 200  // rows deleted in one transaction
+	rowsExamined   = 5000 // rows examined in one view
 )
 
 // deleteArgs are the arguments of the job that deletes an account.
@@ -33,7 +35,7 @@ type AccountDeleted struct {
 
 // DeleteAccount takes an account out of use at once: nobody can sign in to it, no mail is accepted
 // for it, and it sends nothing any more. A job deletes its data, and then the account. A second
-// request returns the same job.
+// request returns the same job. It is for the operator on the server itself.
 func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDeleted, error) {
 	if in.Account == "" {
 		return nil, core.Invalid("account", "required", "name the account, by its id or its owner's address")
@@ -44,41 +46,96 @@ func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDele
 		if err != nil {
 			return err
 		}
-		first, err := core.FindAccount(tx, "")
-		if err != nil {
-			return err
-		}
-		if a.ID == first.ID {
-			return core.Invalid("account", "not_allowed", "the first account is the operator's and cannot be deleted")
-		}
 		tx.MayUseReserve() // the job frees space
 		out.AccountID = a.ID
 		if a.Gone() && a.DeleteJob != "" {
 			out.JobID = a.DeleteJob
 			return nil
 		}
-		j, err := s.Queue.Add(tx, jobs.New{Kind: kindAccountDelete, Key: a.ID, Args: deleteArgs{a.ID}})
-		if err != nil {
+		if err := s.planDeletion(tx, a, tx.Now(), ""); err != nil {
 			return err
 		}
-		out.JobID = j.ID
-		a.Status, a.DeleteJob, a.UpdatedAt = store.AccountDeleting, j.ID, tx.Now()
-		tx.After(func() { s.servers.StopIdling(a.ID) })
-		if err := store.Accounts.Put(tx, a); err != nil {
-			return err
-		}
-		return core.AuditCommand(tx, "account delete", a.ID, core.AccountTarget(a))
+		out.JobID = a.DeleteJob
+		return errors.Join(s.beginDeletion(tx, a), core.AuditCommand(tx, "account delete", a.ID, core.AccountTarget(a)))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.LogOf(ctx).Info("account is being deleted", "account", out.AccountID, "job_id", out.JobID)
-	s.StopAttempts(out.AccountID)
-	return out, s.recheckSessions(out.AccountID)
+	return out, s.endUse(ctx, out.AccountID, out.JobID)
+}
+
+// planDeletion queues the job that deletes an account at that time. The job belongs to the first
+// account, which cannot be deleted itself. The caller writes the account.
+func (s *Service) planDeletion(tx *store.Tx, a *store.Account, at time.Time, by string) error {
+	first, err := core.FindAccount(tx, "")
+	if err != nil {
+		return err
+	}
+	if a.ID == first.ID {
+		return errFirstAccount("cannot be deleted")
+	}
+	j, err := s.Queue.Add(tx, jobs.New{
+		AccountID: first.ID, Kind: KindDelete, Key: a.ID, Args: deleteArgs{a.ID}, Due: at, CreatedBy: by,
+		Resource: store.JobResource{Type: "account", ID: a.ID, Name: a.Name},
+	})
+	if err == nil {
+		a.DeleteJob = j.ID
+	}
+	return err
+}
+
+// errFirstAccount says what cannot be done to the first account.
+func errFirstAccount(why string) *core.Error {
+	return core.Errorf("owner_protected", "The first account is the operator's own, and %s.", why)
+}
+
+// beginDeletion takes an account out of use for good.
+func (s *Service) beginDeletion(tx *store.Tx, a *store.Account) error {
+	a.Status, a.DeleteAt, a.UpdatedAt = store.AccountDeleting, time.Time{}, tx.Now()
+	tx.After(func() { s.servers.StopIdling(a.ID) })
+	return store.Accounts.Put(tx, a)
+}
+
+// endUse ends what runs for an account that is being deleted, and its open sessions.
+func (s *Service) endUse(ctx context.Context, accountID, jobID string) error {
+	s.LogOf(ctx).Info("account is being deleted", "account", accountID, "job_id", jobID)
+	s.StopAttempts(accountID)
+	return s.recheckSessions(accountID)
 }
 
 func (s *Service) deleteKind() jobs.Kind {
-	return jobs.Kind{Name: kindAccountDelete, Work: s.eraseAccount, Timeout: time.Hour}
+	return jobs.Kind{Name: KindDelete, Work: s.eraseAccount, Timeout: time.Hour, Visible: true}
+}
+
+// startErasing takes an account out of use if its deletion is due. It returns the account, or nil
+// if there is nothing to delete: the account is gone, or the operator has ended the deletion. If it
+// is not due yet, the error delays the job.
+func (s *Service) startErasing(ctx context.Context, accountID, jobID string) (account *store.Account, err error) {
+	began := false
+	err = s.Store.View(func(tx *store.Tx) error {
+		account, err = store.Accounts.Find(tx, accountID)
+		return err
+	})
+	if err != nil || account == nil || account.Gone() {
+		return account, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		account, began = nil, false
+		a, err := store.Accounts.Find(tx, accountID)
+		if err != nil || a == nil || a.DeleteJob != jobID {
+			return err
+		}
+		if tx.Now().Before(a.DeleteAt) { // the job was woken early
+			return jobs.Snooze(a.DeleteAt)
+		}
+		tx.MayUseReserve()
+		account, began = a, true
+		return s.beginDeletion(tx, a)
+	})
+	if err == nil && began {
+		err = s.endUse(ctx, accountID, jobID)
+	}
+	return account, err
 }
 
 // eraseAccount is the job account_delete. After a crash it continues where it stopped, since
@@ -94,11 +151,7 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	var account *store.Account
-	err = s.Store.View(func(tx *store.Tx) error {
-		account, err = store.Accounts.Find(tx, args.AccountID)
-		return err
-	})
+	account, err := s.startErasing(ctx, args.AccountID, j.ID)
 	if account == nil || err != nil {
 		return nil, err
 	}
@@ -175,7 +228,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 					continue // the queue logs that the job cannot be read
 				}
 				switch {
-				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
+				case j.Kind == KindDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
 				case s.domains.MayFinish(j), s.outbound.MayFinish(j):
 					busy++
 				default:

@@ -34,7 +34,7 @@ func TestDeleteAccount(t *testing.T) {
 			store.Purchases.Put(tx, &store.Purchase{ID: "pur_2", AccountID: other.AccountID, Domain: "refused.test", State: store.PurchaseRefused}),
 		)
 	})
-	for in, want := range map[string]string{"": "validation_error", "acc_none": "not_found", i.Account.AccountID: "validation_error", "owner@elsewhere.test": "validation_error"} {
+	for in, want := range map[string]string{"": "validation_error", "acc_none": "not_found", i.Account.AccountID: "owner_protected", "owner@elsewhere.test": "owner_protected"} {
 		if _, err := i.Svc.Accounts.DeleteAccount(ctx, accounts.AccountIn{Account: in}); !servicetest.HasCode(err, want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}

@@ -8,6 +8,8 @@
 // The files:
 //   - accounts.go: an account, its use of limits, its suspension.
 //   - delete.go: the deletion of an account ([Service.DeleteAccount]).
+//   - hosted.go: what the operator does to accounts by the API. usage.go: what accounts used, day
+//     by day.
 //   - tokens.go: API tokens. actor.go: who a token or a session acts for, and how long it is valid
 //     ([Service.Authenticate]).
 //   - team.go: the team; who may change whom (UpdateTeamUserIn.permit) and remove whom
@@ -106,7 +108,7 @@ func New(c *core.Core, i Inbox, servers Servers, m Mailboxes, o Outbound, d Doma
 
 // Kinds lists the kinds of jobs that this package runs.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{{Name: kindInvitation, Work: s.sendInvitation, Max: 5, Timeout: time.Minute}, s.wakeKind(), s.deleteKind()}
+	return []jobs.Kind{{Name: kindInvitation, Work: s.sendInvitation, Max: 5, Timeout: time.Minute}, s.wakeKind(), s.deleteKind(), s.usageKind()}
 }
 
 // Run saves from time to time when tokens were last used, and how many log-ins failed, until ctx

@@ -204,7 +204,11 @@ func (s *Service) checkRoomForUser(tx *store.Tx, u *store.User) error {
 	if err := checkAddressFree(tx, u.Email, ""); err != nil {
 		return err
 	}
-	n := s.Settings().Limits.TeamUsers
+	a, err := store.Accounts.Read(tx, u.AccountID)
+	if err != nil {
+		return err
+	}
+	n := store.LimitOr(a.Limits.TeamUsers, s.Settings().Limits.TeamUsers)
 	if n > 0 && store.UsersByAccount.Count(tx, u.AccountID, n) >= n {
 		return core.Errorf("user_limit_reached", "This account is limited to %d team users, its owner included. Delete one first.", n)
 	}

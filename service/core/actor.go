@@ -35,6 +35,7 @@ type Actor struct {
 	PasswordGiven bool   // the session began with a password that somebody other than its user had set
 	Operator      bool   // the user runs the installation, see IsOperator
 	SignedInNow   bool   // the session began within the last SignInFresh
+	LinkedBy      string // the session began with the operator's link to sign in, see store.Token.LinkedBy; "": it did not
 	Permissions   []string
 	Plan          string
 	IP            string
@@ -58,9 +59,10 @@ type RateUsage struct {
 }
 
 // IsPerson reports whether the actor is a person who is signed in to the dashboard with a password
-// that nobody else has set. It is false for programs and for the operator.
+// that nobody else has set. It is false for programs and for the operator, also in a session that
+// began with a link.
 func (a Actor) IsPerson() bool {
-	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.PasswordGiven
+	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.PasswordGiven && a.LinkedBy == ""
 }
 
 // SignInFresh is how long after signing in a person may change what concerns the whole

@@ -1,7 +1,10 @@
 package core
 
 import (
+	"errors"
+
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // A Request is what the audit log records about an actor's request.
@@ -25,7 +28,8 @@ const maxAuditName = 300
 
 // Audit adds the actor's request to the audit log, in the transaction that carries it out. The
 // target may be empty. An actor without a request is the server itself, which is not audited. The
-// operator's requests are added to the first account's log too.
+// operator's requests, also those in a session that began with a link to sign in, are added to the
+// first account's log too.
 func Audit(tx *store.Tx, who Actor, target store.AuditTarget) error {
 	return AuditMany(tx, who, target, 1)
 }
@@ -41,7 +45,14 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 	}
 	switch {
 	case who.TokenID == LocalToken:
-		return putOperatorAudit(tx, row)
+		return putOperatorAudit(tx, row, nil)
+	case who.LinkedBy != "":
+		u, err := store.Users.Find(tx, who.LinkedBy)
+		if u == nil || err != nil {
+			return errors.Join(err, putOperatorAudit(tx, row, nil))
+		}
+		by := UserActor(u)
+		return putOperatorAudit(tx, row, &by)
 	case who.TokenKind == SessionKind && who.MailboxID != "":
 		row.Actor = store.AuditActor{Type: store.AuditActorMailbox, ID: who.MailboxID, Name: who.Email}
 	case who.TokenKind == SessionKind:
@@ -55,12 +66,30 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 // AuditCommand adds a command of the operator to the audit log of the account that it concerns, and
 // to the first account's log. accountID is "" if it concerns no account.
 func AuditCommand(tx *store.Tx, command, accountID string, target store.AuditTarget) error {
-	return putOperatorAudit(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
+	return putOperatorAudit(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1}, nil)
+}
+
+// AuditHosted adds a request of the operator about another account to the audit log of that account
+// and to that of the first account. Only the latter says which user of the first account it was.
+func AuditHosted(tx *store.Tx, who Actor, accountID string, target store.AuditTarget) error {
+	if who.Request == nil {
+		return nil
+	}
+	row := store.Audit{
+		AccountID: accountID, Action: who.Request.Action, Via: who.Request.Via, RequestID: who.Request.ID, Fields: who.Request.Fields,
+		IP: who.IP, Target: target, Count: 1,
+	}
+	if who.TokenID == LocalToken {
+		return putOperatorAudit(tx, row, nil)
+	}
+	return putOperatorAudit(tx, row, &store.AuditActor{Type: store.AuditActorUser, ID: who.UserID, Name: who.Email})
 }
 
 // putOperatorAudit writes an action of the operator to the audit log of the row's account, and to
-// the first account's log.
-func putOperatorAudit(tx *store.Tx, row store.Audit) error {
+// the first account's log. Only the latter says who of the first account it was: by, or nil if that
+// is not known.
+func putOperatorAudit(tx *store.Tx, row store.Audit, by *store.AuditActor) error {
+	ip := row.IP
 	row.Actor, row.IP = store.AuditActor{Type: store.AuditActorOperator, Name: "operator"}, ""
 	for first := range store.Accounts.All(tx) {
 		if row.AccountID != "" && row.AccountID != first.ID {
@@ -69,6 +98,9 @@ func putOperatorAudit(tx *store.Tx, row store.Audit) error {
 			}
 		}
 		row.AccountID = first.ID
+		if by != nil {
+			row.Actor, row.IP = *by, ip
+		}
 		return PutAudit(tx, row)
 	}
 	return nil // there is no account yet
@@ -77,7 +109,7 @@ func putOperatorAudit(tx *store.Tx, row store.Audit) error {
 // PutAudit writes a new row of the audit log.
 func PutAudit(tx *store.Tx, row store.Audit) error {
 	row.ID = tx.NewID("aud")
-	row.CreatedAt, _ = store.IDTime(row.ID)
+	row.CreatedAt, _ = recordid.Time(row.ID)
 	row.Actor.Name, row.Target.Name = clipName(row.Actor.Name), clipName(row.Target.Name)
 	return store.Audits.Put(tx, &row)
 }

@@ -143,6 +143,8 @@ type Config struct {
 	Metrics     *Metrics     // nil: new ones are made
 	Tracer      *otlp.Tracer // nil: no traces
 
+	NoSignInLinks bool // the operator may make no links that sign in to other accounts
+
 	SMTPPort                     int    // where other servers deliver mail; 0: no SMTP server
 	SubmissionPort, IMAPPort     int    // ports shown to users of mail clients
 	SMTPSecurity, IMAPSecurity   string // one of tls, starttls, none

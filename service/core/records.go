@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -196,13 +197,51 @@ func Suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
 }
 
-// QuotaLeft returns how many bytes the mailbox has left; a negative number means no limit.
+// CodeQuota is the code of errors of a full mailbox, and of an account whose storage is full.
+// StorageFull is the message of the latter.
+const (
+	CodeQuota   = "quota_exceeded"
+	StorageFull = "The storage of this account is full. Delete messages of any of its mailboxes, or ask the operator of this server for more."
+)
+
+// QuotaLeft returns how many bytes can still be stored in a mailbox: what its quota leaves, or the
+// storage_bytes of its account if that is less. A negative number means no limit.
 func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
-	if mb.QuotaBytes == nil {
-		return -1, nil
+	left, err := tx.StorageLeft(mb.AccountID)
+	if err == nil && mb.QuotaBytes != nil {
+		var used store.Usage
+		used, err = tx.MailboxUsage(mb.Num)
+		left = min(left, *mb.QuotaBytes-used.Bytes)
 	}
-	used, err := tx.MailboxUsage(mb.Num)
-	return max(*mb.QuotaBytes-used.Bytes, 0), err
+	if left == math.MaxInt64 {
+		return -1, err
+	}
+	return max(left, 0), err
+}
+
+// CheckQuota returns the error quota_exceeded if a message of the given size, in bytes, would
+// exceed the quota of the mailbox or the storage_bytes of its account.
+func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
+	return CheckQuotaAfter(tx, mb, size, 0)
+}
+
+// CheckQuotaAfter is like CheckQuota, for a message that replaces others: their size, freed, does
+// not count.
+func CheckQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, freed int64) error {
+	if mb.QuotaBytes != nil {
+		used, err := tx.MailboxUsage(mb.Num)
+		if err != nil {
+			return err
+		}
+		if size > max(*mb.QuotaBytes-used.Bytes+freed, 0) {
+			return Errorf(CodeQuota, "The mailbox is full. Delete messages, or have its quota_bytes raised.")
+		}
+	}
+	left, err := tx.StorageLeft(mb.AccountID)
+	if err == nil && size-freed > left {
+		err = Errorf(CodeQuota, StorageFull)
+	}
+	return err
 }
 
 // LiftSuppression removes the suppression of an address, if there is one. It is called when a
@@ -263,6 +302,11 @@ func CheckNotSuspended(tx *store.Tx, u *store.User) error {
 
 func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
+}
+
+// ErrLinked is the error for what a session that began with the operator's link must not do.
+func ErrLinked(what string) *Error {
+	return Errorf("forbidden_role", "%s is not for the operator, who has signed in to this account with a link: it makes, shows or changes access. The owner can do it.", what)
 }
 
 // ErrSignedOut is the error for a session that has ended.

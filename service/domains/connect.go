@@ -172,8 +172,12 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 			}
 		}
 		c := &connectRequest{s: s, tx: tx, who: who, in: in, provider: provider, tags: tags, access: access, probed: probed, sites: sites, dkim: dkim}
+		a, err := store.Accounts.Read(tx, who.AccountID)
+		if err != nil {
+			return err
+		}
 		out = &Connected{
-			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.Settings().Limits.Domains, EdgeMode: store.IsEdge(provider),
+			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: store.LimitOr(a.Limits.Domains, s.Settings().Limits.Domains), EdgeMode: store.IsEdge(provider),
 		}
 		for _, name := range names {
 			r, err := c.connectName(name)

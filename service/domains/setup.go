@@ -269,10 +269,11 @@ func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 			return err
 		}
 	}
-	if left, full := p.s.mailboxes.MailboxesLeft(tx, d); fresh > left {
-		return full
+	left, full, err := p.s.mailboxes.MailboxesLeft(tx, d)
+	if err == nil && fresh > left {
+		err = full
 	}
-	return nil
+	return err
 }
 
 // hashPasswords hashes the passwords of the new mailboxes and adds the mailboxes to the job's
@@ -329,7 +330,11 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if p.in.Replace && !store.IsEdge(p.provider) {
 		return core.Invalid("replace", "not_allowed", "needs dns_credential_id or edge_api_token: only records at such a DNS provider can be replaced")
 	}
-	limit := p.s.Settings().Limits.Domains
+	a, err := store.Accounts.Read(tx, p.who.AccountID)
+	if err != nil {
+		return err
+	}
+	limit := store.LimitOr(a.Limits.Domains, p.s.Settings().Limits.Domains)
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
 		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
 	}

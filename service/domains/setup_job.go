@@ -290,7 +290,10 @@ func (p *setupRun) createMailboxes() error {
 			if err != nil {
 				return err
 			}
-			left, _ := p.s.mailboxes.MailboxesLeft(tx, d)
+			left, _, err := p.s.mailboxes.MailboxesLeft(tx, d)
+			if err != nil {
+				return err
+			}
 			for _, mb := range some {
 				if left <= 0 || store.AddressTaken(tx, d.ID, mb.Email) {
 					continue

@@ -334,7 +334,7 @@ func (s *Service) sealHeaders(w *store.Webhook, in map[string]string) (out []sto
 		if err := webhooks.CheckHeaderValue(value); err != nil {
 			return nil, core.Invalid("headers", "invalid", "the value of %s %s", name, err)
 		}
-		sealed := s.Keys.Seal(store.WebhookHeaderBinding(w.ID, name), []byte(value))
+		sealed := s.Keys.Seal(store.WebhookHeaderBinding(w.ID, strings.ToLower(name)), []byte(value))
 		out = append(out, store.WebhookHeader{Name: name, Sealed: sealed, Mask: webhooks.MaskHeader(value)})
 	}
 	return out, nil
@@ -344,7 +344,7 @@ func (s *Service) sealHeaders(w *store.Webhook, in map[string]string) (out []sto
 func (s *Service) openHeaders(w *store.Webhook) (map[string]string, error) {
 	out := map[string]string{}
 	for _, h := range w.Headers {
-		value, err := s.Keys.Open(store.WebhookHeaderBinding(w.ID, h.Name), h.Sealed)
+		value, err := s.Keys.Open(store.WebhookHeaderBinding(w.ID, strings.ToLower(h.Name)), h.Sealed)
 		if err != nil {
 			return nil, err
 		}

@@ -470,19 +470,13 @@ func (v *syncRun) fetchAndFile(ctx context.Context, uids []uint32, arrived bool)
 	return filed, nil
 }
 
-// checkQuota returns the error quota_exceeded if the messages would exceed the mailbox's quota.
+// checkQuota returns the error quota_exceeded if the messages do not fit into the mailbox.
 func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetchedMessage) error {
-	left, err := core.QuotaLeft(tx, mb)
-	if err != nil || left < 0 {
-		return err
-	}
+	size := int64(0)
 	for _, c := range messages {
-		left -= int64(c.stored.Blob.Length)
+		size += int64(c.stored.Blob.Length)
 	}
-	if left < 0 {
-		return core.Errorf(inbox.CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
-	}
-	return nil
+	return core.CheckQuota(tx, mb, size)
 }
 
 // fileUnlessStored files a message unless it is stored already. It reports whether it has filed the

@@ -333,6 +333,23 @@ func TestRemoteQuota(t *testing.T) {
 	}
 }
 
+// TestRemoteStorage: an external mailbox fetches no more than the storage of its account allows.
+func TestRemoteStorage(t *testing.T) {
+	e := newElsewhere(t, polling, 2)
+	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
+	limit := int64(10)
+	e.ChangeAccount(t, e.who.AccountID, func(a *servicetest.Account) { a.Limits.StorageBytes = &limit })
+	e.remote.Change(func() { e.remote.Add(mail("too much")) })
+	e.refresh(e.id)
+	e.until("it says so", func() bool {
+		mb := e.mailbox(e.id)
+		return mb.Error != nil && mb.Status == "error" && strings.Contains(mb.Error.Message, "storage of this account") && mb.Error.Code == "quota_exceeded"
+	})
+	if got := e.subjects(e.id); len(got) != 2 {
+		t.Errorf("stored: %q", got)
+	}
+}
+
 // TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the IDLE
 // sessions.
 func TestIdleSessionsEnd(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 const (
@@ -269,7 +270,7 @@ func findRowOfNotice(tx *store.Tx, account string, from *outbound.Relay, n feedb
 // readTag returns the ID of the row that a tag belongs to; "" for a tag that we did not make.
 func (s *Service) readTag(tag string) string {
 	id, _, _ := strings.Cut(tag, "-")
-	if !store.IsID("msg", "msg_"+id) || !s.recipients.IsRowLocal(recipients.RelayTag+"-"+tag, recipients.RelayTag, id, "") {
+	if !recordid.Is("msg", "msg_"+id) || !s.recipients.IsRowLocal(recipients.RelayTag+"-"+tag, recipients.RelayTag, id, "") {
 		return ""
 	}
 	return "msg_" + id

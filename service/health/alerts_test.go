@@ -76,10 +76,18 @@ func TestAlerts(t *testing.T) {
 	is("disk_space warning")
 	is("")
 	disk(100 << 30)
-	is("disk_space ok")
+	drill := func(problems int) {
+		d := &store.BackupDrill{ID: store.BackupDrillID, EndedAt: h.now, Decrypted: true, Problems: problems}
+		if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.BackupDrills.Put(tx, d) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drill(2)
+	is("disk_space ok, backup_drill error")
 	is("")
+	drill(0)
 	h.world.Tell("PTR", "127.0.0.1")
-	is("")
+	is("backup_drill ok")
 	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
 	is("") // it was ok before it was reported
 	h.world.Tell("PTR", "127.0.0.1")

@@ -355,7 +355,7 @@ func TestCheckHealth(t *testing.T) {
 	first := check("sending_limits") // nothing is known yet, so all are made
 	h.has(first.Checks, "passwords", health.OK, "No mailbox")
 	h.has(first.Checks, "sending_limits", health.OK, "limited")
-	h.Core.Config.Limits = core.Limits{Plan: "startup"}
+	h.Core.ChangeSettings(func(c *core.Settings) { c.Limits = core.Limits{Plan: "startup"} })
 	mb := &store.Mailbox{ID: "eu_1", Num: 1, Email: "m@x.test", PasswordHash: "$6$salt$x", Status: store.MailboxActive}
 	if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/metrics"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // countCacheFactor limits the cost of counting the queue: a count that took one second is cached
@@ -76,7 +77,7 @@ func (s *Service) countQueue() (c queueCounts, err error) {
 			if row != nil {
 				c.messages[row.Status]++
 			}
-			if at, ok := store.IDTime(id); ok && (c.oldest.IsZero() || at.Before(c.oldest)) {
+			if at, ok := recordid.Time(id); ok && (c.oldest.IsZero() || at.Before(c.oldest)) {
 				c.oldest = at
 			}
 			after, n = key, n+1

@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // checkEvery is the time between two runs of all checks.
@@ -192,7 +193,7 @@ func (s *Service) queueHealth() (q QueueHealth, err error) {
 		var oldest time.Time
 		for _, id := range store.OutgoingsWaiting.Keys(tx, "", "") {
 			q.Depth++
-			if at, ok := store.IDTime(id); ok && (oldest.IsZero() || at.Before(oldest)) {
+			if at, ok := recordid.Time(id); ok && (oldest.IsZero() || at.Before(oldest)) {
 				oldest = at
 			}
 		}

@@ -57,7 +57,7 @@ type acceptedMessage struct {
 	envelope acceptedEnvelope
 	stored   *inbox.StoredMessage
 	logged   bool             // it has a record of accepted mail, so that it will be filed even after a crash
-	reserved map[uint32]int64 // bytes reserved in mailboxes, by number
+	reserved map[uint64]int64 // as in the filer
 	done     chan error       // gets one value when the message is filed
 }
 
@@ -68,14 +68,16 @@ type filer struct {
 
 	mu       sync.Mutex
 	waiting  []*acceptedMessage
-	running  bool             // the goroutine is running
-	idle     chan struct{}    // closed while the goroutine is not running
-	taken    uint64           // messages that were ever queued
-	ended    uint64           // messages that were filed or failed
-	progress chan struct{}    // closed and replaced when ended rises
-	reserved map[uint32]int64 // bytes of messages that are not filed, by mailbox number
-	urgent   chan struct{}    // holds a value if somebody waits for filing
-	last     time.Time        // start of the last transaction
+	running  bool          // the goroutine is running
+	idle     chan struct{} // closed while the goroutine is not running
+	taken    uint64        // messages that were ever queued
+	ended    uint64        // messages that were filed or failed
+	progress chan struct{} // closed and replaced when ended rises
+	// reserved has the bytes of messages that are not filed, by mailbox number, and by account
+	// number shifted by 32 bits.
+	reserved map[uint64]int64
+	urgent   chan struct{} // holds a value if somebody waits for filing
+	last     time.Time     // start of the last transaction
 	closing  chan struct{}
 	closed   bool
 }
@@ -84,7 +86,7 @@ func newFiler() *filer {
 	idle := make(chan struct{})
 	close(idle)
 	return &filer{
-		unfiled: make(chan struct{}, maxUnfiled), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
+		unfiled: make(chan struct{}, maxUnfiled), idle: idle, progress: make(chan struct{}), reserved: map[uint64]int64{},
 		urgent: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }
@@ -207,10 +209,10 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	}
 }
 
-// reserve reserves space for a message in the mailboxes of its recipients, until it is filed. to
-// has one address for each distinct destination, and destinations has these destinations. If one of
-// them refuses the message, reserve returns its error.
-func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, destinations []*recipients.Destination, err error) {
+// reserve reserves space for a message in the mailboxes of its recipients and their accounts, until
+// it is filed. to has one address for each distinct destination, and destinations has these
+// destinations. If one of them refuses the message, reserve returns its error.
+func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint64]int64, to []string, destinations []*recipients.Destination, err error) {
 	size := in.Body.Size()
 	// While the lock is held, the filer releases no reservation, which it does after it commits the
 	// rows. So each earlier message is either still reserved, or its rows are in this view.
@@ -218,11 +220,11 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 	defer s.filer.mu.Unlock()
 	err = s.Store.View(func(tx *store.Tx) error {
 		places := map[string]bool{}
-		reserved, to, destinations = map[uint32]int64{}, nil, nil
+		reserved, to, destinations = map[uint64]int64{}, nil, nil
 		for _, r := range in.Recipients {
 			dest, err := s.rooms.Recipients.Resolve(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
-				err = dest.CheckDeliverable(tx, size+s.filer.reserved[dest.Mailbox.Num])
+				err = dest.CheckDeliverable(tx, size+s.filer.reserved[uint64(dest.Mailbox.Num)])
 			}
 			if err == nil {
 				err = feedback.CheckRowAddress(tx, dest, stored)
@@ -236,8 +238,18 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 			if place := dest.PlaceKey(); !places[place] {
 				places[place] = true
 				to, destinations = append(to, r.address), append(destinations, dest)
-				if dest.Mailbox != nil {
-					reserved[dest.Mailbox.Num] = size
+				if dest.Mailbox == nil {
+					continue
+				}
+				account := uint64(dest.Mailbox.AccountNum) << 32
+				reserved[uint64(dest.Mailbox.Num)] = size
+				reserved[account] += size
+				left, err := tx.StorageLeft(dest.Mailbox.AccountID)
+				if err != nil {
+					return err
+				}
+				if !dest.Only && left < reserved[account]+s.filer.reserved[account] {
+					return core.SMTPErrorf(452, "4.2.2", "Mailbox full")
 				}
 			}
 		}
@@ -246,8 +258,8 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	for mailbox, n := range reserved {
-		s.filer.reserved[mailbox] += n
+	for place, n := range reserved {
+		s.filer.reserved[place] += n
 	}
 	return reserved, to, destinations, nil
 }
@@ -256,10 +268,10 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 func (s *Service) unreserve(it *acceptedMessage) {
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
-	for mailbox, n := range it.reserved {
-		s.filer.reserved[mailbox] -= n
-		if s.filer.reserved[mailbox] == 0 {
-			delete(s.filer.reserved, mailbox)
+	for place, n := range it.reserved {
+		s.filer.reserved[place] -= n
+		if s.filer.reserved[place] == 0 {
+			delete(s.filer.reserved, place)
 		}
 	}
 	it.reserved = nil
@@ -506,7 +518,7 @@ func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var limit <-chan time.Time
-	for taken := f.taken; f.ended < taken && (mailbox == 0 || f.reserved[mailbox] > 0); {
+	for taken := f.taken; f.ended < taken && (mailbox == 0 || f.reserved[uint64(mailbox)] > 0); {
 		progress := f.progress
 		f.mu.Unlock()
 		f.fileNow()

@@ -144,6 +144,46 @@ func TestParallelMailKeepsTheQuota(t *testing.T) {
 	}
 }
 
+// TestParallelMailKeepsTheStorage: accepted messages that are not filed yet count against the
+// storage of the account, over all of its mailboxes.
+func TestParallelMailKeepsTheStorage(t *testing.T) {
+	i := installAckFirst(t)
+	boxes := i.ManyMailboxes(3)
+	text := "From: far@far.test\r\nSubject: x\r\n\r\n" + strings.Repeat("0123456789\r\n", 300)
+	limit := int64(18_000) // four of them, and some space left
+	i.Update(func(tx *store.Tx) error {
+		a, err := store.Accounts.Get(tx, i.Account.AccountID)
+		if err != nil {
+			return err
+		}
+		a.Limits.StorageBytes = &limit
+		return store.Accounts.Put(tx, a)
+	})
+	release := i.Stall()
+	var taken atomic.Int32
+	var all sync.WaitGroup
+	for n := range 50 {
+		all.Go(func() {
+			switch err := i.Receive("far@far.test", text, boxes[n%3].Email); {
+			case err == nil:
+				taken.Add(1)
+			case servicetest.CodeOf(err) != 452:
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+	all.Wait()
+	release()
+	i.Svc.Inbound.WaitFiled(t.Context(), 0)
+	counts := i.Counts(boxes)
+	if got := counts[0] + counts[1] + counts[2]; got != 4 || taken.Load() != 4 {
+		t.Errorf("%d were taken, %v are there", taken.Load(), counts)
+	}
+	if err := i.Receive("far@far.test", text, boxes[0].Email, boxes[1].Email); servicetest.CodeOf(err) != 452 {
+		t.Errorf("one more: %v", err)
+	}
+}
+
 // TestAcceptedMailWaitsForTheDisk: while the store cannot write, acknowledged mail waits.
 func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	i := installAckFirst(t)

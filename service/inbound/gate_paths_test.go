@@ -201,6 +201,28 @@ func (w *gateWorld) must(_ any, err error) {
 	}
 }
 
+// accountOf returns the id of the account of an owner.
+func (w *gateWorld) accountOf(owner string) (id string) {
+	w.T.Helper()
+	err := w.St.View(func(tx *store.Tx) error {
+		a, err := core.FindAccount(tx, owner)
+		if err == nil {
+			id = a.ID
+		}
+		return err
+	})
+	w.must(nil, err)
+	return id
+}
+
+// unlessLimited fails on errors other than that of a message above its limit.
+func (w *gateWorld) unlessLimited(err error) {
+	w.T.Helper()
+	if err != nil && !servicetest.HasCode(err, "rate_limited") {
+		w.T.Fatal(err)
+	}
+}
+
 const gatePerson = "p+%d@far.test"
 
 // gatePaths are all ways in which the server sends automatic mail.
@@ -302,6 +324,24 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, n int) {
 			member := store.UserRoleMember
 			w.must(w.Svc.Accounts.InviteTeamUser(context.Background(), servicetest.Actor(w.Account), accounts.InviteTeamUserIn{Email: fmt.Sprintf(gatePerson, n), Role: &member, SendEmail: true}))
+		},
+	},
+	{
+		name: "letter about a link to sign in", sites: []string{"signin/sign_in_link.go CreateSignInLink SendHostMail"}, kind: "letter", to: "p@far.test",
+		begin: func(w *gateWorld) { w.AddAccount("p@far.test") },
+		drive: func(w *gateWorld, _ int) {
+			_, err := w.Svc.Signin.CreateSignInLink(context.Background(), servicetest.Actor(w.Account), accounts.HostedAccountIn{AccountID: w.accountOf("p@far.test")})
+			w.unlessLimited(err)
+		},
+	},
+	{
+		name: "letter about the deletion of an account", sites: []string{"accounts/hosted.go DeleteHostedAccount SendHostMail"}, kind: "letter", to: "p@far.test",
+		begin: func(w *gateWorld) { w.AddAccount("p@far.test") },
+		drive: func(w *gateWorld, _ int) {
+			active, id := store.AccountActive, w.accountOf("p@far.test")
+			w.must(w.Svc.Accounts.UpdateHostedAccount(context.Background(), servicetest.Actor(w.Account), accounts.UpdateHostedAccountIn{AccountID: id, Status: &active}))
+			_, err := w.Svc.Accounts.DeleteHostedAccount(context.Background(), servicetest.Actor(w.Account), accounts.DeleteHostedAccountIn{AccountID: id, Confirm: "p@far.test"})
+			w.unlessLimited(err)
 		},
 	},
 	{

@@ -116,7 +116,7 @@ func (a *MultiAppend) put(last bool, in []Append) error {
 		if err := checkTaintedAppend(tx, u, f); err != nil {
 			return err
 		}
-		if err := CheckQuota(tx, mb, size); err != nil {
+		if err := core.CheckQuota(tx, mb, size); err != nil {
 			return err
 		}
 		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
@@ -190,7 +190,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		return CheckQuota(tx, mb, earlier+size)
+		return core.CheckQuota(tx, mb, earlier+size)
 	})
 	return room, err
 }

@@ -21,7 +21,7 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 			return nil, err
 		}
 	}
-	if err := CheckQuota(tx, mb, int64(d.Blob.Length)); err != nil {
+	if err := core.CheckQuota(tx, mb, int64(d.Blob.Length)); err != nil {
 		return nil, err
 	}
 	taint, err := agents.HolderOf(who).Taint(tx)

@@ -539,28 +539,9 @@ func (s *Service) destination(u core.MailboxUser, folder uint32, uids []uint32, 
 		if err != nil {
 			return err
 		}
-		return CheckQuota(tx, mb, size)
+		return core.CheckQuota(tx, mb, size)
 	})
 	return dest, err
-}
-
-// CheckQuota returns the error quota_exceeded if a message of the given size, in bytes, would
-// exceed the mailbox's quota.
-func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
-	return checkQuotaAfter(tx, mb, size, 0)
-}
-
-// checkQuotaAfter is like CheckQuota, for a message that replaces others: their size, freed, does
-// not count.
-func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, freed int64) error {
-	if mb.QuotaBytes == nil {
-		return nil
-	}
-	used, err := tx.MailboxUsage(mb.Num)
-	if err == nil && size > max(*mb.QuotaBytes-used.Bytes+freed, 0) {
-		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or request a larger quota.")
-	}
-	return err
 }
 
 // transferBatch copies or moves messages in one transaction and adds their UIDs to out.

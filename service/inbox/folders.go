@@ -45,7 +45,6 @@ const (
 	CodeFolderRate        = "folder_changes_limited"
 	CodeFolderName        = "folder_name_invalid"
 	CodeSpecialUse        = "special_use_invalid"
-	CodeQuota             = "quota_exceeded"
 	CodeKeywords          = "keywords_invalid"
 	CodeMessageEmpty      = "message_empty"
 	CodeMessageGone       = "message_gone"

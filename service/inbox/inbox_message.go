@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/url"
 	"strconv"
 	"strings"
@@ -171,6 +170,16 @@ func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Bl
 	return o.root, o.blob, o.shown.Spam, nil
 }
 
+// OpenToRead opens a message for a reader who gets content of it, and records the reading, which
+// may taint the reader. The caller must close the blob.
+func (s *Service) OpenToRead(who core.Actor, in MessageIn) (InboxMessage, *msg.Part, *store.Blob, error) {
+	o, err := s.openToRead(who, in.by(who))
+	if err != nil {
+		return InboxMessage{}, nil, nil, err
+	}
+	return o.shown, o.root, o.blob, nil
+}
+
 // GetMessage returns one message of a mailbox. It does not mark the message as read.
 func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
 	return s.messageDetail(who, in.by(who))
@@ -234,31 +243,6 @@ func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn)
 	}, nil
 }
 
-// AttachmentIn names an attachment of a message by its index.
-type AttachmentIn struct {
-	MessageIn
-	Index string `path:"index"`
-}
-
-// GetMessageAttachment returns the decoded bytes of an attachment.
-func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in AttachmentIn) (*core.File, error) {
-	o, err := s.openToRead(who, in.by(who))
-	if err != nil {
-		return nil, err
-	}
-	all := msg.Attachments(o.root)
-	i, err := strconv.Atoi(in.Index)
-	if err != nil || i < 0 || i >= len(all) {
-		o.blob.Close()
-		return nil, core.NotFound("attachment")
-	}
-	// Size is not set: if the transfer encoding is damaged, the decoded size is only an estimate.
-	return &core.File{
-		Name: all[i].Filename, ContentType: safeType(all[i].ContentType), Size: -1,
-		Body: blobReader{msg.Open(o.blob, all[i].Part), o.blob},
-	}, nil
-}
-
 // A blobReader reads from a blob and closes it.
 type blobReader struct {
 	io.Reader
@@ -266,24 +250,6 @@ type blobReader struct {
 }
 
 func (r blobReader) Close() error { return r.blob.Close() }
-
-// safeType returns the content type with which an attachment is served: application/octet-stream
-// for types that a browser might run, and otherwise the attachment's own type.
-func safeType(contentType string) string {
-	const octetStream = "application/octet-stream"
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return octetStream
-	}
-	top, sub, _ := strings.Cut(media, "/")
-	switch {
-	case top == "multipart", sub == "", strings.Contains(sub, "html"), strings.Contains(sub, "script"), strings.Contains(sub, "flash"):
-		return octetStream
-	case sub == "xml", strings.HasSuffix(sub, "+xml"), sub == "xml-dtd", strings.HasPrefix(sub, "xsl"):
-		return octetStream
-	}
-	return media
-}
 
 // ViewIn names a message to show in a browser, and how to show it.
 type ViewIn struct {

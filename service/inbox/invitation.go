@@ -15,11 +15,27 @@ import (
 // An Invitation is a calendar event to which a message invites.
 type Invitation struct {
 	Summary   string    `json:"summary" words:"theirs" example:"Berth 14"` // The title of the event.
+	Location  string    `json:"location" words:"theirs" example:"Harbour office"`
 	StartsAt  core.Time `json:"starts_at"`
 	EndsAt    core.Time `json:"ends_at"`
+	AllDay    bool      `json:"all_day"`                  // Whether it has dates and no times: these are at 00:00 UTC, and `ends_at` is the day after the last one.
 	Organizer string    `json:"organizer" words:"theirs"` // The address that replies go to.
-	Answer    *string   `json:"answer" enum:"accepted|tentative|declined"`
+
+	OrganizerName string     `json:"organizer_name" words:"theirs" example:"Ann Berg"`
+	Attendees     []Attendee `json:"attendees"` // The first 100.
+
+	Answer *string `json:"answer" enum:"accepted|tentative|declined"`
 }
+
+// An Attendee is a person who is invited to an event.
+type Attendee struct {
+	Name   string  `json:"name" words:"theirs"`
+	Email  string  `json:"email" words:"theirs"`                      // Empty if it is not a valid address.
+	Answer *string `json:"answer" enum:"accepted|tentative|declined"` // What the organizer knows; null if there is no answer.
+}
+
+// maxAttendees is how many attendees an Invitation has.
+const maxAttendees = 100
 
 // invitationAnswers are the possible answers to an invitation. The keyword records the answer on
 // the message, so that all clients of the mailbox see it. status is the PARTSTAT of the calendar
@@ -95,13 +111,29 @@ func invitationOf(o *openedMessage) (*Invitation, error) {
 	if err != nil || !isInvitation(i) {
 		return nil, err
 	}
-	out := &Invitation{Summary: i.Summary, StartsAt: core.Time{Time: i.Starts}, EndsAt: core.Time{Time: i.Ends}, Organizer: i.Organizer.Email}
+	out := &Invitation{
+		Summary: i.Summary, Location: i.Location, StartsAt: core.Time{Time: i.Starts}, EndsAt: core.Time{Time: i.Ends}, AllDay: i.AllDay,
+		Organizer: i.Organizer.Email, OrganizerName: i.Organizer.Name, Attendees: []Attendee{},
+	}
+	for _, a := range i.Attendees[:min(len(i.Attendees), maxAttendees)] {
+		out.Attendees = append(out.Attendees, Attendee{a.Name, a.Email, answerOf(a.Status)})
+	}
 	for _, a := range invitationAnswers {
 		if HasKeyword(o.keywords, a.keyword) {
 			out.Answer = &a.name
 		}
 	}
 	return out, nil
+}
+
+// answerOf returns the name of the answer with a PARTSTAT, or nil if there is none.
+func answerOf(status string) *string {
+	for _, a := range invitationAnswers {
+		if a.status == status {
+			return &a.name
+		}
+	}
+	return nil
 }
 
 // maxCancelScan is how many of a mailbox's newest messages are searched for the cancellation of an

@@ -71,7 +71,7 @@ func TestSloppyInvitationsAreRead(t *testing.T) {
 		if got := i.Starts.Format(time.RFC3339); i.Method != "REQUEST" || i.Summary != want.summary || got != want.starts || i.Organizer.Email != "org@outside.test" {
 			t.Errorf("%s: %s %q at %s of %q", want.file, i.Method, i.Summary, got, i.Organizer.Email)
 		}
-		reply := strings.ReplaceAll(string(i.Reply(i.Attendees[0], ical.Accepted, time.Unix(0, 0))), "\r\n ", "")
+		reply := strings.ReplaceAll(string(i.Reply(i.Attendees[0].Person, ical.Accepted, time.Unix(0, 0))), "\r\n ", "")
 		if !strings.Contains(reply, "\r\n"+want.reply+"\r\n") {
 			t.Errorf("%s: no %s in the answer\n%s", want.file, want.reply, reply)
 		}

@@ -79,5 +79,5 @@ func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder str
 	case size == 0:
 		return nil, nil, core.Errorf(CodeMessageEmpty, "The message is empty.")
 	}
-	return mb, f, checkQuotaAfter(tx, mb, size, int64(m.Blob.Length))
+	return mb, f, core.CheckQuotaAfter(tx, mb, size, int64(m.Blob.Length))
 }

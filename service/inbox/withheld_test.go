@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/attachments"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
@@ -165,7 +166,17 @@ func TestReadingTaints(t *testing.T) {
 			return f.Body.Close()
 		},
 		"get_message_attachment": func(who core.Actor, uid string) error {
-			f, err := r.Svc.Inbox.GetMessageAttachment(ctx, who, inbox.AttachmentIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: uid}, Index: "0"})
+			f, err := r.Svc.Attachments.GetMessageAttachment(ctx, who, attachments.FileIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: uid}, Index: "0"})
+			if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return f.Body.Close()
+		},
+		"get_message_attachments": func(who core.Actor, uid string) error {
+			f, err := r.Svc.Attachments.GetMessageAttachments(ctx, who, inbox.MessageIn{UserID: r.ann.ID, MessageID: uid})
 			if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 				return nil
 			}

@@ -45,7 +45,7 @@ func (s *Service) ExportMail(ctx context.Context, who core.Actor, in ExportMailI
 			return core.Invalid("user_id", "not_allowed", "is a mailbox of another server: export its mail there")
 		}
 		j, err := s.Queue.Add(tx, jobs.New{
-			AccountID: who.AccountID, Kind: "export_messages", Key: mb.ID + " " + in.Format, Args: exportMailArgs{mb.ID, in.Format, who.UserID},
+			AccountID: who.AccountID, Kind: KindExport, Key: mb.ID + " " + in.Format, Args: exportMailArgs{mb.ID, in.Format, who.UserID},
 			Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email}, CreatedBy: who.UserID,
 		})
 		if err != nil {
@@ -60,8 +60,12 @@ func (s *Service) ExportMail(ctx context.Context, who core.Actor, in ExportMailI
 	return &out, nil
 }
 
+// KindExport is the kind of the job that exports the mail of a mailbox. Its result has the link to
+// the file.
+const KindExport = "export_messages"
+
 func (s *Service) exportMailKind() jobs.Kind {
-	return jobs.Kind{Name: "export_messages", Work: s.exportMail, Max: 5, Timeout: time.Minute, Visible: true}
+	return jobs.Kind{Name: KindExport, Work: s.exportMail, Max: 5, Timeout: time.Minute, Visible: true}
 }
 
 func (s *Service) exportMail(_ context.Context, j *store.Job) (jobs.Writes, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
@@ -77,16 +78,27 @@ func groupTarget(g *store.Group) store.AuditTarget {
 }
 
 // ListGroupsIn is the query of list_groups.
-type ListGroupsIn struct{ page.Query }
+type ListGroupsIn struct {
+	page.Query
+	Q string `query:"q" max:"254"` // Text to search for.
+}
 
-// ListGroups lists the account's groups, newest first.
+// ListGroups lists the account's groups, newest first. q is searched in address and name.
 func (s *Service) ListGroups(_ context.Context, who core.Actor, in ListGroupsIn) (*page.Page[Group], error) {
-	l := page.Listing[store.Group, Group]{Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Out: groupOut, Size: func(g *Group) (n int) {
-		for _, m := range g.Members {
-			n += len(m.Email)
-		}
-		return n
-	}}
+	lower := strings.ToLower(in.Q)
+	l := page.Listing[store.Group, Group]{
+		Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Filters: []string{in.Q}, Prefilter: page.HasFolded(lower),
+		Keep: func(g *store.Group) bool {
+			return in.Q == "" || strings.Contains(strings.ToLower(g.Email), lower) || strings.Contains(strings.ToLower(g.Name), lower)
+		},
+		Out: groupOut,
+		Size: func(g *Group) (n int) {
+			for _, m := range g.Members {
+				n += len(m.Email)
+			}
+			return n
+		},
+	}
 	return l.Page(s.Core, who, in.Query)
 }
 

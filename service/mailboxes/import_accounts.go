@@ -102,8 +102,8 @@ func (s *Service) importAccount(line AccountLine) error {
 		if err != nil {
 			return err
 		}
-		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
-			return full
+		if err := s.checkRoomForMailbox(tx, b.Domain); err != nil {
+			return err
 		}
 		mb, err := s.CreateMailbox(tx, b)
 		if err != nil {

@@ -317,12 +317,19 @@ func (s *Service) uploadSpace(who core.Actor, userID, ownName string) (room uplo
 		maxUploadBytes>>30, max(maxUploadBytes-all, 0))}
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := importTarget(tx, who, userID)
+		if err != nil {
+			return err
+		}
+		storage, err := tx.StorageLeft(mb.AccountID)
+		if left := storage - all; left < room.bytes {
+			room = uploadSpace{left, core.Errorf(core.CodeQuota, "The file is larger than what is left of the account's storage (%d bytes). Import less, or ask the operator of this server for more.", max(left, 0))}
+		}
 		if err != nil || mb.QuotaBytes == nil {
 			return err
 		}
 		used, err := tx.MailboxUsage(mb.Num)
 		if left := *mb.QuotaBytes - used.Bytes - ofMailbox; left < room.bytes {
-			room = uploadSpace{left, core.Errorf(inbox.CodeQuota, "The file is larger than what is left of the mailbox's quota_bytes (%d bytes). Raise it, or import less.", max(left, 0))}
+			room = uploadSpace{left, core.Errorf(core.CodeQuota, "The file is larger than what is left of the mailbox's quota_bytes (%d bytes). Raise it, or import less.", max(left, 0))}
 		}
 		return err
 	})

@@ -85,10 +85,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 		if err := b.resolve(tx, who); err != nil {
 			return err
 		}
-		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
-			return full
-		}
-		return nil
+		return s.checkRoomForMailbox(tx, b.Domain)
 	}
 	if err := s.Store.View(check); err != nil {
 		return nil, err // checked before the password is hashed, which is slow

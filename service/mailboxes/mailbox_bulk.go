@@ -170,7 +170,10 @@ func (b *bulkCreate) hashPasswords() {
 // create creates the mailboxes that have no error, as far as the limits allow.
 func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
 	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
-	left, full := b.s.MailboxesLeft(tx, d)
+	left, full, err := b.s.MailboxesLeft(tx, d)
+	if err != nil {
+		return nil, err
+	}
 	for i, mailbox := range b.mailboxes {
 		err := errs[i]
 		if err == nil && len(out.Users) >= left {

@@ -65,10 +65,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		if err := b.resolve(tx, who); err != nil {
 			return err
 		}
-		if left, full := s.MailboxesLeft(tx, b.Domain); left == 0 {
-			return full
-		}
-		return nil
+		return s.checkRoomForMailbox(tx, b.Domain)
 	}
 	if err := s.Store.View(check); err != nil {
 		return nil, err // checked before the password is hashed, which is slow
@@ -256,21 +253,34 @@ func checkForward(to, domain string) error {
 
 // MailboxesLeft returns how many more mailboxes the limits of the account and the domain allow, and
 // the error that the first mailbox beyond them gets.
-func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *core.Error) {
-	left, full = math.MaxInt, (*core.Error)(nil)
-	if n := s.Settings().Limits.Mailboxes; n > 0 {
+func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *core.Error, err error) {
+	a, err := store.Accounts.Read(tx, d.AccountID)
+	if err != nil {
+		return 0, nil, err
+	}
+	left = math.MaxInt
+	if n := store.LimitOr(a.Limits.Mailboxes, s.Settings().Limits.Mailboxes); n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
 		full = core.Errorf("email_user_limit_exceeded", "This account is limited to %d mailboxes. Delete one first.", n)
 	}
-	n := s.Settings().Limits.MailboxesPerDomain
+	n := store.LimitOr(a.Limits.MailboxesPerDomain, s.Settings().Limits.MailboxesPerDomain)
 	if n == 0 {
-		return left, full
+		return left, full, nil
 	}
 	if here := n - store.MailboxesByDomain.Count(tx, d.ID, n); here < left {
 		left = here
 		full = core.Errorf("email_user_limit_exceeded", "%s is limited to %d mailboxes. Delete one first, or use another domain.", d.Name, n)
 	}
-	return left, full
+	return left, full, nil
+}
+
+// checkRoomForMailbox returns the error of MailboxesLeft if no mailbox is left.
+func (s *Service) checkRoomForMailbox(tx *store.Tx, d *store.Domain) error {
+	left, full, err := s.MailboxesLeft(tx, d)
+	if err == nil && left == 0 {
+		err = full
+	}
+	return err
 }
 
 // CreateMailbox writes a new mailbox with its folders. resolve must have been called. On a complete

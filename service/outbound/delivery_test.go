@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 func TestRelayMintsOneIDForEachRecipient(t *testing.T) {
@@ -333,7 +334,7 @@ func TestSendingLogUpToADay(t *testing.T) {
 	made := []time.Duration{-25 * time.Hour, -time.Millisecond, 0, time.Minute, 9 * time.Minute, time.Hour, 24*time.Hour - time.Millisecond, 24 * time.Hour, 200 * time.Hour}
 	servicetest.Update(t, s, func(tx *store.Tx) error {
 		for n, after := range made {
-			o := &store.Outgoing{ID: store.FirstID("msg", midnight.Add(after)), AccountID: who.AccountID, Recipient: fmt.Sprint(n), Status: store.OutgoingSent, QueuedAt: midnight.Add(after)}
+			o := &store.Outgoing{ID: recordid.First("msg", midnight.Add(after)), AccountID: who.AccountID, Recipient: fmt.Sprint(n), Status: store.OutgoingSent, QueuedAt: midnight.Add(after)}
 			if after == 9*time.Minute {
 				o.QueuedAt = midnight.Add(-time.Second)
 			}

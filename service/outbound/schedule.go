@@ -109,7 +109,7 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 }
 
 // fileSent files the Sent copy of a submission as read, and marks the messages that the submission
-// answers.
+// answers. If the storage of the account is full, the message leaves without a copy.
 func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.AnsweredMessage) error {
 	sub.FileSent = false
 	if err := store.Submissions.Put(tx, sub); err != nil {
@@ -120,11 +120,22 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 		return err
 	}
 	stored.Origin = agents.OriginOf(mb.AccountID, sub)
+	left, err := tx.StorageLeft(mb.AccountID)
+	if err != nil {
+		return err
+	}
+	if left < int64(stored.Blob.Length) {
+		tx.After(func() {
+			s.Log.Warn("a message has no copy in Sent: the storage of its account is full", "message_id", sub.ID, "account_id", mb.AccountID)
+		})
+		return s.inbox.MarkAnswered(tx, mb, answered, sub.AnsweredBy)
+	}
 	return s.FileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 
 // FileSentCopy files a message in the Sent folder as read, and marks the messages that it answers.
-// answeredBy is who answers them; see AnsweredBy in store.Meta.
+// answeredBy is who answers them; see AnsweredBy in store.Meta. The caller checks the storage of
+// the account; the quota of the mailbox does not count.
 func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.AnsweredMessage, answeredBy string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // A SentMessage is one row of the sending log: one message for one recipient.
@@ -166,7 +167,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 		},
 	}
 	if !to.IsZero() { // IDs follow the queue time, unless the clock was set back by more than ten minutes
-		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
+		l.Before = who.AccountID + recordid.First("msg", to.Add(10*time.Minute))
 	}
 	page, err := l.Page(s.Core, who, in.Query)
 	if err == nil {

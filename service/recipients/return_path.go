@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 )
 
 // Each row of the sending log has two addresses of its own, in the sending domain. b-id-mac is the
@@ -65,7 +66,7 @@ func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 		return "", ""
 	}
 	kind, id = local[:1], "msg_"+local[2:2+RowIDLen]
-	if kind != BounceAddress && kind != UnsubscribeAddress || !store.IsID("msg", id) {
+	if kind != BounceAddress && kind != UnsubscribeAddress || !recordid.Is("msg", id) {
 		return "", ""
 	}
 	if !s.IsRowLocal(local, kind, id, domain) {

@@ -29,7 +29,7 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	l := s.Settings().Limits
 	list := []scope{
 		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limitOfSetting(l.RecipientsPerDomain), mostNew: limitOfSetting(l.NewRecipientsPerDomain)},
-		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limitOfSetting(l.RecipientsPerAccount), mostNew: limitOfSetting(l.NewRecipientsPerAccount)},
+		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limitOfSetting(store.LimitOr(a.Limits.Recipients, l.RecipientsPerAccount)), mostNew: limitOfSetting(l.NewRecipientsPerAccount)},
 	}
 	if mb == nil {
 		return list, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 	"github.com/mailstead/mailstead/store/requestlog"
 )
 
@@ -126,8 +127,8 @@ func maySee(who core.Actor, r *Row) bool { return !r.Owner || who.Role == store.
 // GetRequest shows one request.
 func (s *Service) GetRequest(_ context.Context, who core.Actor, in RequestIn) (*RequestDetail, error) {
 	missing := core.NotFound("request in the request log")
-	at, ok := store.IDTime(in.ID)
-	if !ok || !store.IsID("req", in.ID) || !s.On() || at.Before(s.oldest()) {
+	at, ok := recordid.Time(in.ID)
+	if !ok || !recordid.Is("req", in.ID) || !s.On() || at.Before(s.oldest()) {
 		return nil, missing
 	}
 	s.write()

@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/service/requests"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/recordid"
 	"github.com/mailstead/mailstead/store/requestlog"
 )
 
@@ -309,7 +310,7 @@ func TestOldRequestsGo(t *testing.T) {
 	r := newRoom(t)
 	old := r.record(r.Owner.AccountID, func(row *requests.Row) {
 		row.At = r.Core.Now().Add(-7*24*time.Hour - time.Second)
-		row.ID = store.FirstID("req", row.At)
+		row.ID = recordid.First("req", row.At)
 	})
 	gone := r.record("acc_gone", nil)
 	if got := r.list(r.owner, requests.ListRequestsIn{}); got != nil {

@@ -91,7 +91,7 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 	c := core.Config{
 		Hostname: "mail.example.test", Sandbox: true, BaseURL: "http://127.0.0.1", Settings: core.Settings{
 			Outbound: "capture", Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
-			Retention: core.Retention{Requests: core.DefaultRequestDays * 24 * time.Hour},
+			Retention: core.Retention{Requests: 7 * 24 * time.Hour},
 		}, AllowPrivate: true, Version: "test",
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"}, PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		WaitForRows: true, SubmissionPort: 2587, IMAPPort: 2143, SMTPSecurity: "none", IMAPSecurity: "none", Log: slog.New(slog.DiscardHandler),

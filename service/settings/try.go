@@ -38,7 +38,7 @@ type TestSettingsIn struct {
 type TestResult struct {
 	OK bool `json:"ok"`
 	// What was found. More codes may be added.
-	Code    string `json:"code" enum:"ok|no_address|not_allowed|no_connection|timeout|tls_failed|login_refused|refused" example:"ok"`
+	Code    string `json:"code" enum:"ok|no_address|not_allowed|no_connection|timeout|tls_failed|login_refused|refused"`
 	Message string `json:"message" words:"ours" example:"The relay r1 can be reached and takes the log-in."` // For people; the text may change.
 	// What to do; null if it works.
 	Mend       *string `json:"mend" words:"ours" example:"Compare user name and password with what the provider shows." rare:"true"`

@@ -40,7 +40,7 @@ func newAlone(t *testing.T) *alone {
 	}
 	q := jobs.NewQueue(st)
 	c := core.New(st, q, keys, core.Config{Hostname: "mail.test", BaseURL: "https://mail.test", Settings: core.Settings{Limits: core.Limits{Plan: "startup"}}, Log: slog.New(slog.DiscardHandler)})
-	a := &alone{Service: accounts.New(c, nil, nil, nil, nil, nil)}
+	a := &alone{Service: accounts.New(c, nil, nil, nil, nil, nil, nil)}
 	a.in = signin.New(c, a, noMailboxes{}, a)
 	for _, k := range a.in.Kinds() {
 		q.Handle(k)

@@ -30,6 +30,7 @@ type Session struct {
 	Account     *SessionAccount `json:"account"`         // null for the person of a mailbox
 	Given       bool            `json:"choose_password"` // somebody else set the password: until the user chooses one, approving messages and signing programs in are refused
 	Limited     bool            `json:"limited"`         // a member who sees only some mailboxes
+	ByOperator  bool            `json:"by_operator"`     // the operator has signed in with a link: nothing about access is shown or can be changed
 	Operator    bool            `json:"operator"`        // the user runs the installation, and may see its health
 	Security    SessionSecurity `json:"security"`
 	Permissions []string        `json:"permissions"`
@@ -138,18 +139,14 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, passwordGi
 	if err := accounts.MaySignIn(tx, u); err != nil {
 		return nil, err
 	}
-	value, now := core.NewToken(), tx.Now()
-	t := &store.Token{
-		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
-		Permissions: accounts.SessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(accounts.SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
-		UserAgent: cleanUserAgent(v.UserAgent), PasswordGiven: passwordGiven,
-	}
+	value, t := newSession(tx, u, v)
+	t.PasswordGiven = passwordGiven
 	if err := store.Tokens.Put(tx, t); err != nil {
 		return nil, err
 	}
 	accounts.DropResetLinks(u)
-	u.LastLoginAt = now
-	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
+	u.LastLoginAt = tx.Now()
+	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), tx.Now())
 	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), core.UserTarget(u))); err != nil {
 		return nil, err
 	}
@@ -158,6 +155,17 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, passwordGi
 		return nil, err
 	}
 	return &SignedIn{*out, u.ID, value}, nil
+}
+
+// newSession returns a new session of a user, and the value of its cookie. The caller stores the
+// session.
+func newSession(tx *store.Tx, u *store.User, v Visitor) (value string, t *store.Token) {
+	value, now := core.NewToken(), tx.Now()
+	return value, &store.Token{
+		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
+		Permissions: accounts.SessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(accounts.SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
+		UserAgent: cleanUserAgent(v.UserAgent),
+	}
 }
 
 // endOldSessions deletes ended sessions, and the oldest live ones until there is room for one more.
@@ -219,6 +227,11 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	out := &Session{
 		Kind: accounts.KindTeam, Security: SessionSecurity{Passkeys: []Passkey{}}, Permissions: accounts.SessionPermissions(u.Role),
 		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: accounts.SessionEnds(&used)},
+	}
+	if t.LinkedBy != "" {
+		hidden := *u // the operator does not learn how its user signs in
+		hidden.TOTP, hidden.Passkeys = nil, nil
+		u, out.ByOperator, out.Permissions = &hidden, true, t.Permissions
 	}
 	if hasTOTP(u) {
 		out.Security.TOTPEnabled, out.Security.RecoveryCodesLeft = true, len(u.TOTP.Recovery)
@@ -283,6 +296,9 @@ type SignOutIn struct {
 
 // SignOut ends the current session, or all sessions of its user.
 func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Message, error) {
+	if who.LinkedBy != "" && in.Everywhere {
+		return nil, core.ErrLinked("End sessions of others")
+	}
 	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
 	err := s.accounts.RevokeMost(who.UserID, ends)
 	if err == nil {
@@ -308,6 +324,7 @@ type OwnSession struct {
 	CreatedAt  core.Time `json:"created_at"`
 	LastUsedAt core.Time `json:"last_used_at"`
 	Current    bool      `json:"current"`
+	ByOperator bool      `json:"by_operator"` // the operator has signed in with a link, and is not told where from
 }
 
 // ListSessions lists the signed-in user's sessions that have not ended, newest first.
@@ -316,7 +333,11 @@ func (s *Service) ListSessions(_ context.Context, who core.Actor) (*core.List[Ow
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByUser.Desc(tx, who.UserID, "") {
 			if t.Kind == core.SessionKind && tx.Now().Before(accounts.SessionEnds(t)) {
-				out = append(out, OwnSession{t.ID, t.LastUsedIP, t.UserAgent, core.Time{Time: t.CreatedAt}, core.Time{Time: t.LastUsedAt}, t.ID == who.TokenID})
+				one := OwnSession{t.ID, t.LastUsedIP, t.UserAgent, core.Time{Time: t.CreatedAt}, core.Time{Time: t.LastUsedAt}, t.ID == who.TokenID, t.LinkedBy != ""}
+				if one.ByOperator {
+					one.IP, one.UserAgent = "", ""
+				}
+				out = append(out, one)
 			}
 		}
 		return nil

@@ -244,6 +244,13 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	var sent *Submitted
 	u := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
 	err = s.withDecision(ctx, u, l, func(tx *store.Tx, r decision) error {
+		left, err := tx.StorageLeft(mb.AccountID) // for the copy in Sent, which may come later
+		if err != nil {
+			return err
+		}
+		if left < int64(stored.Blob.Length) {
+			return core.Errorf(core.CodeQuota, core.StorageFull)
+		}
 		sent, err = s.queueOrHold(tx, u, l, r)
 		if err != nil {
 			return err

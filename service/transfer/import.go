@@ -197,7 +197,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 					*r = ImportResult{Status: ImportSkipped}
 					continue
 				}
-				if err := inbox.CheckQuota(tx, mb, in[next].Body.Size()); err != nil {
+				if err := core.CheckQuota(tx, mb, in[next].Body.Size()); err != nil {
 					if _, ours := core.AsError(err); !ours {
 						return err
 					}

@@ -88,7 +88,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 				return core.Errorf(inbox.CodeFolderExists, "The folder %q is not empty. Give --into another name.", f.Name)
 			}
 		}
-		return inbox.CheckQuota(tx, mb, usage.Bytes)
+		return core.CheckQuota(tx, mb, usage.Bytes)
 	})
 	if core.IsGone(err) {
 		return out, core.Errorf("not_found", "There is no mailbox %s now. Create it first.", address)

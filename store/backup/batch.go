@@ -108,7 +108,7 @@ func (t *Target) readObject(ctx context.Context, name string, fn func(io.Reader)
 		return err
 	}
 	defer in.Close()
-	from := &objectReader{Reader: t.drill.paced(ctx, in)}
+	from := t.drill.reader(ctx, in)
 	plain, err := unseal(from, t.Identities)
 	if err == nil {
 		err = fn(&contentReader{plain, from})
@@ -128,7 +128,8 @@ func (t *Target) readObject(ctx context.Context, name string, fn func(io.Reader)
 // An objectReader reads an object as it is stored, and keeps the error of the place.
 type objectReader struct {
 	io.Reader
-	err error // nil: everything was read that was asked for
+	err    error         // nil: everything was read that was asked for
+	summed *summedReader // set in a drill; Reader reads through it
 }
 
 // Read reads like the object.

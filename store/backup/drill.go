@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -150,7 +151,7 @@ func (t *Target) Drill(ctx context.Context, dir string, log *slog.Logger, look f
 	if err != nil {
 		return nil, err
 	}
-	d := &drillReads{stored: map[string]StoredObject{}}
+	d := &drillReads{stored: map[string]StoredObject{}, read: map[string]bool{}}
 	newest := c.full
 	bases := map[string]bool{c.full.ID: true} // backups of the chain
 	for _, m := range manifests {
@@ -193,14 +194,17 @@ func (t *Target) restoreAndCheck(ctx context.Context, manifests []*Manifest, c b
 	killpoint.At("drill.restored")
 	out.At, out.Number, out.Messages = res.At, res.Number, res.Messages
 	reportProgress(ctx, "pages of the database", 0, 0)
-	if err := store.CheckPagesInBackground(ctx, dir); err != nil {
+	if err := engine.CheckPagesInBackground(ctx, filepath.Join(dir, store.DatabaseFile)); err != nil {
 		out.addProblem(fmt.Errorf("the database is damaged, so rows and messages were not checked: %w", err))
 		return nil
 	}
 	st, err := store.Open(dir, store.Options{Unsynced: true, Log: log, Program: t.Program, Background: ctx})
-	if err != nil {
+	if isDamage(err) {
 		out.addProblem(err)
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	defer st.Close()
 	reportProgress(ctx, "rows of the database", 0, 0)
@@ -253,12 +257,13 @@ type drillReads struct {
 	pace   store.Pacer
 }
 
-// paced returns a reader of an object.
-func (d *drillReads) paced(ctx context.Context, from io.Reader) io.Reader {
+// reader returns the reader of an object.
+func (d *drillReads) reader(ctx context.Context, from io.Reader) *objectReader {
 	if d == nil {
-		return from
+		return &objectReader{Reader: from}
 	}
-	return &summedReader{from, ctx, d, sha256.New(), 0}
+	summed := &summedReader{from, ctx, d, sha256.New(), 0}
+	return &objectReader{Reader: summed, summed: summed}
 }
 
 // A summedReader reads an object and computes its checksum.
@@ -288,18 +293,14 @@ func (d *drillReads) compare(name string, in *objectReader, content error) error
 		return content
 	}
 	want, known := d.stored[name]
-	r, ok := in.Reader.(*summedReader)
-	if !known || !ok {
+	if !known {
 		return content
 	}
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return cmp.Or(content, err)
 	}
-	if r.size != want.Size || hex.EncodeToString(r.sum.Sum(nil)) != want.SHA256 {
+	if in.summed.size != want.Size || hex.EncodeToString(in.summed.sum.Sum(nil)) != want.SHA256 {
 		return fmt.Errorf("it differs from what was stored: %w", ErrDamaged)
-	}
-	if d.read == nil {
-		d.read = map[string]bool{}
 	}
 	d.read[name] = true
 	return content

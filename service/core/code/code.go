@@ -66,7 +66,7 @@ var Documented = []Code{
 	{403, "credential_limit_reached", "the mailbox or domain has as many passwords as it may"},
 	{403, "rule_limit_reached", "the mailbox has as many rules as it may"},
 	{403, "webhook_limit_reached", "the account has reached its limit of endpoints"},
-	{403, "owner_protected", "the account's owner cannot be changed or deleted"},
+	{403, "owner_protected", "the account's owner cannot be changed or deleted, and the first account cannot be suspended or deleted"},
 	{403, "user_not_in_account", "the team user belongs to another account"},
 	{403, "daily_send_limit_reached", "the mailbox, its domain or its account has reached its limit of recipients for this day"},
 	{403, "new_recipient_limit_reached", "the mailbox, its domain or its account has reached its limit of new recipients for this day"},
@@ -120,7 +120,7 @@ var Documented = []Code{
 	{503, "busy", "too many log-ins are waiting; try again after Retry-After seconds"},
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
 	{503, "storage_unavailable", "the server's disk does not do what is asked; try again after Retry-After seconds"},
-	{507, "quota_exceeded", "the mailbox is full; delete messages, or raise its `quota_bytes`"},
+	{507, "quota_exceeded", "the mailbox or the storage of the account is full; delete messages, or raise `quota_bytes` or `storage_bytes`"},
 	{507, "storage_full", "the server's disk is full; try again after Retry-After seconds"},
 }
 
@@ -132,7 +132,7 @@ var otherCodes = map[int][]string{
 	404: {"folder_not_found", "message_gone"},
 	409: {"already_initialised", "claim_expired", "domain_claimed_elsewhere", "domain_unavailable", "folder_exists", "folder_has_children", "insufficient_funds", "ns_timeout", "passkey_exists", "passkeys_unavailable", "premium_not_supported", "price_changed", "special_use_invalid", "too_many_passkeys", "totp_enabled", "totp_not_started"},
 	410: {"expired"},
-	422: {"image_unavailable"},
+	422: {"image_unavailable", "no_preview"},
 	429: {"folder_changes_limited"},
 	502: {"backup_failed", "registrar_error"},
 	503: {"not_ready"},
