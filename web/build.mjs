@@ -32,7 +32,7 @@ function link(text, paths) {
 const icon = await put('icon.svg', await readFile(here('public/icon.svg')))
 const manifest = await put('app.webmanifest', link(await readFile(here('public/app.webmanifest'), 'utf8'), { '/icon.svg': icon }))
 const { outputFiles, metafile } = await build({
-  entryPoints: { app: here('src/main.tsx') },
+  entryPoints: { app: here('src/main.tsx'), 'pdf-worker': 'pdfjs-dist/legacy/build/pdf.worker.mjs' },
   outdir: dist,
   write: false,
   bundle: true,
@@ -46,7 +46,7 @@ const { outputFiles, metafile } = await build({
   jsx: 'automatic',
   jsxImportSource: 'preact',
   legalComments: 'none',
-  define: { ICON: JSON.stringify(icon) },
+  define: { ICON: JSON.stringify(icon), PDF_WORKER: '"/pdf-worker.js"' },
   loader: { '.go': 'text', '.py': 'text', '.sh': 'text' },
   logLevel: 'warning',
 })
@@ -64,8 +64,10 @@ async function write(name) {
     if (hashed[other] === '…') throw new Error(`${name} and ${other} import each other`)
     content = content.replaceAll(`"./${other}"`, `".${hashed[other]}"`)
   }
+  content = content.replaceAll('"/pdf-worker.js"', () => `"${hashed['pdf-worker.js']}"`)
   hashed[name] = await put(name.replace(/^part-.*\./, 'part.'), Buffer.from(content))
 }
+await write('pdf-worker.js') // a part of the script has its path as a text
 for (const name of [...outputs.keys()].sort()) await write(name)
 for (const name of ['app.js', 'app.css']) paths['/' + name] = hashed[name]
 await writeFile(`${dist}/index.html`, link(await readFile(here('public/index.html'), 'utf8'), paths))

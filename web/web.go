@@ -23,8 +23,8 @@ import (
 var distFiles embed.FS
 
 // contentSecurityPolicy is the Content-Security-Policy of the dashboard. It allows scripts, styles,
-// frames and data only from this server.
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// frames and data only from this server. Images may also be files that the page itself holds.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // A file is one file of the dashboard, ready to be sent.

@@ -151,7 +151,7 @@ func TestFirstLoadIsSmall(t *testing.T) {
 	}
 	first += size("/index.html")
 	parts, largest := dynamic.FindAllStringSubmatch(text(app), -1), 0
-	if len(parts) != 4 {
+	if len(parts) != 5 {
 		t.Errorf("%d parts are fetched later", len(parts))
 	}
 	for _, m := range parts {

@@ -17,7 +17,7 @@ const gated: Gated[] = [
   { path: '/sent/lookup', needs: 'lookup_message', deed: 'look messages up' },
 ]
 
-const own = ['/', '/inbox', '/compose', '/me'] // of the person of a mailbox
+const own = ['/', '/inbox', '/compose', '/me', '/v1'] // of the person of a mailbox; the API says itself what they may do
 
 /** What the signed-in user's role may not do, if an address is a place for that; nothing if they may open it. */
 export function barred(href: string): string | undefined {

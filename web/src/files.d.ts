@@ -7,3 +7,6 @@ declare module '*.css' {}
 
 // The path of the icon, which the bundler puts in.
 declare const ICON: string
+
+// The path of the script that reads PDFs in a worker, likewise.
+declare const PDF_WORKER: string

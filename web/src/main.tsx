@@ -2,6 +2,7 @@ import 'uplot/dist/uPlot.min.css'
 import './ui/theme.css'
 import './ui/ui.css'
 import './shell.css'
+import './palette/palette.css'
 import './pages/overview/overview.css'
 import './pages/mailboxes/mailboxes.css'
 import './pages/inbox/inbox.css'
@@ -24,7 +25,7 @@ import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
 import { ChoosePassword } from './pages/gate/choose'
-import { domains, mail, own, team } from './pages/parts'
+import { domains, mail, own, palette, team } from './pages/parts'
 import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
 import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
@@ -61,7 +62,7 @@ const soon = 1000 // ms after the sign-in, when what the first page needs was as
 /** Fetches the other parts of the script before they are needed. */
 session.subscribe((s) => {
   if (!s) return
-  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own] : [team, domains, mail]
+  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own, palette] : [team, domains, mail, palette]
   setTimeout(() => { for (const part of rest) part.load().catch(() => { /* it is fetched when it is needed */ }) }, soon)
 })
 

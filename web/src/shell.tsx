@@ -2,13 +2,17 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { barred } from './access'
+import { aside } from './aside'
 import { person, session, type Session } from './api/client'
 import { useQuery } from './api/query'
 import { live, outdated } from './api/stream'
 import { signOut } from './api/session'
-import { path } from './router'
+import { lazy } from './pages/lazy'
+import { palette } from './pages/parts'
+import { params, path } from './router'
 import { theme, turnTheme } from './theme'
 import { Badge, Button, Icon, IconButton, Questions, Toasts, type IconName } from './ui'
+import { t } from './words'
 
 const groups: { name: string; links: [href: string, name: string, icon: IconName][] }[] = [
   { name: '', links: [['/', 'Overview', 'home']] },
@@ -17,7 +21,10 @@ const groups: { name: string; links: [href: string, name: string, icon: IconName
   { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark']] },
 ]
 
-const ownGroups: typeof groups = [{ name: '', links: [['/inbox', 'Mail', 'inbox'], ['/me', 'My mailbox', 'user']] }]
+/** The navigation of the person of a mailbox. */
+const ownGroups = (): typeof groups => [{ name: '', links: [['/inbox', t('shell.mail'), 'inbox'], ['/me', t('shell.me'), 'user']] }]
+
+const keyName = /Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘ K' : 'Ctrl K'
 
 function isWithin(href: string, at: string): boolean {
   return href === '/' ? at === '/' : at === href || at.startsWith(href + '/')
@@ -25,41 +32,66 @@ function isWithin(href: string, at: string): boolean {
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const [open, setOpen] = useState(false)
+  const [finding, setFinding] = useState(false)
   const at = path.value
-  useEffect(() => setOpen(false), [at])
+  useEffect(() => setOpen(false), [at, params.value.get('folder')])
+  useFindKey(() => setFinding(true))
   return (
     <>
-      <a class="button skip" href="#main">Skip to content</a>
+      <a class="button skip" href="#main">{t('shell.skip')}</a>
       <div class="shell">
-        <div class={'side' + (open ? ' open' : '')} id="side" onKeyDown={(e) => { if (e.key === 'Escape') setOpen(false) }}>
+        <aside class={'side' + (open ? ' open' : '')} id="side" aria-label={t('shell.side')} onKeyDown={(e) => { if (e.key === 'Escape') setOpen(false) }}>
           <Brand />
-          <Navigation at={at} />
+          <Navigation at={at} onFind={() => { setOpen(false); setFinding(true) }} />
           <Foot />
-        </div>
-        <button type="button" class="scrim" aria-label="Close navigation" tabIndex={-1} onClick={() => setOpen(false)} />
+        </aside>
+        <button type="button" class="scrim" aria-label={t('shell.close')} tabIndex={-1} onClick={() => setOpen(false)} />
         <div class="main">
-          <div class="topbar">
-            <IconButton look="ghost" icon="menu" label="Navigation" aria-expanded={open} aria-controls="side" onClick={() => setOpen(!open)} />
+          <header class="topbar">
+            <IconButton look="ghost" icon="menu" label={t('shell.navigation')} aria-expanded={open} aria-controls="side" onClick={() => setOpen(!open)} />
             <Brand />
-          </div>
+          </header>
           <Banners />
           <main id="main">{children}</main>
         </div>
       </div>
       <Toasts />
       <Questions />
+      {finding && <Palette navigation={linksOf().map(([href, name, icon]) => ({ href, name, icon }))} onClose={() => setFinding(false)} />}
     </>
   )
+}
+
+const Palette = lazy(palette, (m) => m.Palette)
+
+/** Calls find when Ctrl-K or Cmd-K is pressed, but not where the key means something else, as in a text with links. */
+function useFindKey(find: () => void) {
+  useEffect(() => {
+    const press = (e: KeyboardEvent) => {
+      if (e.key.toLowerCase() !== 'k' || !(e.ctrlKey || e.metaKey) || e.shiftKey || e.altKey || e.defaultPrevented) return
+      if ((e.target as HTMLElement).isContentEditable || document.querySelector('dialog[open]')) return
+      e.preventDefault()
+      find()
+    }
+    addEventListener('keydown', press)
+    return () => removeEventListener('keydown', press)
+  }, [])
+}
+
+/** The links of the navigation. */
+function linksOf() {
+  return (person() ? ownGroups() : groups).flatMap((g) => g.links)
 }
 
 function Brand() {
   return <a class="brand" href="/"><img src={ICON} alt="" /> Mailstead</a>
 }
 
-function Navigation({ at }: { at: string }) {
+function Navigation({ at, onFind }: { at: string; onFind: () => void }) {
   return (
-    <nav aria-label="Main">
-      {(person() ? ownGroups : groups).map((g) => (
+    <nav aria-label={t('shell.main')}>
+      <button type="button" class="find-button" aria-haspopup="dialog" onClick={onFind}><Icon name="search" /> <span class="grow">{t('palette.title')}</span> <kbd aria-hidden="true">{keyName}</kbd></button>
+      {(person() ? ownGroups() : groups).map((g) => (
         <div key={g.name}>
           {g.name && <h2>{g.name}</h2>}
           <ul>
@@ -70,6 +102,7 @@ function Navigation({ at }: { at: string }) {
                   {href === '/jobs' && <RunningJobs />}
                   {href === '/approvals' && <WaitingApprovals />}
                 </a>
+                {href === '/inbox' && isWithin(href, at) && aside.value}
               </li>
             ))}
           </ul>
@@ -101,8 +134,8 @@ function Foot() {
         <span class="grow truncate"><span class="truncate" style={{ display: 'block' }}>{user.name || user.email}</span><span class="small muted truncate">{person() ? user.email : user.role}</span></span>
       </a>
       <div class="row-between">
-        <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={`Use ${next} theme`} onClick={turnTheme} />
-        <Button look="ghost" small icon="out" onClick={() => signOut()}>Sign out</Button>
+        <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={next === 'dark' ? t('shell.dark') : t('shell.light')} onClick={turnTheme} />
+        <Button look="ghost" small icon="out" onClick={() => signOut()}>{t('shell.sign_out')}</Button>
       </div>
     </div>
   )
@@ -120,9 +153,9 @@ function Banners() {
   const offline = useOffline()
   return (
     <>
-      {!person() && (s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
-      {offline && <div class="banner" role="status"><Icon name="alert" /> Connection lost. This page may be out of date.</div>}
-      {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Reload</Button></div>}
+      {!person() && (s.sandbox || s.outbound === 'capture') && <div class="banner" role="region" aria-label="Notice"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
+      {offline && <div class="banner" role="status"><Icon name="alert" /> {t('shell.offline')}</div>}
+      {outdated.value && <div class="banner info" role="status">{t('shell.updated')} <Button small look="ghost" onClick={() => location.reload()}>{t('shell.reload')}</Button></div>}
     </>
   )
 }

@@ -1,5 +1,6 @@
 // The texts of the pages of people with a mailbox, in their language. All other pages are English.
 import { signal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
 import { en } from './words/en'
 
 export type Words = typeof en
@@ -16,6 +17,11 @@ export const language = signal('en')
 /** A text, with values for its {names}. */
 export function t(key: Key, values: Values = {}): string {
   return texts.value[key].replace(/\{(\w+)\}/g, (whole, name: string) => values[name]?.toString() ?? whole)
+}
+
+/** A text with parts of the page, such as links, for its {names}. */
+export function rich(key: Key, parts: Record<string, ComponentChildren>): ComponentChildren[] {
+  return texts.value[key].split(/\{(\w+)\}/).map((piece, i) => (i % 2 === 1 ? parts[piece] : piece))
 }
 
 /** The form of a text for a count. {n} is the count. */

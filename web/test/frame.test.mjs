@@ -38,7 +38,7 @@ async function fitted(p) {
       }
     }
     const root = frame.contentDocument.documentElement
-    return { height: frame.offsetHeight, inside: root.scrollHeight, wide: root.scrollWidth - root.clientWidth, seen: root.clientHeight, steady: heights.size === 1, pane: frame.parentElement.clientHeight }
+    return { height: frame.offsetHeight, inside: root.scrollHeight, wide: root.scrollWidth - root.clientWidth, seen: root.clientHeight, steady: heights.size === 1, pane: document.querySelector('.inbox-message').clientHeight }
   })
 }
 

@@ -20,7 +20,7 @@ test('hostile messages do nothing, with images off and on', async (t) => {
     const { data } = await a.api('GET', list)
     return data.length === names.length && data
   })
-  const p = await page(t, { as: a, expect: [/Failed to load resource.*\/session\/image\//] })
+  const p = await page(t, { as: a, expect: [/Failed to load resource.*\/session\/(image|files)\//] /* what is no picture */ })
   const harm = await watched(p)
   await p.open(`/inbox/${box.user_id}/${rows[0].uid}`)
   for (const row of rows) {
@@ -35,8 +35,9 @@ test('hostile messages do nothing, with images off and on', async (t) => {
       await images.waitFor({ state: 'detached' })
       await quiet(p)
     }
+    for (const file of await region.locator('.inbox-file > button').all()) await look(p, file)
     assert.equal(new URL(p.url()).pathname, at, row.subject + ' led elsewhere')
-    await until('the title of ' + row.subject, async () => await p.title() === row.subject + ' · Mailstead')
+    await until('the title of ' + row.subject, async () => (await p.title()).replace(/^\(\d+\) /, '') === row.subject + ' · Mailstead')
     for (const frame of p.frames()) assert.deepEqual(await unsafe(frame), [], row.subject)
     assert.deepEqual(harm, [], row.subject)
   }
@@ -52,6 +53,15 @@ async function watched(p) {
   p.on('framenavigated', (f) => { if (f !== p.mainFrame() && !/\/session\/view\/|^about:/.test(f.url())) harm.push('frame went to ' + f.url()) })
   p.on('request', (r) => { if (r.frame() !== p.mainFrame() && !/\/session\/(view|image)\/|^data:/.test(r.url())) harm.push('a message asked for ' + r.url()) })
   return harm
+}
+
+/** Opens the preview of a file, waits until it shows something, and closes it. */
+async function look(p, file) {
+  const dialog = p.locator('dialog[open]')
+  await file.click()
+  await dialog.locator('pre, img, .notice, .empty, .inbox-preview-pages').first().waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await dialog.waitFor({ state: 'detached' })
 }
 
 /** Waits until the message's frame is there and its images have been tried. */

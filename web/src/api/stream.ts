@@ -59,9 +59,25 @@ function watch() {
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden)
-  if (document.visibilityState === 'hidden') hidden = setTimeout(close, unseen)
+  if (document.visibilityState === 'hidden') rest()
   else if (wanted) open()
 })
+
+let needed = 0 // how many want the stream also while nobody sees the page
+
+function rest() {
+  if (needed === 0) hidden = setTimeout(close, unseen)
+}
+
+/** Keeps the stream open also while nobody sees the page. Returns how to stop. */
+export function keepOpen(): () => void {
+  needed++
+  clearTimeout(hidden)
+  return () => {
+    needed--
+    if (document.visibilityState === 'hidden') rest()
+  }
+}
 
 /**
  * Opens the stream, if it is not open, and keeps it open while the page is seen. Calls whenRefused if the server gives none.

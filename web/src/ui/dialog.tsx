@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { IconButton } from './button'
 import { Form, TextField } from './form'
 import { dialogs, Toasts } from './toast'
+import { t } from '../words'
 
 interface DialogProps { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }
 
@@ -29,8 +30,8 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
   return (
     <dialog ref={ref} class={'dialog' + (wide ? ' wide' : '')} aria-labelledby={id} onCancel={(e) => { e.preventDefault(); onClose() }} onClose={closed}>
       <header>
-        <h2 id={id}>{title}</h2>
-        <IconButton look="ghost" small icon="x" label="Close" onClick={onClose} />
+        <h2 id={id} dir="auto">{title}</h2>
+        <IconButton look="ghost" small icon="x" label={t('ui.close')} onClick={onClose} />
       </header>
       <div class="body">{children}</div>
       <Toasts within={id} />
@@ -73,7 +74,7 @@ function QuestionDialog({ question: q }: { question: Question }) {
     <Dialog title={q.title} onClose={close}>
       <Form onSubmit={run} submit={q.action} danger={q.danger ?? true} disabled={q.typed !== undefined && typed.trim() !== q.typed}>
         <div>{q.text}</div>
-        {q.typed !== undefined && <TextField label={`Type ${q.typed} to confirm`} value={typed} onInput={setTyped} autoFocus mono />}
+        {q.typed !== undefined && <TextField label={t('ui.confirm', { text: q.typed })} value={typed} onInput={setTyped} autoFocus mono />}
       </Form>
     </Dialog>
   )

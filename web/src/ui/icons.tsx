@@ -53,6 +53,10 @@ const shapes = {
   box: 'M4 6.5h6l2 2.5h8v9.5H4z',
   archive: 'M4 5h16v4.5H4zM5.5 9.5V19h13V9.5M10 13h4',
   keyboard: 'M3.5 6.5h17v11h-17zM7 10h.01M10.3 10h.01M13.7 10h.01M17 10h.01M8 14h8',
+  image: 'M4 5h16v14H4zM4 16l4.5-4.5 4 4 2.5-2.5 5 5M15.5 8.5h.01',
+  file: 'M6 3.5h8l4.5 4.5v12.5H6zM13.5 3.5V8.5h5M9 13h6M9 16.5h6',
+  collapse: 'm6 15 6-6 6 6',
+  bell: 'M12 4a5.5 5.5 0 0 0-5.5 5.5c0 5-2 6-2 7h15c0-1-2-2-2-7A5.5 5.5 0 0 0 12 4zM10 19.5a2.1 2.1 0 0 0 4 0',
 } as const
 
 export type IconName = keyof typeof shapes

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { barred } from '../access'
+import { setTitle } from '../title'
 import { IconButton } from './button'
 import type { IconName } from './icons'
 import { Icon } from './icons'
@@ -11,9 +12,7 @@ interface PageProps { title: string; heading?: ComponentChildren; intro?: Compon
 /** A page: its title is that of the browser's tab too, and gets the focus when the viewer comes here. */
 export function Page({ title, heading, intro, back, actions, tabs, children }: PageProps) {
   const head = useRef<HTMLHeadingElement>(null)
-  useEffect(() => {
-    document.title = title + ' · Mailstead'
-  }, [title])
+  useEffect(() => setTitle(title), [title])
   useEffect(() => {
     if (document.activeElement === document.body || document.activeElement?.closest('nav')) head.current?.focus({ preventScroll: true })
   }, [])

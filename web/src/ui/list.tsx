@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Pages } from '../api/query'
+import { t } from '../words'
 import { Failure, Loading } from './notice'
 
 interface Props<T> {
@@ -48,7 +49,7 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, e
           </div>
         ))}
       </div>
-      {pages.error ? <Failure error={pages.error} retry={async () => pages.loadMore()} /> : pages.more && <div class="more" role="status"><span class="spinner" style={{ display: 'inline-block' }} /><span class="visually-hidden">Loading more</span></div>}
+      {pages.error ? <Failure error={pages.error} retry={async () => pages.loadMore()} /> : pages.more && <div class="more" role="status"><span class="spinner" style={{ display: 'inline-block' }} /><span class="visually-hidden">{t('ui.loading_more')}</span></div>}
     </>
   )
 }

@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { barred } from '../access'
 import { ApiError } from '../api/client'
 import { mendOf, wordsOf, type Fault, type Mend } from '../api/wording'
+import { rich, t } from '../words'
 import { Button } from './button'
 import { Icon, type IconName } from './icons'
 
@@ -28,7 +29,7 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
   return (
     <div class="empty">
       <Icon name={icon} />
-      <h3>{title}</h3>
+      <h2>{title}</h2>
       {children && <p>{children}</p>}
       {action}
     </div>
@@ -52,11 +53,11 @@ export function Failure({ error, retry }: { error: ApiError; retry?: () => unkno
   return (
     <div class="empty" role="alert">
       <Icon name={gone ? 'search' : 'alert'} />
-      <h3>{gone ? 'Not found' : 'Couldn’t load this'}</h3>
+      <h2>{gone ? t('ui.not_found') : t('ui.not_loaded')}</h2>
       <p><Wrong of={error} /></p>
       {error.again > 0 && <Wait until={error.again} />}
       {error.requestId && !gone && !error.message.includes(error.requestId) && <p class="small mono">{error.requestId}</p>}
-      {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? 'Retry now' : 'Try again'}</Button>}
+      {retry && !gone && <Button icon="refresh" onClick={retry}>{error.again > 0 ? t('ui.retry_now') : t('ui.retry')}</Button>}
     </div>
   )
 }
@@ -69,14 +70,14 @@ function Wait({ until }: { until: number }) {
     return () => clearInterval(timer)
   }, [])
   const left = Math.max(0, Math.ceil((until - now) / 1000))
-  return <p>Retrying automatically<span aria-hidden="true">{left > 0 ? ` in ${left} s` : ' now'}</span>.</p>
+  return <p>{rich('ui.retrying', { when: <span aria-hidden="true">{left > 0 ? t('ui.retrying.in', { n: left }) : t('ui.retrying.now')}</span> })}</p>
 }
 
 /** Stands where something is being read. */
 export function Loading({ lines = 4 }: { lines?: number }) {
   return (
     <div class="stack-tight" role="status" style={{ padding: '1.1rem' }}>
-      <span class="visually-hidden">Loading</span>
+      <span class="visually-hidden">{t('ui.loading')}</span>
       {Array.from({ length: lines }, (_, i) => <div key={i} class="skeleton" style={{ width: `${92 - ((i * 17) % 40)}%` }} />)}
     </div>
   )

@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals'
 import { useState } from 'preact/hooks'
 import { serverNow } from '../api/client'
+import { t } from '../words'
 import { Button, IconButton } from './button'
 import { Notice } from './notice'
 import { failed, told } from './toast'
@@ -36,7 +37,7 @@ export function theirList(texts: string[]) {
 }
 
 /** A time: how long ago by default; `at` gives the time of day, `date` the day alone. The whole time is in the title. */
-export function Time({ of, form = 'ago', none = 'never' }: { of: string | null | undefined; form?: 'ago' | 'at' | 'date' | 'short'; none?: string }) {
+export function Time({ of, form = 'ago', none = t('ui.never') }: { of: string | null | undefined; form?: 'ago' | 'at' | 'date' | 'short'; none?: string }) {
   if (!of) return <span class="muted">{none}</span>
   const at = new Date(of)
   return <time dateTime={of} title={full.format(at)}>{written(at, form)}</time>
@@ -91,13 +92,13 @@ export function words(code: string): string {
 async function copy(text: string) {
   try {
     await navigator.clipboard.writeText(text)
-    told('Copied')
+    told(t('ui.copied'))
   } catch {
-    failed(new Error('Your browser blocked copying. Select the text and copy it manually.'))
+    failed(new Error(t('ui.not_copied')))
   }
 }
 
-export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function CopyButton({ text, label = t('ui.copy') }: { text: string; label?: string }) {
   return <IconButton look="ghost" small icon="copy" label={label} onClick={() => copy(text)} />
 }
 

@@ -1,12 +1,11 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
+import { setTitle } from '../../title'
 import { Card, Toasts } from '../../ui'
 
 /** What stands alone on the screen, without the navigation. */
 export function Frame({ title, intro, children }: { title: string; intro?: ComponentChildren; children: ComponentChildren }) {
-  useEffect(() => {
-    document.title = title + ' · Mailstead'
-  }, [title])
+  useEffect(() => setTitle(title), [title])
   return (
     <main class="gate">
       <div>

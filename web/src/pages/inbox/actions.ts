@@ -3,7 +3,8 @@ import { signal } from '@preact/signals'
 import { call, type Schemas } from '../../api/client'
 import type { Pages } from '../../api/query'
 import { plain } from '../../api/wording'
-import { doLater, failed, plural } from '../../ui'
+import { doLater, failed } from '../../ui'
+import { t, tn } from '../../words'
 
 export type Message = Schemas['InboxMessage']
 
@@ -50,7 +51,7 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
     const all = 'is_read' in change && change.is_read ? differing(await whole(messages.filter((m) => !m.is_read || (m.thread?.unread ?? 0) > 0)), change) : changed
     for (let i = 0; i < all.length; i += mostAtOnce) {
       const { errors } = await call('bulk_mark_messages', { messages: all.slice(i, i + mostAtOnce).map(refOf), ...change })
-      if (errors.length > 0) throw new Error(`${plural(errors.length, 'message')} could not be marked. ${plain(errors[0]!.error) ?? ''}`)
+      if (errors.length > 0) throw new Error(`${tn('inbox.not_marked', errors.length)} ${plain(errors[0]!.error) ?? ''}`)
     }
   } catch (error) {
     failed(error)
@@ -58,9 +59,10 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
   }
 }
 
-function markedAs(change: Change): string {
-  if ('is_read' in change) return change.is_read ? 'marked read' : 'marked unread'
-  return change.is_flagged ? 'starred' : 'unstarred'
+/** Says that messages were marked. */
+function markedText(change: Change, n: number): string {
+  if ('is_read' in change) return change.is_read ? tn('inbox.marked_read', n) : tn('inbox.marked_unread', n)
+  return change.is_flagged ? tn('inbox.starred', n) : tn('inbox.unstarred', n)
 }
 
 const opposite = (change: Change): Change => ('is_read' in change ? { is_read: !change.is_read } : { is_flagged: !change.is_flagged })
@@ -71,14 +73,14 @@ export async function markMany(pages: Pages<Message>, messages: Message[], chang
   if (changed.length === 0) return
   const done = mark(pages, changed, change)
   const back = () => void done.then(() => mark(pages, changed.map((m) => ({ ...m, ...change })), opposite(change)))
-  doLater(`${plural(changed.length, 'message')} ${markedAs(change)}`, () => done, back)
+  doLater(markedText(change, changed.length), () => done, back)
   await done
 }
 
 /** Deletes messages once nobody has taken it back: to Trash, and what is there for good. */
 export function remove(messages: Message[], trash: boolean) {
-  if (trash) later(messages, 'deleted for good', removeNow)
-  else later(messages, 'moved to Trash', async (some) => {
+  if (trash) later(messages, { done: (n) => tn('inbox.deleted', n), failed: (n) => tn('inbox.not_deleted', n) }, removeNow)
+  else later(messages, movedTo(t('inbox.folder.trash')), async (some) => {
     const errors = await moveNow(some, 'trash')
     const elsewhere = errors.filter((e) => e.code === 'external_mailbox') // its server has a way of its own
     if (elsewhere.length === 0) return errors
@@ -89,12 +91,19 @@ export function remove(messages: Message[], trash: boolean) {
 
 /** Moves messages to a folder, by its role or its name, once nobody has taken it back. */
 export function moveTo(messages: Message[], to: string, name: string) {
-  later(messages, 'moved to ' + name, (some) => moveNow(some, to))
+  later(messages, movedTo(name), (some) => moveNow(some, to))
 }
 
 /** Says that messages are junk, or that they are not. */
 export function markJunk(messages: Message[], junk: boolean) {
-  later(messages, junk ? 'moved to Junk' : 'moved to Inbox', async (some) => (await call('bulk_mark_messages', { messages: some.map(refOf), junk })).errors)
+  later(messages, movedTo(junk ? t('inbox.folder.junk') : t('inbox.folder.inbox')), async (some) => (await call('bulk_mark_messages', { messages: some.map(refOf), junk })).errors)
+}
+
+/** What is said of so many messages, once something was done with them or could not be done. */
+interface Deed { done: (n: number) => string; failed: (n: number) => string }
+
+function movedTo(folder: string): Deed {
+  return { done: (n) => tn('inbox.moved', n, { folder }), failed: (n) => tn('inbox.not_moved', n, { folder }) }
 }
 
 interface ItemError { uid: string; mailbox: string; error: string; code: string }
@@ -122,7 +131,7 @@ async function whole(messages: Message[]): Promise<Message[]> {
 }
 
 /** Takes messages out of sight and does something with them once nobody has taken it back. */
-function later(messages: Message[], what: string, act: (some: Message[]) => Promise<ItemError[]>) {
+function later(messages: Message[], deed: Deed, act: (some: Message[]) => Promise<ItemError[]>) {
   if (messages.length === 0) return
   setGone(messages, true)
   const run = async () => {
@@ -133,8 +142,8 @@ function later(messages: Message[], what: string, act: (some: Message[]) => Prom
       const errors = await act(some)
       if (errors.length === 0) continue
       setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
-      failed(new Error(`${plural(errors.length, 'message')} could not be ${what}. ${plain(errors[0]!.error) ?? ''}`))
+      failed(new Error(`${deed.failed(errors.length)} ${plain(errors[0]!.error) ?? ''}`))
     }
   }
-  doLater(messages.length === 1 ? `Message ${what}` : `${plural(messages.length, 'message')} ${what}`, run, () => setGone(messages, false))
+  doLater(deed.done(messages.length), run, () => setGone(messages, false))
 }

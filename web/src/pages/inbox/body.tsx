@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import { useRead } from '../../api/query'
 import { theme } from '../../theme'
-import { Button, Icon, Notice, plural } from '../../ui'
+import { Button, Icon, Notice } from '../../ui'
+import { rich, t, tn } from '../../words'
 import { inFolder } from './actions'
 import { useFit } from './frame'
 import type { Detail } from './types'
@@ -10,13 +11,13 @@ import { rawOf } from './source'
 
 export function Body({ message: m }: { message: Detail }) {
   const [plain, setPlain] = useState(false)
-  const rich = m.html !== null && !plain
+  const html = m.html !== null && !plain
   return (
     <>
-      {m.truncated && <div class="inbox-strip"><Notice tone="info">Only the beginning of this message is shown. <a href={rawOf(m)} download>Download the full message</a>.</Notice></div>}
-      {rich ? <Frame message={m} onPlain={m.text !== null ? () => setPlain(true) : undefined} /> : (
+      {m.truncated && <div class="inbox-strip"><Notice tone="info">{rich('message.truncated', { link: <a href={rawOf(m)} download>{t('message.truncated.link')}</a> })}</Notice></div>}
+      {html ? <Frame message={m} onPlain={m.text !== null ? () => setPlain(true) : undefined} /> : (
         <>
-          {m.html !== null && <div class="inbox-strip"><button type="button" class="inbox-link" onClick={() => setPlain(false)}>Show HTML</button></div>}
+          {m.html !== null && <div class="inbox-strip"><button type="button" class="inbox-link" onClick={() => setPlain(false)}>{t('message.show_html')}</button></div>}
           <Text text={m.text ?? ''} />
         </>
       )}
@@ -41,17 +42,17 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
   return (
     <>
       {(show || trackers > 0 || onPlain) && (
-        <div class="inbox-strip">
+        <div class="inbox-strip stacks">
           {(show || trackers > 0) && <Icon name="shield" />}
           <span class="grow">
-            {show && `${plural(n, 'remote image')} blocked. Loading ${n === 1 ? 'it' : 'them'} tells the sender that you opened this message. `}
-            {trackers > 0 && `${plural(trackers, 'tracking pixel')} removed.`}
+            {show && tn('message.images', n) + ' '}
+            {trackers > 0 && tn('message.trackers', trackers)}
           </span>
-          {show && <Button small icon="eye" onClick={() => setImages(true)}>Show images</Button>}
-          {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>Show plain text</button>}
+          {show && <Button small icon="eye" onClick={() => setImages(true)}>{t('message.show_images')}</Button>}
+          {onPlain && <button type="button" class="inbox-link" onClick={onPlain}>{t('message.show_plain')}</button>}
         </div>
       )}
-      <iframe class="inbox-frame" key={`${images}${theme.value}`} ref={frame} title="Message body" sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
+      <iframe class="inbox-frame" key={`${images}${theme.value}`} ref={frame} title={t('message.body')} sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox" src={path + (images ? '1' : '0') + look} />
     </>
   )
 }
@@ -73,14 +74,14 @@ function blocksOf(text: string): Block[] {
 const folded = 4 // lines of a quotation that stay open
 
 function Text({ text }: { text: string }) {
-  if (text.trim() === '') return <p class="inbox-text muted">This message has no text.</p>
+  if (text.trim() === '') return <p class="inbox-text muted">{t('message.no_text')}</p>
   return (
     <div class="inbox-text">
       {blocksOf(text).map((b, i) => {
         const lines = b.text.split('\n').length
         if (!b.quoted) return <div key={i} dir="auto"><Linked text={b.text} /></div>
         const quote = <blockquote dir="auto"><Linked text={b.text.replace(/^> ?/gm, '')} /></blockquote>
-        return lines <= folded ? <div key={i}>{quote}</div> : <details key={i}><summary>{plural(lines, 'quoted line')}</summary>{quote}</details>
+        return lines <= folded ? <div key={i}>{quote}</div> : <details key={i}><summary>{tn('message.quoted', lines)}</summary>{quote}</details>
       })}
     </div>
   )

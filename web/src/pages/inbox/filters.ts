@@ -52,3 +52,12 @@ export function placeOf(message?: Ref): string {
   if (folder) kept.set('in', folder)
   return '/inbox' + (message ? `/${message.user_id}/${message.uid}` : '') + (kept.size > 0 ? '?' + kept : '')
 }
+
+/** The place of a folder of the mailbox in view, by its role or its name. */
+export function placeOfFolder(folder: string): string {
+  const kept = new URLSearchParams()
+  const mailbox = params.value.get('mailbox')
+  if (mailbox) kept.set('mailbox', mailbox)
+  if (folder !== 'inbox') kept.set('folder', folder)
+  return '/inbox' + (kept.size > 0 ? '?' + kept : '')
+}

@@ -1,16 +1,19 @@
 // The folders of mailboxes: which one is shown, where a message can be moved to, and one's own.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { call, can, person, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params } from '../../router'
-import { ask, Button, count, Dialog, Form, IconButton, Menu, TextField, theirs, told, type IconName } from '../../ui'
+import { ask, Button, count, Dialog, Form, Icon, IconButton, Menu, TextField, theirs, told, type IconName } from '../../ui'
+import { t, tn, type Key } from '../../words'
 import { inFolder } from './actions'
-import { setFilter } from './filters'
+import { placeOfFolder, setFilter } from './filters'
 
 export type Folder = Schemas['MailFolder']
 
-const standard: [role: string, name: string, icon: IconName][] = [
-  ['inbox', 'Inbox', 'inbox'], ['drafts', 'Drafts', 'pencil'], ['sent', 'Sent', 'send'], ['archive', 'Archive', 'archive'], ['junk', 'Junk', 'ban'], ['trash', 'Trash', 'trash'],
+/** The folders that every mailbox has: their roles, their names by IMAP, and how they are called and drawn here. */
+const standard: [role: string, name: string, text: Key, icon: IconName][] = [
+  ['inbox', 'Inbox', 'inbox.folder.inbox', 'inbox'], ['drafts', 'Drafts', 'inbox.folder.drafts', 'pencil'], ['sent', 'Sent', 'inbox.folder.sent', 'send'],
+  ['archive', 'Archive', 'inbox.folder.archive', 'archive'], ['junk', 'Junk', 'inbox.folder.junk', 'ban'], ['trash', 'Trash', 'inbox.folder.trash', 'trash'],
 ]
 
 /** The folder that the list shows: a role, all, or a name. */
@@ -18,9 +21,11 @@ export function folderInView(): string {
   return params.value.get('folder') || 'inbox'
 }
 
-/** What a folder is called on the page. */
+/** What a folder is called on the page, by its role or its name. */
 export function nameOfFolder(folder: string): string {
-  return folder === 'all' ? 'All mail' : standard.find(([role]) => role === folder)?.[1] ?? folder
+  if (folder === 'all') return t('inbox.folder.all')
+  const text = standard.find(([role, name]) => role === folder || name === folder)?.[2]
+  return text ? t(text) : folder
 }
 
 /** The role of the folder that a message is in, as far as its name tells; the list's, where it shows one. */
@@ -28,11 +33,11 @@ export function roleOf(m: { folder?: string } | undefined): string {
   const view = folderInView()
   const name = m && (inFolder(m) ?? 'inbox')
   if (view !== 'all' && standard.some(([role]) => role === view) && (!params.value.has('in') || name === params.value.get('in') || name === 'inbox')) return view
-  return standard.find(([role, text]) => name === role || name === text)?.[0] ?? ''
+  return standard.find(([role, imap]) => name === role || name === imap)?.[0] ?? ''
 }
 
 /** The mailbox in view; '' where there are several. */
-function useMailboxInView(): string {
+export function useMailboxInView(): string {
   const email = params.value.get('mailbox') ?? ''
   const found = useQuery('list_email_users', { q: email, limit: 100 }, { kinds: [], when: email !== '' && !person() })
   if (person()) return session.value!.user.id
@@ -45,23 +50,76 @@ export function useFolders(userID: string): { folders: Folder[]; reload: () => P
   return { folders: userID === '' ? [] : read.data?.data ?? [], reload: read.reload }
 }
 
-/** Chooses the folder that the list shows. */
+const mostMailboxes = 100 // whose unread messages are added up
+const patience = 1500 // ms after the inbox was opened, when what it needs was asked for
+
+/** How many messages are unread in the inbox in view; undefined where the account has too many mailboxes to add up. */
+export function useUnread(): number | undefined {
+  const userID = useMailboxInView()
+  const { folders } = useFolders(userID)
+  const several = !person() && !params.value.get('mailbox')
+  const [tooMany, setTooMany] = useState(false) // then nothing is read again
+  const [settled, setSettled] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(true), patience)
+    return () => clearTimeout(timer)
+  }, [])
+  const list = useQuery('list_email_users', { limit: mostMailboxes }, { when: several && settled, kinds: tooMany ? [] : ['inbox', 'mailbox'], pause: 10_000 }).data
+  useEffect(() => setTooMany(list?.pagination.has_more === true), [list])
+  if (!several) return folders.find((f) => f.role === 'inbox')?.unread
+  return list && !list.pagination.has_more ? list.data.reduce((sum, m) => sum + m.unread_count, 0) : undefined
+}
+
+const whole = ['drafts', 'junk'] // folders in which every message waits for somebody, read or not
+
+/** How many messages of a folder wait, and that in words. */
+function waiting(f: Folder): [n: number, words: string] {
+  return whole.includes(f.role ?? '') ? [f.messages, tn('inbox.messages', f.messages)] : [f.unread, tn('inbox.unread', f.unread)]
+}
+
+/** The folders in the navigation, with how many messages wait in each. */
+export function FolderList() {
+  const { folders } = useFolders(useMailboxInView())
+  const unread = useUnread()
+  const now = folderInView()
+  const own = folders.filter((f) => f.role === null)
+  const row = (folder: string, icon: IconName, f: Folder | undefined) => {
+    const [n, words] = f ? waiting(f) : folder === 'inbox' && unread !== undefined ? [unread, tn('inbox.unread', unread)] : [0, '']
+    return (
+      <li key={folder}>
+        <a href={placeOfFolder(folder)} aria-current={folder === now ? 'page' : undefined} class={f && f.unread > 0 || folder === 'inbox' && unread ? 'unread' : undefined}>
+          <Icon name={icon} /> <span class="grow truncate" dir="auto">{nameOfFolder(folder)}</span>
+          {n > 0 && <span class="folder-count"><span aria-hidden="true">{count(n)}</span><span class="visually-hidden">{words}</span></span>}
+        </a>
+      </li>
+    )
+  }
+  return (
+    <ul class="side-folders" aria-label={t('inbox.folders')}>
+      {standard.map(([role, , , icon]) => row(role, icon, folders.find((f) => f.role === role)))}
+      {row('all', 'mail', undefined)}
+      {own.map((f) => row(f.name, 'box', f))}
+    </ul>
+  )
+}
+
+/** Chooses the folder that the list shows, where the navigation is out of sight. */
 export function FolderPicker() {
   const userID = useMailboxInView()
   const { folders, reload } = useFolders(userID)
   const [managing, setManaging] = useState(false)
   const now = folderInView()
   const own = folders.filter((f) => f.role === null)
-  const unread = (role: string) => folders.find((f) => f.role === role)?.unread ?? 0
+  const withCount = (name: string, f: Folder | undefined) => (f && waiting(f)[0] > 0 ? `${name} (${count(waiting(f)[0])})` : name)
   return (
     <>
-      <select class="inbox-folder" aria-label="Folder" value={now} onChange={(e) => setFilter({ folder: e.currentTarget.value === 'inbox' ? undefined : e.currentTarget.value })}>
-        {standard.map(([role, name]) => <option key={role} value={role} selected={role === now}>{name}{unread(role) > 0 ? ` (${count(unread(role))})` : ''}</option>)}
-        <option value="all" selected={now === 'all'}>All mail</option>
-        {own.map((f) => <option key={f.id} value={f.name} selected={f.name === now}>{f.name}{f.unread > 0 ? ` (${count(f.unread)})` : ''}</option>)}
+      <select class="inbox-folder" aria-label={t('inbox.folder')} value={now} onChange={(e) => setFilter({ folder: e.currentTarget.value === 'inbox' ? undefined : e.currentTarget.value })}>
+        {standard.map(([role]) => <option key={role} value={role} selected={role === now}>{withCount(nameOfFolder(role), folders.find((f) => f.role === role))}</option>)}
+        <option value="all" selected={now === 'all'}>{nameOfFolder('all')}</option>
+        {own.map((f) => <option key={f.id} value={f.name} selected={f.name === now}>{withCount(f.name, f)}</option>)}
         {now !== 'all' && !standard.some(([role]) => role === now) && !own.some((f) => f.name === now) && <option value={now} selected>{now}</option>}
       </select>
-      {userID !== '' && can('create_folder') && <IconButton look="ghost" small icon="box" label="Folders" onClick={() => setManaging(true)} />}
+      {userID !== '' && can('create_folder') && <IconButton look="ghost" small icon="box" label={t('inbox.folders')} onClick={() => setManaging(true)} />}
       {managing && <Manage userID={userID} own={own} reload={reload} onClose={() => setManaging(false)} />}
     </>
   )
@@ -69,14 +127,14 @@ export function FolderPicker() {
 
 /** A menu of the folders that messages of a mailbox can be moved to; of several mailboxes, the standard ones. */
 export function MoveMenu({ userID, small, onMove }: { userID: string; small?: boolean; onMove: (to: string, name: string) => void }) {
-  return <Menu label="Move to folder" icon="box" small={small}><Targets userID={userID} onMove={onMove} /></Menu>
+  return <Menu label={t('inbox.move_to')} icon="box" small={small}><Targets userID={userID} onMove={onMove} /></Menu>
 }
 
 function Targets({ userID, onMove }: { userID: string; onMove: (to: string, name: string) => void }) {
   const { folders } = useFolders(userID)
   return (
     <>
-      {standard.filter(([role]) => role !== folderInView() && role !== 'drafts' && role !== 'sent').map(([role, name, icon]) => <Button key={role} look="ghost" small icon={icon} onClick={() => onMove(role, name)}>{name}</Button>)}
+      {standard.filter(([role]) => role !== folderInView() && role !== 'drafts' && role !== 'sent').map(([role, , , icon]) => <Button key={role} look="ghost" small icon={icon} onClick={() => onMove(role, nameOfFolder(role))}>{nameOfFolder(role)}</Button>)}
       {folders.filter((f) => f.role === null && f.name !== folderInView()).map((f) => <Button key={f.id} look="ghost" small icon="box" onClick={() => onMove(f.name, f.name)}>{f.name}</Button>)}
     </>
   )
@@ -90,33 +148,33 @@ function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[
     await reload()
   }
   const remove = (f: Folder) => ask({
-    title: `Delete the folder ${f.name}?`, action: 'Delete', text: 'Its messages are moved to Trash.',
+    title: t('inbox.folder.delete_title', { name: f.name }), action: t('inbox.delete'), text: t('inbox.folder.delete_text'),
     run: async () => {
       await call('delete_folder', { user_id: userID, folder_id: f.id })
       if (folderInView() === f.name) setFilter({ folder: undefined })
       await reload()
-      told('Folder deleted.')
+      told(t('inbox.folder.deleted'))
     },
   })
   if (renaming) return <Rename userID={userID} of={renaming} onClose={async () => { setRenaming(undefined); await reload() }} />
   return (
-    <Dialog title="Folders" onClose={onClose}>
+    <Dialog title={t('inbox.folders')} onClose={onClose}>
       <div class="stack">
-        {own.length === 0 ? <p class="muted">Inbox, Drafts, Sent, Archive, Junk and Trash are always there. Add folders of your own here.</p> : (
+        {own.length === 0 ? <p class="muted">{t('inbox.folder.none')}</p> : (
           <ul class="inbox-folders">
             {own.map((f) => (
               <li key={f.id} class="row-between">
                 <span class="truncate grow">{theirs(f.name)} <span class="muted small">{count(f.messages)}</span></span>
                 <span class="row nowrap">
-                  <IconButton look="ghost" small icon="pencil" label={`Rename ${f.name}`} onClick={() => setRenaming(f)} />
-                  <IconButton look="ghost" small icon="trash" label={`Delete ${f.name}`} onClick={() => remove(f)} />
+                  <IconButton look="ghost" small icon="pencil" label={t('inbox.folder.rename', { name: f.name })} onClick={() => setRenaming(f)} />
+                  <IconButton look="ghost" small icon="trash" label={t('inbox.folder.delete', { name: f.name })} onClick={() => remove(f)} />
                 </span>
               </li>
             ))}
           </ul>
         )}
-        <Form submit="Add folder" onSubmit={create} disabled={name.trim() === ''}>
-          <TextField label="New folder" name="name" value={name} onInput={setName} maxLength={255} hint="A slash puts a folder below another one: Customers/Berg" />
+        <Form submit={t('inbox.folder.add')} onSubmit={create} disabled={name.trim() === ''}>
+          <TextField label={t('inbox.folder.new')} name="name" value={name} onInput={setName} maxLength={255} hint={t('inbox.folder.hint')} />
         </Form>
       </div>
     </Dialog>
@@ -131,9 +189,9 @@ function Rename({ userID, of: f, onClose }: { userID: string; of: Folder; onClos
     onClose()
   }
   return (
-    <Dialog title={`Rename ${f.name}`} onClose={onClose}>
-      <Form submit="Rename" onSubmit={submit} disabled={name.trim() === '' || name === f.name}>
-        <TextField label="Name" name="name" value={name} onInput={setName} maxLength={255} autoFocus />
+    <Dialog title={t('inbox.folder.rename', { name: f.name })} onClose={onClose}>
+      <Form submit={t('inbox.rename')} onSubmit={submit} disabled={name.trim() === '' || name === f.name}>
+        <TextField label={t('inbox.name')} name="name" value={name} onInput={setName} maxLength={255} autoFocus />
       </Form>
     </Dialog>
   )

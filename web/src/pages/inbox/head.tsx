@@ -3,27 +3,48 @@ import { useState } from 'preact/hooks'
 import { call, can, person, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params, useTyped } from '../../router'
-import { ask, Button, count, Icon, IconButton, Notice, TextField, told } from '../../ui'
+import { ask, Button, count, Icon, IconButton, Menu, Notice, TextField, told } from '../../ui'
+import { rich, t, type Key } from '../../words'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
 import { FolderPicker, folderInView, MoveMenu, nameOfFolder } from './folders'
+import { canNotify, notifies, turnNotifications } from './notify'
 import { MailboxPicker } from './picker'
+import { Search } from './search'
 
-export function Head({ onCompose }: { onCompose: () => void }) {
+/** onDown goes from the search field into the list. */
+export function Head({ onCompose, onHelp, onDown }: { onCompose: () => void; onHelp: () => void; onDown: () => void }) {
   const mailbox = params.value.get('mailbox') ?? ''
+  const [more, setMore] = useState(hiddenFilters() > 0)
   return (
     <>
       <div class="inbox-head-line">
-        <h1 tabIndex={-1} class="visually-hidden">{nameOfFolder(folderInView())}</h1>
+        <h1 tabIndex={-1} class="truncate" dir="auto">{nameOfFolder(folderInView())}</h1>
         <FolderPicker />
         <span class="inbox-head-actions">
           <Refresh mailbox={mailbox} />
-          {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>Compose</Button>}
+          <Options onHelp={onHelp} />
+          {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>{t('inbox.compose')}</Button>}
         </span>
       </div>
-      {!person() && <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
-      <Search />
+      {!person() && <MailboxPicker label={t('inbox.mailbox')} value={mailbox} all={t('inbox.all_mailboxes')} onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
+      <Search onDown={onDown} more={more} onMore={() => setMore(!more)} />
+      {more && <More />}
       <Toggles />
     </>
+  )
+}
+
+function Options({ onHelp }: { onHelp: () => void }) {
+  const on = notifies.value
+  const turn = async () => {
+    await turnNotifications(!on)
+    told(on ? t('inbox.notify.is_off') : t('inbox.notify.is_on'))
+  }
+  return (
+    <Menu label={t('inbox.options')} small>
+      {canNotify && <Button look="ghost" small icon="bell" aria-pressed={on} onClick={turn}>{on ? t('inbox.notify.off') : t('inbox.notify.on')}</Button>}
+      <Button look="ghost" small icon="keyboard" onClick={onHelp}>{t('inbox.keys')}</Button>
+    </Menu>
   )
 }
 
@@ -43,18 +64,16 @@ function Refresh({ mailbox }: { mailbox: string }) {
       told((await call('refresh_inbox')).message)
     }
   }
-  return <IconButton look="ghost" small icon="refresh" label="Fetch new mail" onClick={refresh} />
+  return <IconButton look="ghost" small icon="refresh" label={t('inbox.fetch')} onClick={refresh} />
 }
-
-const universal = 'Mail for your own domains appears as soon as it arrives. External mailboxes are fetched in the background only while the universal inbox is on.'
 
 function askForUniversal() {
   if (!can('set_universal_inbox')) {
-    told('Mail for your own domains is up to date. To fetch external mailboxes too, ask an owner or admin to turn on the universal inbox.')
+    told(t('inbox.universal.ask'))
     return
   }
   ask({
-    title: 'The universal inbox is off', text: universal, action: 'Turn on', danger: false,
+    title: t('inbox.universal.title'), text: t('inbox.universal.text'), action: t('inbox.universal.action'), danger: false,
     run: async () => told((await call('set_universal_inbox', { enabled: true })).message),
   })
 }
@@ -68,34 +87,10 @@ export function UniversalNotice() {
   return (
     <div class="inbox-universal">
       <Notice tone="warn">
-        The universal inbox is off, so external mailboxes are not fetched automatically.{' '}
-        {can('set_universal_inbox') && <button type="button" class="inbox-link" onClick={askForUniversal}>Turn it on</button>}
+        {t('inbox.universal.off')}{' '}
+        {can('set_universal_inbox') && <button type="button" class="inbox-link" onClick={askForUniversal}>{t('inbox.universal.turn_on')}</button>}
       </Notice>
     </div>
-  )
-}
-
-function Search() {
-  const [typed, setTyped] = useTyped('q')
-  const [more, setMore] = useState(hiddenFilters() > 0)
-  const n = hiddenFilters()
-  return (
-    <>
-      <div class="inbox-search" role="search">
-        <Icon name="search" />
-        <input id="inbox-search" class="input" type="text" inputMode="search" enterkeyhint="search" aria-label="Search messages" placeholder="Search" value={typed} spellcheck={false} maxLength={200} autocapitalize="off"
-          title={'All words must match. Use "quotes" for an exact phrase, or @example.com for a domain.'}
-          onInput={(e) => setTyped(e.currentTarget.value)}
-          onKeyDown={(e) => {
-            if (e.key !== 'Escape') return
-            if (typed) setTyped('')
-            else e.currentTarget.blur()
-          }} />
-        {typed ? <IconButton look="ghost" small icon="x" label="Clear search" onClick={() => { setTyped(''); document.getElementById('inbox-search')?.focus() }} /> : <kbd class="inbox-only-wide" aria-hidden="true">/</kbd>}
-        <Button look="ghost" small icon="filter" aria-label={'Sender and dates' + (n > 0 ? `, ${n} set` : '')} title="Sender and dates" aria-expanded={more} aria-controls="inbox-more" onClick={() => setMore(!more)}>{n > 0 ? n : undefined}</Button>
-      </div>
-      {more && <More />}
-    </>
   )
 }
 
@@ -104,25 +99,25 @@ function More() {
   const [from, setFrom] = useTyped('from')
   return (
     <div class="inbox-more" id="inbox-more">
-      <TextField label="From" value={from} onInput={setFrom} placeholder="Name or address" maxLength={200} />
-      <TextField label="Since" type="date" value={p.get('date_from') ?? ''} onInput={(v) => setFilter({ date_from: v })} />
-      <TextField label="Until" type="date" value={p.get('date_to') ?? ''} onInput={(v) => setFilter({ date_to: v })} hint="Dates are in UTC." />
+      <TextField label={t('inbox.filter.from')} value={from} onInput={setFrom} placeholder={t('inbox.filter.from_hint')} maxLength={200} />
+      <TextField label={t('inbox.filter.since')} type="date" value={p.get('date_from') ?? ''} onInput={(v) => setFilter({ date_from: v })} />
+      <TextField label={t('inbox.filter.until')} type="date" value={p.get('date_to') ?? ''} onInput={(v) => setFilter({ date_to: v })} hint={t('inbox.filter.utc')} />
     </div>
   )
 }
 
-const toggles: [FilterName, string, string][] = [
-  ['is_read', 'false', 'Unread'], ['is_flagged', 'true', 'Starred'], ['has_attachments', 'true', 'Attachments'], ['exclude_warmup', 'true', 'Hide warm-up'],
+const toggles: [FilterName, string, Key][] = [
+  ['is_read', 'false', 'inbox.filter.unread'], ['is_flagged', 'true', 'inbox.filter.starred'], ['has_attachments', 'true', 'inbox.filter.attachments'], ['exclude_warmup', 'true', 'inbox.filter.warmup'],
 ]
 
 function Toggles() {
   return (
-    <div class="inbox-toggles" role="group" aria-label="Filters">
+    <div class="inbox-toggles" role="group" aria-label={t('inbox.filter')}>
       {toggles.filter(([name]) => name !== 'exclude_warmup' || !person()).map(([name, value, text]) => {
         const on = params.value.get(name) === value
-        return <button key={name} type="button" class="inbox-toggle" aria-pressed={on} onClick={() => setFilter({ [name]: on ? undefined : value })}>{on && <Icon name="check" />}{text}</button>
+        return <button key={name} type="button" class="inbox-toggle" aria-pressed={on} onClick={() => setFilter({ [name]: on ? undefined : value })}>{on && <Icon name="check" />}{t(text)}</button>
       })}
-      {isFiltered() && <button type="button" class="inbox-link" onClick={clearFilters}>Clear</button>}
+      {isFiltered() && <button type="button" class="inbox-link" onClick={clearFilters}>{t('inbox.filter.clear')}</button>}
     </div>
   )
 }
@@ -144,17 +139,17 @@ interface BulkProps {
 /** Takes the place of the filters while messages are selected. */
 export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar, onDelete, userID, onMove }: BulkProps) {
   return (
-    <div class="inbox-bulk" role="toolbar" aria-label="Selected messages">
-      <IconButton look="ghost" small icon="x" label="Clear selection" onClick={onNone} />
+    <div class="inbox-bulk" role="toolbar" aria-label={t('inbox.selected')}>
+      <IconButton look="ghost" small icon="x" label={t('inbox.select.none')} onClick={onNone} />
       <span class="grow" role="status">
-        <strong>{selected}</strong> selected
-        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>Select all {count(loaded)} loaded</button></>}
+        {rich('inbox.select.count', { n: <strong>{count(selected)}</strong> })}
+        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>{t('inbox.select.all', { n: count(loaded) })}</button></>}
       </span>
-      {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label="Mark as read" onClick={() => onMark(true)} />}
-      {can('mark_message') && <IconButton look="ghost" small icon="mail" label="Mark as unread" onClick={() => onMark(false)} />}
-      {can('mark_message') && <span class="inbox-only-wide"><IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Unstar' : 'Star'} onClick={onStar} /></span>}
+      {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label={t('inbox.mark_read')} onClick={() => onMark(true)} />}
+      {can('mark_message') && <IconButton look="ghost" small icon="mail" label={t('inbox.mark_unread')} onClick={() => onMark(false)} />}
+      {can('mark_message') && <span class="inbox-only-wide"><IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? t('inbox.unstar') : t('inbox.star')} onClick={onStar} /></span>}
       {can('bulk_move_messages') && <MoveMenu small userID={userID} onMove={onMove} />}
-      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" onClick={onDelete} />}
+      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label={t('inbox.delete')} onClick={onDelete} />}
     </div>
   )
 }

@@ -3,15 +3,19 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { can, person, session } from '../../api/client'
 import { usePages } from '../../api/query'
 import { go, params } from '../../router'
+import { aside } from '../../aside'
+import { setTitle, unread } from '../../title'
 import { Button, Empty, LinkButton, LongList } from '../../ui'
+import { rich, t, type Key } from '../../words'
 import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
 import { clearFilters, filters, isFiltered, placeOf, setFilter } from './filters'
-import { folderInView, nameOfFolder, roleOf } from './folders'
+import { FolderList, folderInView, nameOfFolder, roleOf, useUnread } from './folders'
 import { Bulk, Head, UniversalNotice } from './head'
 import { Help, useKeys } from './keys'
 import { Reading } from './message'
+import { useNotifications } from './notify'
 import { Row } from './row'
 import { useSelection } from './selection'
 import type { Steps } from './types'
@@ -32,8 +36,10 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const read = useRef<Message | undefined>(undefined) // the open message, also if the list does not have it
   const reread = useRef<(() => unknown) | undefined>(undefined)
   useEffect(() => { if (here) setCursor(here) }, [here])
-  useEffect(() => { if (!here) document.title = nameOfFolder(folderInView()) + ' · Mailstead' }, [here, folderInView()])
+  useEffect(() => { if (!here) setTitle(nameOfFolder(folderInView())) }, [here, folderInView()])
   useFirstFocus()
+  useAside()
+  useNotifications(params.value.get('mailbox') ?? '')
 
   const move = (to: Message | undefined) => {
     if (!to) return
@@ -45,6 +51,16 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     go(placeOf())
     focusRow(here ?? cursor)
   }
+  const entering = useRef(false) // the viewer wants to go from the search field into the list
+  useEffect(() => {
+    if (!entering.current || pages.loading) return
+    entering.current = false
+    const first = pages.items[0]
+    if (!first || document.activeElement?.id !== 'inbox-search') return
+    setCursor(keyOf(first))
+    focusRow(keyOf(first))
+  })
+  const [, enter] = useState(0)
   /** The open message alone, or a row of the list with its conversation. */
   const current = () => (open && { ...open, thread: undefined }) ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
   /** What a key acts on: the selected, else the open one, else the one that the keys are at. */
@@ -82,7 +98,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
 
   useKeys({
     j: () => move(steps.next), k: () => move(steps.previous),
-    ArrowDown: onList() ? () => move(steps.next) : undefined, ArrowUp: onList() ? () => move(steps.previous) : undefined,
+    ArrowDown: () => onList() && move(steps.next), ArrowUp: () => onList() && (steps.previous ? move(steps.previous) : document.getElementById('inbox-search')?.focus()),
     u: here ? leave : undefined, Escape: selection.chosen.length > 0 ? selection.none : here ? leave : undefined,
     x: cursor ? () => selection.toggle(cursor, false) : undefined,
     e: may.mark ? () => {
@@ -92,7 +108,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     } : undefined,
     U: may.mark ? () => void set(those(), { is_read: false }) : undefined, s: may.mark ? () => void star(those()) : undefined,
     '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
-    y: may.move ? () => moveAll(those(), 'archive', 'Archive') : undefined, '!': may.move ? () => junk(those()) : undefined,
+    y: may.move ? () => moveAll(those(), 'archive', nameOfFolder('archive')) : undefined, '!': may.move ? () => junk(those()) : undefined,
     r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
     c: can('send_email') ? compose : undefined,
     '/': () => document.getElementById('inbox-search')?.focus(), '?': () => setHelp(true),
@@ -101,9 +117,9 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
 
   return (
     <div class={'inbox' + (here ? ' reading' : '')}>
-      <section class="inbox-list" aria-label="Messages">
+      <section class="inbox-list" aria-label={t('inbox.list')}>
         <header class="inbox-head">
-          <Head onCompose={compose} />
+          <Head onCompose={compose} onHelp={() => setHelp(true)} onDown={() => { entering.current = true; enter((n) => n + 1) }} />
           {selection.chosen.length > 0 && (
             <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
               onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)}
@@ -112,7 +128,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
           <UniversalNotice />
-          <LongList pages={pages} idOf={keyOf} height={rowHeight} label="Messages" current={cursor} empty={<Nothing />}
+          <LongList pages={pages} idOf={keyOf} height={rowHeight} label={t('inbox.list')} current={cursor} empty={<Nothing />}
             row={(m) => (
               <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!person() && !params.value.get('mailbox')}
                 onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))}
@@ -171,29 +187,44 @@ function useSteps(items: Message[], key: string | undefined): Steps {
   }
 }
 
-const emptied: Record<string, string> = {
-  inbox: 'New mail appears here automatically.', drafts: 'Messages that you are writing are saved here.', junk: 'Suspicious mail goes here. It is deleted after a while.',
-  trash: 'Deleted mail is kept here for a while.', archive: 'Archive what you want out of the inbox but not gone.', sent: 'What you send is kept here.',
+/** Shows the folders in the navigation, and the number of unread messages in the title, while the inbox is open. */
+function useAside() {
+  const n = useUnread()
+  useEffect(() => { unread.value = n }, [n])
+  useEffect(() => {
+    aside.value = <FolderList />
+    return () => {
+      aside.value = null
+      unread.value = undefined
+    }
+  }, [])
+}
+
+const emptied: Record<string, Key> = {
+  inbox: 'inbox.empty.inbox', drafts: 'inbox.empty.drafts', junk: 'inbox.empty.junk', trash: 'inbox.empty.trash', archive: 'inbox.empty.archive', sent: 'inbox.empty.sent',
 }
 
 function Nothing() {
-  if (isFiltered()) return <Empty icon="search" title="No results" action={<span class="row">{params.value.get('q') && folderInView() !== 'all' && <Button onClick={() => setFilter({ folder: 'all' })}>Search all mail</Button>}<Button onClick={clearFilters}>Clear filters</Button></span>}>No messages match. Try fewer words or another mailbox.</Empty>
-  if (folderInView() !== 'inbox' || person()) return <Empty icon="inbox" title={folderInView() === 'inbox' ? 'No mail yet' : `Nothing in ${nameOfFolder(folderInView())}`}>{emptied[folderInView()]}</Empty>
-  return (
-    <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">View mailboxes</LinkButton>}>
-      Mail sent to your mailboxes appears here automatically.
-    </Empty>
-  )
+  const folder = folderInView()
+  if (isFiltered()) {
+    const wider = params.value.get('q') && folder !== 'all'
+    return (
+      <Empty icon="search" title={t('inbox.no_results')} action={<span class="row">{wider && <Button onClick={() => setFilter({ folder: 'all' })}>{t('inbox.search.all')}</Button>}<Button onClick={clearFilters}>{t('inbox.filter.clear_all')}</Button></span>}>
+        {t('inbox.no_results.text')}
+      </Empty>
+    )
+  }
+  const text = emptied[folder]
+  if (folder !== 'inbox' || person()) return <Empty icon="inbox" title={folder === 'inbox' ? t('inbox.empty') : t('inbox.empty.folder', { folder: nameOfFolder(folder) })}>{text && t(text)}</Empty>
+  return <Empty icon="inbox" title={t('inbox.empty')} action={<LinkButton href="/mailboxes">{t('inbox.view_mailboxes')}</LinkButton>}>{t('inbox.empty.team')}</Empty>
 }
 
 function Unopened({ onHelp }: { onHelp: () => void }) {
   return (
     <div class="inbox-reading inbox-unopened">
-      <Empty icon="mail-open" title="Select a message" action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>All shortcuts</Button>}>
-        Use <kbd>j</kbd> and <kbd>k</kbd> to move, <kbd>Enter</kbd> to open.
+      <Empty icon="mail-open" title={t('inbox.unopened')} action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>{t('inbox.all_keys')}</Button>}>
+        {rich('inbox.unopened.text', { next: <kbd>j</kbd>, previous: <kbd>k</kbd>, open: <kbd>Enter</kbd> })}
       </Empty>
     </div>
   )
 }
-
-

@@ -1,11 +1,15 @@
 // The keyboard of the inbox.
 import { useEffect, useRef } from 'preact/hooks'
 import { Dialog } from '../../ui'
+import { t, type Key } from '../../words'
 
 const typed = 'input, textarea, select, [contenteditable]'
 
-/** Listens to single keys, wherever they are pressed, but not while something is typed or a dialog is open. */
-export function useKeys(keys: Record<string, (() => void) | undefined>) {
+/**
+ * Listens to single keys, wherever they are pressed, but not while something is typed or a dialog is open. What gives false
+ * leaves the key to the browser.
+ */
+export function useKeys(keys: Record<string, (() => void | false) | undefined>) {
   const latest = useRef(keys)
   latest.current = keys
   useEffect(() => {
@@ -15,41 +19,39 @@ export function useKeys(keys: Record<string, (() => void) | undefined>) {
       if (document.querySelector('dialog[open]') || at.closest?.('.compose')) return
       if (at.matches?.(typed) && !at.matches('input[type=checkbox]')) return
       const run = latest.current[e.key]
-      if (!run) return
-      e.preventDefault()
-      run()
+      if (run && run() !== false) e.preventDefault()
     }
     addEventListener('keydown', press)
     return () => removeEventListener('keydown', press)
   }, [])
 }
 
-const groups: [string, [string[], string][]][] = [
-  ['Navigate', [
-    [['j'], 'Next message'], [['k'], 'Previous message'], [['Enter'], 'Open message'], [['u', 'Esc'], 'Back to the list'],
-    [['/'], 'Search'],
+const groups: [Key, [string[], Key][]][] = [
+  ['inbox.keys.navigate', [
+    [['j'], 'inbox.keys.next'], [['k'], 'inbox.keys.previous'], [['Enter'], 'inbox.keys.open'], [['u', 'Esc'], 'inbox.keys.back'],
+    [['/'], 'inbox.keys.search'], [['↓'], 'inbox.keys.down'], [['Ctrl', 'K'], 'palette.title'],
   ]],
-  ['Message', [
-    [['r'], 'Reply'], [['a'], 'Reply all'], [['f'], 'Forward'], [['e'], 'Mark as read, then next message'], [['U'], 'Mark as unread'], [['s'], 'Star or unstar'], [['y'], 'Archive'], [['!'], 'Junk, or not junk'], [['#', 'Del'], 'Delete'],
+  ['inbox.keys.message', [
+    [['r'], 'message.reply'], [['a'], 'message.reply_all'], [['f'], 'message.forward'], [['e'], 'inbox.keys.read'], [['U'], 'inbox.mark_unread'], [['s'], 'inbox.keys.star'], [['y'], 'inbox.archive'], [['!'], 'inbox.keys.junk'], [['#', 'Del'], 'inbox.delete'],
   ]],
-  ['Selection', [[['x'], 'Select message'], [['Shift', 'click'], 'Select range'], [['Esc'], 'Clear selection']]],
-  ['Compose', [[['c'], 'New message'], [['Ctrl', 'Enter'], 'Send'], [['?'], 'Keyboard shortcuts']]],
+  ['inbox.keys.selection', [[['x'], 'inbox.keys.select'], [['Shift', 'click'], 'inbox.keys.range'], [['Esc'], 'inbox.select.none']]],
+  ['inbox.keys.compose', [[['c'], 'inbox.keys.new'], [['Ctrl', 'Enter'], 'inbox.keys.send'], [['?'], 'inbox.keys']]],
 ]
 
 const both = new Set(['Shift', 'Ctrl'])
 
 export function Help({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keyboard shortcuts" wide onClose={onClose}>
+    <Dialog title={t('inbox.keys')} wide onClose={onClose}>
       <div class="grid-2 inbox-help">
         {groups.map(([name, keys]) => (
           <section key={name} class="stack-tight">
-            <h3>{name}</h3>
+            <h3>{t(name)}</h3>
             <dl>
               {keys.map(([names, does]) => (
                 <div key={does}>
-                  <dt>{names.map((k, i) => <>{i > 0 && <span class="muted"> {both.has(names[0]!) ? '+' : 'or'} </span>}<kbd key={k}>{k}</kbd></>)}</dt>
-                  <dd>{does}</dd>
+                  <dt>{names.map((k, i) => <>{i > 0 && <span class="muted"> {both.has(names[0]!) ? '+' : t('inbox.keys.or')} </span>}<kbd key={k}>{k === 'click' ? t('inbox.keys.click') : k}</kbd></>)}</dt>
+                  <dd>{t(does)}</dd>
                 </div>
               ))}
             </dl>

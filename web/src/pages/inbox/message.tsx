@@ -1,18 +1,23 @@
-// The reading pane: one message, and what can be done about it.
+// The reading pane: a message with its conversation, and what can be done about it.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { setTitle } from '../../title'
 import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, theirList, theirs, Time, told } from '../../ui'
+import { rich, t, type Key } from '../../words'
 import { inFolder, type Message } from './actions'
 import { lazy } from '../lazy'
 import { rules } from '../mailboxes/rules_part'
+import { Attachments } from './attachments'
 import { Avatar } from './avatar'
 import { Body } from './body'
-import { forwardAttached, openDraft, type Way } from './compose/draft'
-import { MoveMenu, roleOf } from './folders'
-import { Headers, pathOf, Raw, rawOf } from './source'
+import { ReplyUnder } from './compose/dock'
+import { forwardAttached, openDraft, replyTo, type Way } from './compose/draft'
+import { Answered, Conversation } from './conversation'
+import { MoveMenu, nameOfFolder, roleOf } from './folders'
+import { Invited } from './invitation'
+import { Headers, Raw, rawOf } from './source'
 import { nameOf } from './people'
-import { Answered, Conversation } from './thread'
 import type { Detail, Steps } from './types'
 import { Verdict } from './verdict'
 
@@ -47,15 +52,15 @@ export function Reading(props: Props) {
   const message = known && read.data ? { ...read.data, is_read: known.is_read, is_flagged: known.is_flagged } : read.data
   useEffect(() => props.onRead(message, read.reload))
   return (
-    <section class="inbox-reading" aria-label="Message" tabIndex={-1} ref={pane}>
+    <section class="inbox-reading" aria-label={t('message.pane')} tabIndex={-1} ref={pane}>
       <Tools {...props} message={message} reload={read.reload} />
       <Show of={{ ...read, data: message }} lines={8}>{(m) => <Opened message={m} {...props} />}</Show>
     </section>
   )
 }
 
+/** What can be done about the message of the address. */
 function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead, star, drop, moveTo, junk, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
-  const [dialog, setDialog] = useState<'headers' | 'raw' | 'rule'>()
   const one = m ?? known
   const role = roleOf(one)
   const turn = async () => {
@@ -64,42 +69,56 @@ function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead
     await reload()
   }
   return (
-    <div class="inbox-tools" role="toolbar" aria-label="Message">
-      <span class="inbox-only-narrow"><IconButton look="ghost" small icon="back" label="Back to the list" onClick={leave} /></span>
-      {one && roleOf(one) === 'drafts' ? can('send_email') && m && <Button look="primary" small icon="pencil" onClick={() => openDraft(m)}>Edit draft</Button> : can('send_email') && (
+    <div class="inbox-tools" role="toolbar" aria-label={t('message.pane')}>
+      <span class="inbox-only-narrow"><IconButton look="ghost" small icon="back" label={t('message.back')} onClick={leave} /></span>
+      {one && roleOf(one) === 'drafts' ? can('send_email') && m && <Button look="primary" small icon="pencil" onClick={() => openDraft(m)}>{t('message.edit_draft')}</Button> : can('send_email') && (
         <>
-          <Tool icon="reply" name="Reply" onClick={() => answer('reply')} disabled={!one} />
-          <Tool icon="reply-all" name="Reply all" onClick={() => answer('all')} disabled={!one} />
-          <Tool icon="forward" name="Forward" onClick={() => answer('forward')} disabled={!one} />
+          <Tool icon="reply" name={t('message.reply')} onClick={() => answer('reply')} disabled={!one} />
+          <Tool icon="reply-all" name={t('message.reply_all')} onClick={() => answer('all')} disabled={!one} />
+          <Tool icon="forward" name={t('message.forward')} onClick={() => answer('forward')} disabled={!one} />
         </>
       )}
       <span class="grow" />
-      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? 'Mark as read' : 'Mark as unread'} disabled={!one} onClick={turn} />}
-      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? 'Unstar' : 'Star'} disabled={!one} onClick={() => one && star(one)} />}
-      {can('bulk_move_messages') && role !== 'archive' && role !== 'drafts' && <span class="inbox-only-roomy"><IconButton look="ghost" small icon="archive" label="Archive" disabled={!one} onClick={() => one && moveTo(one, 'archive', 'Archive')} /></span>}
-      {can('bulk_move_messages') && role === 'junk' && <Button look="ghost" small icon="inbox" disabled={!one} onClick={() => one && junk(one)}>Not junk</Button>}
+      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? t('inbox.mark_read') : t('inbox.mark_unread')} disabled={!one} onClick={turn} />}
+      {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? t('inbox.unstar') : t('inbox.star')} disabled={!one} onClick={() => one && star(one)} />}
+      {can('bulk_move_messages') && role !== 'archive' && role !== 'drafts' && <span class="inbox-only-roomy"><IconButton look="ghost" small icon="archive" label={t('inbox.archive')} disabled={!one} onClick={() => one && moveTo(one, 'archive', nameOfFolder('archive'))} /></span>}
+      {can('bulk_move_messages') && role === 'junk' && <Button look="ghost" small icon="inbox" disabled={!one} onClick={() => one && junk(one)}>{t('message.not_junk')}</Button>}
       {can('bulk_move_messages') && one && <MoveMenu small userID={user_id} onMove={(to, name) => (to === 'junk' ? junk(one) : moveTo(one, to, name))} />}
-      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label={role === 'trash' ? 'Delete for good' : 'Delete'} disabled={!one} onClick={() => one && drop(one)} />}
-      {m && (
-        <Menu label="More" small>
-          {can('send_email') && <Button look="ghost" small icon="clip" onClick={() => forwardAttached(m)}>Forward as attachment</Button>}
-          {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>Unsubscribe</Button>}
-          {can('create_rule') && m.from_email && <Button look="ghost" small icon="plus" onClick={() => setDialog('rule')}>Make a rule</Button>}
-          {can('create_rule') && m.from_email && <Button look="ghost" small icon="ban" onClick={() => block(m)}>Block this sender</Button>}
-          <Button look="ghost" small icon="book" onClick={() => print()}>Print</Button>
-          <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show headers</Button>
-          <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show source</Button>
-          <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
-        </Menu>
-      )}
+      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label={role === 'trash' ? t('message.delete_for_good') : t('inbox.delete')} disabled={!one} onClick={() => one && drop(one)} />}
+      {m && <More message={m} label={t('message.more')} />}
       <span class="inbox-steps">
-        <span class="up"><IconButton look="ghost" small icon="down" label="Previous message" disabled={!steps.previous} onClick={() => move(steps.previous)} /></span>
-        <IconButton look="ghost" small icon="down" label="Next message" disabled={!steps.next} onClick={() => move(steps.next)} />
+        <span class="up"><IconButton look="ghost" small icon="down" label={t('message.previous')} disabled={!steps.previous} onClick={() => move(steps.previous)} /></span>
+        <IconButton look="ghost" small icon="down" label={t('message.next')} disabled={!steps.next} onClick={() => move(steps.next)} />
       </span>
-      {m && dialog === 'headers' && <Headers of={m} onClose={() => setDialog(undefined)} />}
-      {m && dialog === 'rule' && <EditRule userID={m.user_id} draft={ruleFor(m)} onClose={() => setDialog(undefined)} />}
-      {m && dialog === 'raw' && <Raw of={m} onClose={() => setDialog(undefined)} />}
     </div>
+  )
+}
+
+/** What is done more rarely about a message. Within a conversation, others that only the toolbar has for its message. */
+function More({ message: m, label, within }: { message: Detail; label: string; within?: Pick<Props, 'setRead' | 'star' | 'drop'> }) {
+  const [dialog, setDialog] = useState<'headers' | 'raw' | 'rule'>()
+  return (
+    <>
+      <Menu label={label} small>
+        {within && can('send_email') && <Button look="ghost" small icon="reply" onClick={() => void replyTo(m, 'reply')}>{t('message.reply')}</Button>}
+        {within && can('send_email') && <Button look="ghost" small icon="reply-all" onClick={() => void replyTo(m, 'all')}>{t('message.reply_all')}</Button>}
+        {within && can('send_email') && <Button look="ghost" small icon="forward" onClick={() => void replyTo(m, 'forward')}>{t('message.forward')}</Button>}
+        {within && can('mark_message') && <Button look="ghost" small icon="mail" onClick={() => void within.setRead(m, false)}>{t('inbox.mark_unread')}</Button>}
+        {within && can('mark_message') && <Button look="ghost" small icon={m.is_flagged ? 'star-on' : 'star'} onClick={() => void within.star(m)}>{m.is_flagged ? t('inbox.unstar') : t('inbox.star')}</Button>}
+        {within && can('bulk_delete_messages') && <Button look="ghost" small icon="trash" onClick={() => within.drop(m)}>{t('inbox.delete')}</Button>}
+        {can('send_email') && <Button look="ghost" small icon="clip" onClick={() => forwardAttached(m)}>{t('message.forward_attached')}</Button>}
+        {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>{t('message.unsubscribe')}</Button>}
+        {can('create_rule') && m.from_email && <Button look="ghost" small icon="plus" onClick={() => setDialog('rule')}>{t('message.make_rule')}</Button>}
+        {can('create_rule') && m.from_email && <Button look="ghost" small icon="ban" onClick={() => block(m)}>{t('message.block')}</Button>}
+        {!within && <Button look="ghost" small icon="book" onClick={() => print()}>{t('message.print')}</Button>}
+        <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>{t('message.show_headers')}</Button>
+        <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>{t('message.show_source')}</Button>
+        <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>{t('message.download')}</LinkButton>
+      </Menu>
+      {dialog === 'headers' && <Headers of={m} onClose={() => setDialog(undefined)} />}
+      {dialog === 'rule' && <EditRule userID={m.user_id} draft={ruleFor(m)} onClose={() => setDialog(undefined)} />}
+      {dialog === 'raw' && <Raw of={m} onClose={() => setDialog(undefined)} />}
+    </>
   )
 }
 
@@ -114,17 +133,17 @@ function ruleFor(m: Detail) {
 
 function block(m: Detail) {
   ask({
-    title: `Block ${m.from_email}?`, action: 'Block', text: 'Mail from this address goes to Junk from now on, by a rule that you can delete.',
+    title: t('message.block.title', { email: m.from_email }), action: t('message.block.action'), text: t('message.block.text'),
     run: async () => {
-      await call('create_rule', { user_id: m.user_id, name: `Block ${m.from_email}`.slice(0, 100), position: 0, conditions: [{ field: 'from', op: 'is', value: m.from_email }], actions: [{ type: 'move', value: 'junk' }, { type: 'stop' }] })
-      told(`${m.from_email} is blocked.`)
+      await call('create_rule', { user_id: m.user_id, name: t('message.block.rule', { email: m.from_email }).slice(0, 100), position: 0, conditions: [{ field: 'from', op: 'is', value: m.from_email }], actions: [{ type: 'move', value: 'junk' }, { type: 'stop' }] })
+      told(t('message.block.done', { email: m.from_email }))
     },
   })
 }
 
 function unsubscribe(m: Detail) {
   ask({
-    title: 'Unsubscribe from this list?', action: 'Unsubscribe', danger: false, text: `Mailstead asks the list of ${m.from_email} to send nothing more to ${m.mailbox}.`,
+    title: t('message.unsubscribe.title'), action: t('message.unsubscribe'), danger: false, text: t('message.unsubscribe.text', { list: m.from_email, mailbox: m.mailbox }),
     run: async () => told((await call('unsubscribe_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })).message),
   })
 }
@@ -140,122 +159,93 @@ function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' |
 
 const readAfter = 1000 // ms that a message has to be open
 
-function Opened({ message: m, setRead }: Props & { message: Detail }) {
-  useEffect(() => {
-    document.title = (m.subject || '(no subject)') + ' · Mailstead'
-  }, [m.subject])
+function Opened({ message: m, ...props }: Props & { message: Detail }) {
+  const subject = m.subject || t('message.no_subject')
+  useEffect(() => setTitle(subject), [subject])
+  return (
+    <div class="inbox-message">
+      <header class="inbox-subject"><h2 dir="auto">{subject}</h2></header>
+      <Conversation message={m} letter={(of, close) => (close ? <Other of={of} close={close} {...props} /> : <Letter message={m} {...props} />)} />
+    </div>
+  )
+}
+
+/** Another message of the conversation, opened by hand or as the newest one. */
+function Other({ of, close, ...props }: Props & { of: Message; close: () => void }) {
+  const read = useQuery('get_message', { user_id: of.user_id, message_id: of.uid, folder: inFolder(of) }, { only: (c) => c.id === of.user_id })
+  return <Show of={read} lines={4}>{(m) => <Letter message={{ ...m, is_read: of.is_read, is_flagged: of.is_flagged }} close={close} {...props} />}</Show>
+}
+
+/** A message as it is read. */
+function Letter({ message: m, close, ...props }: Props & { message: Detail; close?: () => void }) {
   useEffect(() => { // only once: who then marks it unread wants it so
     if (m.is_read || !can('mark_message')) return
-    const timer = setTimeout(() => void setRead(m, true), readAfter)
+    const timer = setTimeout(() => void props.setRead(m, true), readAfter)
     return () => clearTimeout(timer)
   }, [])
   return (
-    <article class="inbox-message">
-      <header class="inbox-message-head">
-        <h2 dir="auto">{m.subject || '(no subject)'}</h2>
-        <Sender message={m} />
+    <article class="inbox-letter" aria-label={t('message.from', { sender: m.from_name || m.from_email || t('message.unknown_sender') })}>
+      <div class="inbox-message-head">
+        <Sender message={m} close={close} {...props} />
         <Suspected message={m} />
         <Invited message={m} />
         <Answered message={m} />
-        <Conversation message={m} />
         <Attachments message={m} />
-      </header>
+      </div>
       <Body message={m} />
+      {roleOf(m) !== 'drafts' && <ReplyUnder message={m} />}
     </article>
   )
 }
 
-function Sender({ message: m }: { message: Detail }) {
+function Sender({ message: m, close, ...props }: Props & { message: Detail; close: (() => void) | undefined }) {
   const to = [...m.to, ...m.cc].map(nameOf)
+  const names = <>{theirList(to.slice(0, 3)) || t('message.undisclosed')}</>
   return (
     <div class="inbox-sender">
       <Avatar name={m.from_name} email={m.from_email} />
       <div class="inbox-sender-text">
         <div class="inbox-sender-line">
-          <strong class="truncate" dir="auto">{m.from_name || m.from_email || 'Unknown sender'}</strong>
+          <strong class="truncate" dir="auto">{m.from_name || m.from_email || t('message.unknown_sender')}</strong>
           {m.from_name && <span class="muted truncate" dir="auto">{m.from_email}</span>}
           <span class="muted small when"><Time of={m.received_at} form="at" /></span>
         </div>
         <div class="inbox-sender-line">
           <details class="inbox-to">
-            <summary><span class="truncate">to {theirList(to.slice(0, 3)) || 'undisclosed recipients'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
+            <summary><span class="truncate">{to.length > 3 ? rich('message.to_more', { names, n: to.length - 3 }) : rich('message.to', { names })}</span><Icon name="down" /></summary>
             <Facts of={[
-              ['From', theirs(m.from)], ['To', theirList(m.to)], ['Cc', theirList(m.cc)], ['Bcc', theirList(m.bcc)], ['Reply-to', theirList(m.reply_to)],
-              ['Mailbox', person() ? m.mailbox : <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
-              ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Spam score', m.spam && `${m.spam.score}, ${held[m.spam.verdict]}`], ['Message-ID', <code>{m.message_id}</code>],
+              [t('message.field.from'), theirs(m.from)], [t('message.field.to'), theirList(m.to)], [t('message.field.cc'), theirList(m.cc)], [t('message.field.bcc'), theirList(m.bcc)], [t('message.field.reply_to'), theirList(m.reply_to)],
+              [t('inbox.mailbox'), person() ? m.mailbox : <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], [t('message.field.date'), m.date && <Time of={m.date} form="at" />],
+              [t('message.field.received'), <Time of={m.received_at} form="at" />], [t('message.field.size'), bytes(m.size)], [t('message.field.spam'), m.spam && `${m.spam.score}, ${t(held[m.spam.verdict] ?? 'message.spam.unsure')}`], ['Message-ID', <code>{m.message_id}</code>],
             ]} />
           </details>
+          {close && <span class="row nowrap"><More message={m} label={t('message.more_of', { sender: m.from_name || m.from_email })} within={props} /><IconButton look="ghost" small icon="collapse" label={t('message.close')} onClick={close} /></span>}
         </div>
         <div class="inbox-badges">
           <Verdict auth={m.auth} sender={m.from_email} />
-          {m.is_bounce && <Badge tone="bad">Bounce</Badge>}
-          {m.is_auto_reply && <Badge tone="info">Auto-reply</Badge>}
-          {m.is_warmup && <Badge tone="warn">Warm-up</Badge>}
-          {m.is_answered && <Badge tone="none">{m.answered_by && !person() ? `Replied: ${m.answered_by.name}` : 'Replied'}</Badge>}
+          {m.is_bounce && <Badge tone="bad">{t('message.bounce')}</Badge>}
+          {m.is_auto_reply && <Badge tone="info">{t('message.auto_reply')}</Badge>}
+          {m.is_warmup && <Badge tone="warn">{t('message.warmup')}</Badge>}
+          {m.is_answered && <Badge tone="none">{m.answered_by && !person() ? t('message.replied_by', { name: m.answered_by.name }) : t('message.replied')}</Badge>}
         </div>
       </div>
     </div>
   )
 }
 
-const held = { ham: 'wanted mail', unsure: 'unsure', spam: 'spam' }
+const held: Record<string, Key> = { ham: 'message.spam.ham', unsure: 'message.spam.unsure', spam: 'message.spam.spam' }
 
 /** Why a message is in Junk, where the classifier put it there. */
 function Suspected({ message: m }: { message: Detail }) {
   if (m.spam?.verdict !== 'spam' || roleOf(m) !== 'junk') return null
   const why = m.spam.reasons.filter((r) => r.weight > 0).slice(0, 5)
   return (
-    <section class="inbox-invitation" aria-label="Spam">
+    <section class="inbox-suspected" aria-label={t('message.spam')}>
       <Icon name="ban" />
       <div class="grow">
-        <strong>This looks like spam.</strong>
+        <strong>{t('message.spam.looks')}</strong>
         {why.length > 0 && <ul class="small muted">{why.map((r) => <li key={r.text}>{r.text}</li>)}</ul>}
       </div>
     </section>
-  )
-}
-
-const invitationAnswers = [['accepted', 'Yes'], ['tentative', 'Maybe'], ['declined', 'No']] as const
-const answered = { accepted: 'You accepted.', tentative: 'You answered maybe.', declined: 'You declined.' }
-
-/** An invitation to an event, and the answers to it. */
-function Invited({ message: m }: { message: Detail }) {
-  const [now, setNow] = useState<keyof typeof answered>()
-  const i = m.invitation
-  if (!i) return null
-  const given = now ?? i.answer
-  const answer = async (to: keyof typeof answered) => {
-    await call('answer_invitation', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m), answer: to })
-    setNow(to)
-    told('Your answer is on its way.')
-  }
-  return (
-    <section class="inbox-invitation" aria-label="Invitation">
-      <Icon name="clock" />
-      <div class="grow">
-        <strong dir="auto">{i.summary || 'Event'}</strong>
-        <p class="small muted">{i.starts_at ? <><Time of={i.starts_at} form="at" />{i.ends_at && i.ends_at !== i.starts_at && <> to <Time of={i.ends_at} form="at" /></>}</> : 'The time could not be read.'}{i.organizer && <>, by {theirs(i.organizer)}</>}</p>
-        {given && <p class="small">{answered[given]}</p>}
-      </div>
-      {can('answer_invitation') && i.organizer && <span class="row nowrap" role="group" aria-label="Answer the invitation">{invitationAnswers.map(([to, text]) => <Button key={to} small aria-pressed={given === to} onClick={() => answer(to)}>{text}</Button>)}</span>}
-    </section>
-  )
-}
-
-function Attachments({ message: m }: { message: Detail }) {
-  if (m.attachments.length === 0) return null
-  return (
-    <ul class="inbox-files" aria-label="Attachments">
-      {m.attachments.map((a) => (
-        <li key={a.index}>
-          <a href={pathOf(m, `attachments/${a.index}`)} download={a.filename || `attachment-${a.index + 1}`}>
-            <Icon name="clip" />
-            <span class="truncate" dir="auto">{a.filename || `Attachment ${a.index + 1}`}</span>
-            <span class="small muted nowrap">{bytes(a.size)}</span>
-            <Icon name="download" />
-          </a>
-        </li>
-      ))}
-    </ul>
   )
 }

@@ -2,7 +2,8 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { count, Icon } from '../../ui'
+import { Icon } from '../../ui'
+import { t, tn } from '../../words'
 
 type Mailbox = Schemas['EmailUser']
 
@@ -37,8 +38,8 @@ export function MailboxPicker({ label, value, onPick, all, active }: Props) {
   }, [open])
   return (
     <div class="inbox-picker" ref={box} onFocusOut={(e) => { if (e.relatedTarget && !box.current?.contains(e.relatedTarget as Node)) setOpen(false) }}>
-      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value || all || 'Choose a mailbox'}`} onClick={() => setOpen(!open)}>
-        <span class="truncate">{value || all || 'Choose a mailbox'}</span> <Icon name="down" />
+      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value || all || t('inbox.choose_mailbox')}`} onClick={() => setOpen(!open)}>
+        <span class="truncate">{value || all || t('inbox.choose_mailbox')}</span> <Icon name="down" />
       </button>
       {open && <Choices {...{ label, value, all, active }} onPick={(m) => { onPick(m); close(true) }} onEscape={() => close(true)} />}
     </div>
@@ -78,21 +79,21 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
   return (
     <div class="inbox-choices">
       <input ref={input} class="input" type="text" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls={id} aria-activedescendant={here >= 0 ? id + here : undefined}
-        aria-label="Search mailboxes" placeholder="Search mailboxes" value={typed} onInput={(e) => setTyped(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
+        aria-label={t('inbox.search_mailboxes')} placeholder={t('inbox.search_mailboxes')} value={typed} onInput={(e) => setTyped(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
       <ul role="listbox" id={id} aria-label={label} onMouseDown={(e) => e.preventDefault() /* a dialog would take the focus, and with it the list away */}>
         {choices.map((m, i) => (
           <li key={m?.id ?? ''} id={id + i} role="option" aria-selected={(m?.email ?? '') === value} class={i === here ? 'at' : ''} onPointerMove={() => setAt(i)} onClick={() => onPick(m)}>
             <span class="grow truncate">
               <span class="truncate">{m ? m.email : all}</span>
-              {m?.name && <span class="small muted truncate">{m.name}</span>}
+              {m?.name && <span class="small muted truncate" dir="auto">{m.name}</span>}
             </span>
-            {m && !active && m.unread_count > 0 && <span class="small muted">{count(m.unread_count)} unread</span>}
+            {m && !active && m.unread_count > 0 && <span class="small muted">{tn('inbox.unread', m.unread_count)}</span>}
             {(m?.email ?? '') === value && <Icon name="check" />}
           </li>
         ))}
       </ul>
       <p class="small muted inbox-choices-note" role="status">
-        {list.error ? list.error.message : choices.length === 0 ? (list.loading ? 'Searching…' : q ? 'No mailboxes match.' : 'No mailboxes yet.') : list.data?.pagination.has_more ? 'Type to search for more.' : ''}
+        {list.error ? list.error.message : choices.length === 0 ? (list.loading ? t('inbox.searching') : q ? t('inbox.no_mailboxes_match') : t('inbox.no_mailboxes')) : list.data?.pagination.has_more ? t('inbox.type_for_more') : ''}
       </p>
     </div>
   )

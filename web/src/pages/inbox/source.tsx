@@ -2,6 +2,7 @@
 import { useRead } from '../../api/query'
 import { ApiError } from '../../api/client'
 import { bytes, Code, Dialog, LinkButton, Notice, Show } from '../../ui'
+import { t } from '../../words'
 import { inFolder, type Ref } from './actions'
 import type { Detail } from './types'
 
@@ -17,7 +18,7 @@ export function rawOf(m: Ref): string {
 
 export function Headers({ of: m, onClose }: { of: Detail; onClose: () => void }) {
   return (
-    <Dialog title="Headers" wide onClose={onClose}>
+    <Dialog title={t('message.headers')} wide onClose={onClose}>
       <dl class="inbox-headers" tabIndex={0}>
         {m.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code dir="auto">{h.value}</code></dd></div>)}
       </dl>
@@ -30,16 +31,16 @@ const most = 200 * 1024 // bytes of the source that are shown
 export function Raw({ of: m, onClose }: { of: Detail; onClose: () => void }) {
   const read = useRead('source of ' + m.id, () => beginning(rawOf(m)))
   return (
-    <Dialog title="Source" wide onClose={onClose}>
+    <Dialog title={t('message.source')} wide onClose={onClose}>
       <div class="stack">
         <div class="row-between">
-          <span class="muted">Message as received, {bytes(m.size)}.</span>
-          <LinkButton small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
+          <span class="muted">{t('message.as_received', { size: bytes(m.size) })}</span>
+          <LinkButton small icon="download" href={rawOf(m)} download>{t('message.download')}</LinkButton>
         </div>
         <Show of={read} lines={10}>{(source) => (
           <>
-            <Code text={source} label="Source" />
-            {m.size > most && <Notice>Only the first {bytes(most)} are shown.</Notice>}
+            <Code text={source} label={t('message.source')} />
+            {m.size > most && <Notice>{t('message.first_shown', { size: bytes(most) })}</Notice>}
           </>
         )}</Show>
       </div>

@@ -3,27 +3,24 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
 import { plain } from '../../api/wording'
 import { Badge, Icon, type Tone } from '../../ui'
+import { t, type Key } from '../../words'
 
 type Auth = Schemas['InboxAuth']
 
-const checks = [
-  ['dmarc', 'DMARC', 'The sender’s address matches the domain that SPF or DKIM authenticated.'],
-  ['dkim', 'DKIM', 'The signature is valid: the message was not changed in transit.'],
-  ['spf', 'SPF', 'The sending server is authorized to send for this domain.'],
-] as const
+const checks = [['dmarc', 'DMARC', 'message.auth.dmarc'], ['dkim', 'DKIM', 'message.auth.dkim'], ['spf', 'SPF', 'message.auth.spf']] as const
 
-const results: Record<string, string> = {
-  pass: 'pass', fail: 'fail', softfail: 'softfail: probably not authorized', neutral: 'neutral: no statement', none: 'none: nothing to check',
-  temperror: 'temperror: could not be checked', permerror: 'permerror: misconfigured by the sender',
+const results: Record<string, Key | undefined> = {
+  pass: 'message.auth.pass', fail: 'message.auth.fail', softfail: 'message.auth.softfail', neutral: 'message.auth.neutral', none: 'message.auth.none',
+  temperror: 'message.auth.temperror', permerror: 'message.auth.permerror',
 }
 
-function overall(a: Auth): [Tone, string, string] {
-  if (a.dmarc === 'pass' && a.reason) return ['info', 'Partly verified', 'DMARC passed, but it does not prove that the sender wrote everything you see here.']
-  if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'DMARC passed: the message really comes from the sender’s domain.']
-  if (a.dmarc === 'fail') return ['bad', 'Verification failed', 'DMARC failed: the sender’s address may be forged. Be careful with links and attachments.']
-  if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'Verification failed', 'SPF failed: the sending server is not authorized to send for this domain. Be careful with links and attachments.']
-  if (a.dkim === 'pass' || a.spf === 'pass') return ['info', 'Partly verified', 'SPF or DKIM passed, but DMARC did not confirm the sender’s address.']
-  return ['none', 'Sender not verified', 'SPF, DKIM and DMARC gave no clear result.']
+function overall(a: Auth): [Tone, text: Key, meaning: Key] {
+  if (a.dmarc === 'pass' && a.reason) return ['info', 'message.auth.partly', 'message.auth.partly.dmarc']
+  if (a.dmarc === 'pass') return ['ok', 'message.auth.verified', 'message.auth.verified.why']
+  if (a.dmarc === 'fail') return ['bad', 'message.auth.failed', 'message.auth.failed.dmarc']
+  if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'message.auth.failed', 'message.auth.failed.spf']
+  if (a.dkim === 'pass' || a.spf === 'pass') return ['info', 'message.auth.partly', 'message.auth.partly.why']
+  return ['none', 'message.auth.unverified', 'message.auth.unverified.why']
 }
 
 export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
@@ -46,19 +43,22 @@ export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
   }
   return (
     <details class="inbox-verdict" ref={box} onKeyDown={close}>
-      <summary><Badge tone={tone}>{text} <Icon name="down" /></Badge></summary>
+      <summary><Badge tone={tone}>{t(text)} <Icon name="down" /></Badge></summary>
       <div class="inbox-verdict-more">
-        <p>{meaning}</p>
-        {auth.reason && <p>Why: {plain(auth.reason) ?? 'not all that is shown is covered'}.</p>}
+        <p>{t(meaning)}</p>
+        {auth.reason && <p>{t('message.auth.reason', { reason: plain(auth.reason) ?? t('message.auth.reason.other') })}</p>}
         <dl>
-          {checks.map(([key, name, pass]) => (
-            <div key={key}>
-              <dt>{name} <Badge tone={toneOf(auth[key])}>{results[auth[key]] ?? auth[key]}</Badge></dt>
-              {auth[key] === 'pass' && <dd class="small muted">{pass}</dd>}
-            </div>
-          ))}
+          {checks.map(([key, name, pass]) => {
+            const result = results[auth[key]]
+            return (
+              <div key={key}>
+                <dt>{name} <Badge tone={toneOf(auth[key])}>{result ? t(result) : auth[key]}</Badge></dt>
+                {auth[key] === 'pass' && <dd class="small muted">{t(pass)}</dd>}
+              </div>
+            )
+          })}
         </dl>
-        <p class="small muted">Checked for {sender.split('@')[1] || 'the sender’s domain'} when the message arrived.</p>
+        <p class="small muted">{t('message.auth.checked', { domain: sender.split('@')[1] || t('message.auth.domain') })}</p>
       </div>
     </details>
   )

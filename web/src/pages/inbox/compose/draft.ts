@@ -2,26 +2,37 @@
 // session's storage, files in a database of the browser. Once the writer pauses they are saved in the Drafts folder of the
 // mailbox too, where other devices find them (saving.ts).
 import { effect, signal } from '@preact/signals'
+import type { Dropped } from './clean'
 import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
+import { t } from '../../../words'
 import { inFolder, type Message } from '../actions'
 import { emailOf, nameOf, without } from '../people'
 import { pathOf } from '../source'
 import { dropFiles, keepFiles, keptFiles } from './kept'
-import { plainOf } from './quote'
+import { htmlOfLines, plainOf } from './quote'
 
 export type Way = 'reply' | 'all' | 'forward'
 
 export interface Draft {
   key: string
-  title: string
+  kind: 'new' | 'reply' | 'forward' | 'draft'
   /** The mailbox that sends, by id and address. '' is none yet. */
   from: { user_id: string; email: string }
   to: string[]
   cc: string[]
   bcc: string[]
   subject: string
+  /** What it says as plain text. */
   text: string
+  /** What it says with its formatting; nothing where it has none. */
+  html?: string
+  /** The HTML is that of another program: the editor has not taken it yet. */
+  foreign?: boolean
+  /** What of that HTML cannot be kept. */
+  dropped?: Dropped[]
+  /** The names of the files that are images in the text, by their Content-IDs. */
+  inline?: Record<string, string>
   /** When it is to be sent, as an input has it in the viewer's zone; '' or nothing is at once. */
   send_at?: string
   in_reply_to?: string
@@ -45,8 +56,16 @@ export interface Draft {
 const place = (key: string) => `draft ${session.value?.user.id} ${key}`
 const drafts = new Map<string, Draft>()
 
-/** The draft that is open in the dock, by its key. */
+/** The draft that is open beside what one reads, by its key. */
 export const docked = signal<string | null>(null)
+
+/** The message under which its answers are written, by its id, while it is in view. */
+export const under = signal<string | null>(null)
+
+/** Whether a draft answers a message, or passes it on. */
+export function isAbout(key: string, id: string): boolean {
+  return key === 'reply ' + id || key === 'forward ' + id
+}
 
 effect(() => {
   if (session.value === null) docked.value = null // who signs in next has not opened it
@@ -56,7 +75,7 @@ effect(() => {
 export const changed = signal(0)
 
 function blank(key: string): Draft {
-  return { key, title: 'New message', from: { user_id: '', email: '' }, to: [], cc: [], bcc: [], subject: '', text: '', files: [] }
+  return { key, kind: 'new', from: { user_id: '', email: '' }, to: [], cc: [], bcc: [], subject: '', text: '', files: [] }
 }
 
 /** The draft of a key, as it was left, or an empty one. */
@@ -109,6 +128,46 @@ export function change(key: string, to: Partial<Draft>) {
   changed.value++
 }
 
+/** The file of an image in the text; undefined if it is not there. */
+export function imageOf(d: Draft, cid: string): File | undefined {
+  const name = d.inline?.[cid]
+  return name === undefined ? undefined : d.files.find((f) => f.name === name)
+}
+
+const shownImage = /<img src="cid:([^"]+)"[^>]*>/g // as the editor writes it
+
+/** The files that go with a draft: those that are attached, and the images that stand in its text. */
+export function filesOf(d: Draft): { attached: File[]; images: { cid: string; file: File }[] } {
+  const images: { cid: string; file: File }[] = []
+  for (const [, cid] of (d.html ?? '').matchAll(shownImage)) {
+    const file = imageOf(d, cid!)
+    if (file && !images.some((i) => i.cid === cid)) images.push({ cid: cid!, file })
+  }
+  const inline = new Set(Object.values(d.inline ?? {}))
+  return { attached: d.files.filter((f) => !inline.has(f.name)), images }
+}
+
+/** The HTML of a draft, without the images whose files are lost. */
+export function sentHTML(d: Draft): string | undefined {
+  return d.html?.replace(shownImage, (image, cid: string) => (imageOf(d, cid) ? image : ''))
+}
+
+/** A name that no other file of the draft has. */
+export function freeName(d: Draft, name: string): string {
+  const taken = new Set([...d.files.map((f) => f.name), ...(d.had ?? []).map((f) => f.name)])
+  const dot = name.lastIndexOf('.') > 0 ? name.lastIndexOf('.') : name.length
+  let free = name
+  for (let n = 2; taken.has(free); n++) free = `${name.slice(0, dot)}-${n}${name.slice(dot)}`
+  return free
+}
+
+/** Attaches files to a draft. */
+export function attach(key: string, files: File[]) {
+  const d = draftOf(key), inline = new Set(Object.values(d.inline ?? {}))
+  const more = files.map((f) => (inline.has(f.name) ? new File([f], freeName(d, f.name), { type: f.type }) : f))
+  change(key, { files: [...d.files, ...more], lost: d.lost?.filter((name) => !files.some((f) => f.name === name)) })
+}
+
 /** Throws a draft away. */
 export function discard(key: string) {
   drafts.delete(place(key))
@@ -125,6 +184,11 @@ export function discard(key: string) {
 /** Whether anything would be lost. */
 export function isEmpty(d: Draft): boolean {
   return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === (d.signature ?? '').trim()
+}
+
+/** Whether a draft was begun that was not sent or thrown away. */
+export function isBegun(key: string): boolean {
+  return !isEmpty(draftOf(key))
 }
 
 /**
@@ -177,10 +241,12 @@ export async function replyTo(m: Message, way: Way) {
 /** Goes on with a message of the Drafts folder. */
 export function openDraft(m: Detail) {
   const key = `draft ${m.user_id} ${m.email_id}`
+  if (m.truncated) return failed(new Error(t('compose.too_long')))
   if (isEmpty(draftOf(key))) {
     const own = emailOf(m.from).toLowerCase() === m.mailbox.toLowerCase()
     change(key, {
-      title: 'Draft', from: { user_id: m.user_id, email: m.mailbox }, as: own || !m.from ? undefined : emailOf(m.from), to: m.to, cc: m.cc, bcc: m.bcc, subject: m.subject, text: textOf(m),
+      kind: 'draft', from: { user_id: m.user_id, email: m.mailbox }, as: own || !m.from ? undefined : emailOf(m.from), to: m.to, cc: m.cc, bcc: m.bcc, subject: m.subject,
+      text: wholeTextOf(m), ...(m.html !== null && { html: m.html, foreign: true, inline: inlineOf(m) }),
       in_reply_to: m.in_reply_to ?? undefined, references: m.references, saved: { user_id: m.user_id, uid: m.uid },
     })
     if (m.attachments.length > 0) void fetchFiles(key, m)
@@ -194,9 +260,9 @@ export async function forwardAttached(m: Detail) {
   if (isEmpty(draftOf(key))) {
     try {
       const response = await fetch(pathOf(m, 'raw'), { credentials: 'same-origin' })
-      if (!response.ok) throw new Error('Couldn’t read the message. Download it and attach it manually.')
-      const name = (m.subject || 'message').replace(/[\\/:*?"<>|\p{Cc}]+/gu, ' ').trim().slice(0, 80) + '.eml'
-      change(key, { title: 'Forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject), files: [new File([await response.blob()], name, { type: 'message/rfc822' })] })
+      if (!response.ok) throw new Error(t('compose.unread'))
+      const name = (m.subject || t('compose.file_name')).replace(/[\\/:*?"<>|\p{Cc}]+/gu, ' ').trim().slice(0, 80) + '.eml'
+      change(key, { kind: 'forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject), files: [new File([await response.blob()], name, { type: 'message/rfc822' })] })
     } catch (error) {
       failed(error)
       return
@@ -214,7 +280,7 @@ function othersOf(m: Message): string[] {
 function answerOf(m: Detail, way: Way): Partial<Draft> {
   const to = m.reply_to.length > 0 ? m.reply_to : [m.from]
   return {
-    title: 'Reply', from: { user_id: m.user_id, email: m.mailbox }, to: without(to, []),
+    kind: 'reply', from: { user_id: m.user_id, email: m.mailbox }, to: without(to, []),
     cc: way === 'all' ? without(othersOf(m), [...to, m.mailbox]) : [],
     subject: prefixed('Re', m.subject), text: '\n\n' + quoteOf(m),
     in_reply_to: m.message_id || undefined, references: referencesOf(m),
@@ -229,11 +295,13 @@ function referencesOf(m: Detail): string[] {
 }
 
 function forwardOf(m: Detail): Partial<Draft> {
-  const lines = ['---------- Forwarded message ----------', 'From: ' + m.from, 'Date: ' + timeOf(m), 'Subject: ' + m.subject, 'To: ' + m.to.join(', ')]
-  if (m.cc.length > 0) lines.push('Cc: ' + m.cc.join(', '))
+  const lines = [t('compose.forwarded'), `${t('compose.from')}: ${m.from}`, `${t('compose.date')}: ${timeOf(m)}`, `${t('compose.subject')}: ${m.subject}`, `${t('compose.to')}: ${m.to.join(', ')}`]
+  if (m.cc.length > 0) lines.push(`${t('compose.cc')}: ${m.cc.join(', ')}`)
+  const head = `\n\n${lines.join('\n')}\n\n`
+  const rich = m.html !== null && m.html.length <= mostForwarded
   return {
-    title: 'Forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject),
-    text: `\n\n${lines.join('\n')}\n\n${textOf(m)}\n`, references: referencesOf(m),
+    kind: 'forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject), references: referencesOf(m),
+    text: `${head}${textOf(m)}\n`, ...(rich && { html: htmlOfLines(head) + m.html, foreign: true, inline: inlineOf(m) }),
   }
 }
 
@@ -242,9 +310,14 @@ function prefixed(with_: string, subject: string): string {
 }
 
 const mostQuoted = 100_000 // characters
+const mostForwarded = 500_000 // characters of HTML; of what is longer the text is passed on
+
+function wholeTextOf(m: Detail): string {
+  return (m.text ?? (m.html ? plainOf(m.html) : '')).replace(/\r\n?/g, '\n').trimEnd()
+}
 
 function textOf(m: Detail): string {
-  return (m.text ?? (m.html ? plainOf(m.html) : '')).replace(/\r\n?/g, '\n').slice(0, mostQuoted).trimEnd()
+  return wholeTextOf(m).slice(0, mostQuoted).trimEnd()
 }
 
 const when = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
@@ -255,22 +328,38 @@ function timeOf(m: Detail): string {
 
 function quoteOf(m: Detail): string {
   const quoted = textOf(m).split('\n').map((line) => (line.startsWith('>') ? '>' + line : line ? '> ' + line : '>'))
-  return `On ${timeOf(m)}, ${nameOf(m.from)} <${emailOf(m.from)}> wrote:\n${quoted.join('\n')}\n`
+  return `${t('compose.wrote', { time: timeOf(m), name: nameOf(m.from), email: emailOf(m.from) })}\n${quoted.join('\n')}\n`
 }
 
-function nameOfFile(a: Detail['attachments'][number]): string {
-  return a.filename || `attachment-${a.index + 1}`
+/** The names of a message's files, each once. */
+function namesOf(m: Detail): string[] {
+  const names: string[] = []
+  for (const a of m.attachments) {
+    const name = a.filename || `attachment-${a.index + 1}`
+    names.push(names.includes(name) ? `${a.index + 1}-${name}` : name)
+  }
+  return names
+}
+
+/** The files that are images in the text of a message. */
+function inlineOf(m: Detail): Record<string, string> {
+  const names = namesOf(m), out: Record<string, string> = {}
+  m.attachments.forEach((a, i) => {
+    if (a.content_id && /^[^\s<>"&]+$/.test(a.content_id) && a.content_type.startsWith('image/') && m.html?.includes('cid:' + a.content_id)) out[a.content_id] = names[i]!
+  })
+  return out
 }
 
 /** Fetches the files of a message that is passed on. */
 async function fetchFiles(key: string, m: Detail) {
-  change(key, { fetching: true, had: m.attachments.map((a) => ({ name: nameOfFile(a), size: -1 })) })
+  const names = namesOf(m)
+  change(key, { fetching: true, had: names.map((name) => ({ name, size: -1 })) })
   const files: File[] = []
   try {
-    for (const a of m.attachments) {
+    for (const [i, a] of m.attachments.entries()) {
       const response = await fetch(pathOf(m, `attachments/${a.index}`), { credentials: 'same-origin' })
-      if (!response.ok) throw new Error(`Couldn’t add ${a.filename || 'an attachment'}. Download it and attach it manually.`)
-      files.push(new File([await response.blob()], nameOfFile(a), { type: a.content_type }))
+      if (!response.ok) throw new Error(t('compose.file_unread', { name: names[i]! }))
+      files.push(new File([await response.blob()], names[i]!, { type: a.content_type }))
     }
   } catch (error) {
     failed(error)

@@ -2,18 +2,20 @@
 import { useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { bytes, Icon, Notice } from '../../../ui'
+import { language, t, tn } from '../../../words'
+import { filesOf, type Draft } from './draft'
 
 export const mostBytes = 25 * 1024 * 1024 // of text and files together
 
-export function sizeOf(files: File[], text: string): number {
-  return files.reduce((sum, f) => sum + f.size, 0) + new Blob([text]).size
+/** How many bytes of text and files a draft has. */
+export function sizeOf(d: Draft): number {
+  const { attached, images } = filesOf(d)
+  return [...attached, ...images.map((i) => i.file)].reduce((sum, f) => sum + f.size, 0) + new Blob([d.text, d.html ?? '']).size
 }
-
-const names = new Intl.ListFormat('en')
 
 /** Names files in a sentence. */
 export function list(files: string[]): string {
-  return names.format(files)
+  return new Intl.ListFormat(language.value).format(files)
 }
 
 /** The file as send_email takes it. */
@@ -21,33 +23,33 @@ export function encode(file: File): Promise<{ filename: string; content: string;
   return new Promise((done, fail) => {
     const reader = new FileReader()
     reader.onload = () => done({ filename: file.name, content: String(reader.result).split(',')[1] ?? '', content_type: file.type || 'application/octet-stream' })
-    reader.onerror = () => fail(new Error(`Couldn’t read ${file.name}. It may have been moved or changed. Attach it again.`))
+    reader.onerror = () => fail(new Error(t('compose.unreadable', { name: file.name })))
     reader.readAsDataURL(file)
   })
 }
 
-interface ListProps { files: File[]; fetching?: boolean; lost?: string[]; wrong?: string; onRemove: (at: number) => void; onForget: () => void }
+interface ListProps { files: File[]; fetching?: boolean; lost?: string[]; wrong?: string; onRemove: (file: File) => void; onForget: () => void }
 
 export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget }: ListProps) {
   if (files.length === 0 && !fetching && !wrong && lost.length === 0) return null
   return (
     <div class="compose-files">
-      <ul class="inbox-files" aria-label="Attachments">
+      <ul class="inbox-files" aria-label={t('compose.attachments')}>
         {files.map((f, i) => (
           <li key={f.name + i}>
             <span>
               <Icon name="clip" />
               <span class="truncate" dir="auto">{f.name}</span>
               <span class="small muted nowrap">{bytes(f.size)}</span>
-              <button type="button" aria-label={'Remove ' + f.name} onClick={() => onRemove(i)}><Icon name="x" /></button>
+              <button type="button" aria-label={t('compose.remove', { name: f.name })} onClick={() => onRemove(f)}><Icon name="x" /></button>
             </span>
           </li>
         ))}
-        {fetching && <li><span role="status"><span class="spinner" /> Adding attachments…</span></li>}
+        {fetching && <li><span role="status"><span class="spinner" /> {t('compose.adding')}</span></li>}
       </ul>
       {lost.length > 0 && (
         <Notice tone="warn">
-          Your browser did not keep {list(lost)}. Attach {lost.length === 1 ? 'it' : 'them'} again. <button type="button" class="inbox-link" onClick={onForget}>Continue without {lost.length === 1 ? 'it' : 'them'}</button>
+          {tn('compose.not_kept', lost.length, { files: list(lost) })} <button type="button" class="inbox-link" onClick={onForget}>{tn('compose.without', lost.length)}</button>
         </Notice>
       )}
       {wrong && <span class="compose-wrong" role="alert">{wrong}</span>}
@@ -60,8 +62,8 @@ export function FilePicker({ onFiles }: { onFiles: (files: File[]) => void }) {
   const input = useRef<HTMLInputElement>(null)
   return (
     <>
-      <button type="button" class="button ghost icon-only" aria-label="Attach files" title="Attach files" onClick={() => input.current?.click()}><Icon name="clip" /></button>
-      <input ref={input} type="file" multiple hidden aria-label="Files to attach" onChange={(e) => {
+      <button type="button" class="button ghost icon-only" aria-label={t('compose.attach')} title={t('compose.attach')} onClick={() => input.current?.click()}><Icon name="clip" /></button>
+      <input ref={input} type="file" multiple hidden aria-label={t('compose.files')} onChange={(e) => {
         onFiles([...(e.currentTarget.files ?? [])])
         e.currentTarget.value = ''
       }} />
@@ -69,7 +71,7 @@ export function FilePicker({ onFiles }: { onFiles: (files: File[]) => void }) {
   )
 }
 
-/** Takes files that are dropped or pasted on what is within. */
+/** Takes files that are dropped or pasted on what is within, unless the text has taken them. */
 export function DropZone({ onFiles, children }: { onFiles: (files: File[]) => void; children: ComponentChildren }) {
   const [over, setOver] = useState(0)
   const has = (e: DragEvent) => e.dataTransfer?.types.includes('Files')
@@ -77,19 +79,19 @@ export function DropZone({ onFiles, children }: { onFiles: (files: File[]) => vo
     <div class="compose-drop" onDragEnter={(e) => { if (has(e)) setOver((n) => n + 1) }} onDragLeave={(e) => { if (has(e)) setOver((n) => Math.max(0, n - 1)) }}
       onDragOver={(e) => { if (has(e)) e.preventDefault() }}
       onDrop={(e) => {
-        if (!has(e)) return
-        e.preventDefault()
         setOver(0)
+        if (!has(e) || e.defaultPrevented) return
+        e.preventDefault()
         onFiles([...e.dataTransfer!.files])
       }}
       onPaste={(e) => {
         const files = [...(e.clipboardData?.files ?? [])]
-        if (files.length === 0) return
+        if (files.length === 0 || e.defaultPrevented) return
         e.preventDefault()
         onFiles(files)
       }}>
       {children}
-      {over > 0 && <div class="compose-over"><Icon name="upload" /> Drop files to attach</div>}
+      {over > 0 && <div class="compose-over"><Icon name="upload" /> {t('compose.drop')}</div>}
     </div>
   )
 }

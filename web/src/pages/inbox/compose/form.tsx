@@ -2,18 +2,26 @@
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, call, callOnce, person, serverNow, session, type Schemas } from '../../../api/client'
 import { useQuery } from '../../../api/query'
-import { ask, Button, bytes, failed, IconButton, plural } from '../../../ui'
+import { ask, Button, bytes, failed, Failure, IconButton, Notice } from '../../../ui'
+import { language, t } from '../../../words'
 import { emailOf, isEmail } from '../people'
+import { part } from '../../lazy'
 import { localTime } from '../../sent/words'
-import { MailboxPicker, maySend } from '../picker'
+import { maySend } from '../picker'
 import { Chips } from './chips'
-import { change, changed, discard, draftOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
+import { attach, change, changed, discard, draftOf, filesOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
+import type { EditorProps } from './editor'
 import { DropZone, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
+import { From } from './from'
+import { htmlOfLines } from './quote'
 import { Refusal, wrongIn, type Wrong } from './refusal'
 import { bodyOf, forgetSaved, settled, useSaving, type Saving } from './saving'
 
 /** A message that was sent. Until then (ms since 1970, by the server's clock) it waits, and can be taken back. */
 export type Sent = Schemas['EmailQueued'] & { subject: string; until: number; draft: Draft }
+
+/** The part of the script that has the editor. */
+export const editor = part(() => import('./editor'))
 
 interface Props { draft: string; onSent: (sent: Sent) => void; onDiscard: () => void }
 
@@ -27,6 +35,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
   const form = useRef<HTMLFormElement>(null)
   const [copies, setCopies] = useState({ cc: false, bcc: false })
   useFirstMailbox(d, set)
+  const mailbox = useMailbox(d)
   const saving = useSaving(key, busy)
 
   const send = async () => {
@@ -49,18 +58,19 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
   }
   const submit = (e: Event) => {
     e.preventDefault()
-    if (busy || d.fetching) return
+    if (busy || d.fetching || d.foreign) return
+    if (asked(form.current)) return void setTimeout(() => form.current?.requestSubmit(), 100)
     const found = check(draftOf(key))
     setWrong(found)
     setError(undefined)
     if (Object.keys(found).length > 0) return focusWrong(form.current)
-    if (d.lost?.length) return ask({ title: `Send without ${list(d.lost)}?`, text: 'Your browser did not keep every attachment. Attach the missing files again, or send the message without them.', action: 'Send anyway', danger: false, run: send })
+    if (d.lost?.length) return ask({ title: t('compose.lost.title', { files: list(d.lost) }), text: t('compose.lost.text'), action: t('compose.send_anyway'), danger: false, run: send })
     if (d.subject.trim() !== '') return void send()
-    ask({ title: 'Send without a subject?', text: 'Messages without a subject are often marked as spam.', action: 'Send anyway', danger: false, run: send })
+    ask({ title: t('compose.no_subject.title'), text: t('compose.no_subject.text'), action: t('compose.send_anyway'), danger: false, run: send })
   }
   const throwAway = () => {
     if (isEmpty(d)) return drop()
-    ask({ title: 'Discard draft?', text: 'It can’t be recovered.', action: 'Discard', run: async () => drop() })
+    ask({ title: t('compose.discard.title'), text: t('compose.discard.text'), action: t('compose.discard.action'), run: async () => drop() })
   }
   const drop = () => {
     const draft = draftOf(key)
@@ -68,7 +78,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     discard(key)
     onDiscard()
   }
-  const add = (files: File[]) => set({ files: [...draftOf(key).files, ...files], lost: draftOf(key).lost?.filter((name) => !files.some((f) => f.name === name)) })
+  const add = (files: File[]) => attach(key, files)
   const keys = (e: KeyboardEvent) => {
     if (e.key !== 'Enter' || !(e.ctrlKey || e.metaKey)) return
     e.preventDefault()
@@ -78,17 +88,16 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     <form ref={form} class="compose-form" noValidate onSubmit={submit} onKeyDown={keys}>
       <DropZone onFiles={add}>
         <div class={'compose-line' + (wrong.from ? ' wrong' : '')}>
-          <span class="label">From</span>
-          <span class="compose-from">
-            {person() ? <span class="truncate">{d.from.email}</span> : <MailboxPicker label="From" value={d.from.email} active onPick={(m) => { if (m) set({ from: { user_id: m.user_id, email: m.email }, as: undefined }) }} />}
-            <SendAs draft={d} onPick={(as) => set({ as })} />
-          </span>
+          <span class="label">{t('compose.from')}</span>
+          <From mailbox={mailbox} email={d.as ?? d.from.email} onPick={(from, as) => set({ from, as })} />
           {wrong.from && <span class="compose-wrong">{wrong.from}</span>}
         </div>
         <People draft={d} set={set} wrong={wrong} copies={copies} setCopies={setCopies} />
         <Subject value={d.subject} onInput={(subject) => set({ subject })} wrong={wrong.subject} />
-        <Words value={d.text} onInput={(text) => set({ text })} autoFocus={d.to.length > 0} />
-        <FileList files={d.files} fetching={d.fetching} lost={d.lost} onForget={() => set({ lost: [] })} wrong={wrong.attachments} onRemove={(at) => set({ files: d.files.filter((_, i) => i !== at) })} />
+        {(d.dropped?.length ?? 0) > 0 && <Kept draft={d} onSeen={() => set({ dropped: [] })} />}
+        <Text key={key} draft={key} words={{ text: d.text, html: d.html }} foreign={d.foreign === true} autoFocus={d.to.length > 0} onChange={({ text, html }) => set({ text, html })}
+          onTaken={({ text, html }, dropped) => set({ text, html, dropped, foreign: undefined })} onFiles={add} />
+        <FileList files={filesOf(d).attached} fetching={d.fetching} lost={d.lost} onForget={() => set({ lost: [] })} wrong={wrong.attachments} onRemove={(file) => set({ files: d.files.filter((f) => f !== file) })} />
         <Refusal error={error} from={d.from} known={wrong} />
       </DropZone>
       {d.send_at !== undefined && <Later value={d.send_at} onInput={(send_at) => set({ send_at })} wrong={wrong.send_at} />}
@@ -97,21 +106,36 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
   )
 }
 
+/** Whether a field of recipients still asks who is meant. */
+function asked(form: HTMLFormElement | null): boolean {
+  return [...form?.querySelectorAll<HTMLInputElement>('.compose-chips input') ?? []].some((input) => input.value.trim() !== '')
+}
+
+/** Says what of another program's formatting is not kept. */
+function Kept({ draft: d, onSeen }: { draft: Draft; onSeen: () => void }) {
+  const what = new Intl.ListFormat(language.value).format(d.dropped!.map((name) => t(`compose.dropped.${name}`)))
+  return (
+    <div class="compose-refusal">
+      <Notice tone="warn">{t(d.kind === 'draft' ? 'compose.dropped.draft' : 'compose.dropped.forward', { what })} <button type="button" class="inbox-link" onClick={onSeen}>{t('compose.ok')}</button></Notice>
+    </div>
+  )
+}
+
 interface PeopleProps { draft: Draft; set: (to: Partial<Draft>) => void; wrong: Wrong; copies: { cc: boolean; bcc: boolean }; setCopies: (to: { cc: boolean; bcc: boolean }) => void }
 
 function People({ draft: d, set, wrong, copies, setCopies }: PeopleProps) {
   const cc = copies.cc || d.cc.length > 0, bcc = copies.bcc || d.bcc.length > 0
-  const more = (
+  const more = !(cc && bcc) && (
     <span class="compose-more">
-      {!cc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, cc: true })}>Cc</button>}
-      {!bcc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, bcc: true })}>Bcc</button>}
+      {!cc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, cc: true })}>{t('compose.cc')}</button>}
+      {!bcc && <button type="button" class="inbox-link" onClick={() => setCopies({ ...copies, bcc: true })}>{t('compose.bcc')}</button>}
     </span>
   )
   return (
     <>
-      <Chips label="To" userID={d.from.user_id} people={d.to} onChange={(to) => set({ to })} wrong={wrong.to} autoFocus={d.to.length === 0} after={cc && bcc ? undefined : more} />
-      {cc && <Chips label="Cc" userID={d.from.user_id} people={d.cc} onChange={(cc) => set({ cc })} wrong={wrong.cc} autoFocus={copies.cc} />}
-      {bcc && <Chips label="Bcc" userID={d.from.user_id} people={d.bcc} onChange={(bcc) => set({ bcc })} wrong={wrong.bcc} autoFocus={copies.bcc} />}
+      <Chips label={t('compose.to')} userID={d.from.user_id} people={d.to} onChange={(to) => set({ to })} wrong={wrong.to} autoFocus={d.to.length === 0} beside={more} />
+      {cc && <Chips label={t('compose.cc')} userID={d.from.user_id} people={d.cc} onChange={(cc) => set({ cc })} wrong={wrong.cc} autoFocus={copies.cc} />}
+      {bcc && <Chips label={t('compose.bcc')} userID={d.from.user_id} people={d.bcc} onChange={(bcc) => set({ bcc })} wrong={wrong.bcc} autoFocus={copies.bcc} />}
     </>
   )
 }
@@ -120,45 +144,47 @@ function Subject({ value, onInput, wrong }: { value: string; onInput: (v: string
   const id = useId()
   return (
     <div class={'compose-line' + (wrong ? ' wrong' : '')}>
-      <label for={id}>Subject</label>
+      <label for={id}>{t('compose.subject')}</label>
       <input id={id} type="text" dir="auto" value={value} maxLength={900} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
       {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}
     </div>
   )
 }
 
-function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: string) => void; autoFocus: boolean }) {
-  const area = useRef<HTMLTextAreaElement>(null)
-  useLayoutEffect(() => { // at once: who answers types at once
-    if (!autoFocus) return
-    area.current!.focus()
-    area.current!.setSelectionRange(0, 0)
-    area.current!.scrollTop = 0
+/** The editor. Until its part of the script is there, plain text is written in a simple field: who answers types at once. */
+function Text(props: EditorProps) {
+  const [there, setThere] = useState(editor.now)
+  const [error, setError] = useState(false)
+  const field = useRef<HTMLTextAreaElement>(null)
+  const caret = useRef<number | undefined>(props.autoFocus ? 0 : undefined) // where it was when the editor came
+  const load = () => editor.load().then((m) => {
+    caret.current = document.activeElement === field.current ? field.current!.selectionStart : undefined
+    setError(false)
+    setThere(m)
+  }, () => setError(true))
+  useEffect(() => { if (!there) void load() }, [])
+  useLayoutEffect(() => {
+    if (there || !props.autoFocus) return
+    field.current!.focus()
+    field.current!.setSelectionRange(0, 0)
   }, [])
-  return <textarea ref={area} class="compose-text" dir="auto" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
+  if (there) return <there.Editor {...props} autoFocus={caret.current !== undefined} caret={caret.current} />
+  if (error) return <Failure error={new ApiError(0, { code: 'offline', message: '' })} retry={load} />
+  return <textarea ref={field} class="compose-text" dir="auto" aria-label={t('compose.message')} readOnly={props.words.html !== undefined} value={props.words.text} onInput={(e) => props.onChange({ text: e.currentTarget.value })} />
 }
 
-/** Chooses among the addresses that the mailbox may send as. */
-function SendAs({ draft: d, onPick }: { draft: Draft; onPick: (as: string | undefined) => void }) {
-  const mailbox = useQuery('get_email_user', { user_id: d.from.user_id }, { kinds: [], when: d.from.user_id !== '' })
-  const addresses = mailbox.data?.user_id === d.from.user_id ? mailbox.data.send_as : []
-  useSignature(d, mailbox.data?.user_id === d.from.user_id ? mailbox.data.signature : null)
-  if (addresses.length < 2) return null
-  return (
-    <select class="compose-as" aria-label="Send as" value={d.as ?? addresses[0]} onChange={(e) => onPick(e.currentTarget.value === addresses[0] ? undefined : e.currentTarget.value)}>
-      {addresses.map((a) => <option key={a} value={a} selected={a === (d.as ?? addresses[0])}>as {a}</option>)}
-    </select>
-  )
-}
-
-/** Puts the mailbox's signature below a message that has just been begun. */
-function useSignature(d: Draft, signature: string | null) {
+/** The mailbox that sends. Its signature is put below a message that has just been begun. */
+function useMailbox(d: Draft): Schemas['EmailUser'] | undefined {
+  const { data } = useQuery('get_email_user', { user_id: d.from.user_id }, { kinds: [], when: d.from.user_id !== '' })
+  const mailbox = data?.user_id === d.from.user_id ? data : undefined
+  const signature = mailbox?.signature
   useEffect(() => {
     if (!signature || d.signature !== undefined || d.saved) return
-    const below = `\n\n-- \n${signature}\n`
-    const at = d.text.startsWith('\n\n') && d.text.trim() !== '' ? below + d.text : d.text === '' ? below : undefined
-    change(d.key, at === undefined ? { signature: '' } : { text: at, signature: d.text === '' ? below : '' })
+    const below = `\n\n-- \n${signature}\n`, begun = d.text === ''
+    if (!begun && !(d.text.startsWith('\n\n') && d.text.trim() !== '')) return change(d.key, { signature: '' })
+    change(d.key, { text: below + d.text, html: d.html === undefined ? undefined : htmlOfLines(below) + d.html, signature: begun ? below : '' })
   }, [signature, d.key])
+  return mailbox
 }
 
 function inAnHour(): string {
@@ -169,25 +195,23 @@ function Later({ value, onInput, wrong }: { value: string; onInput: (v: string) 
   const id = useId()
   return (
     <div class={'compose-line' + (wrong ? ' wrong' : '')}>
-      <label for={id}>Send at</label>
+      <label for={id}>{t('compose.send_at')}</label>
       <input id={id} type="datetime-local" value={value} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
       {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}
     </div>
   )
 }
 
-const savings: Record<Saving, string> = { '': '', saving: 'Saving…', saved: 'Saved in Drafts', failed: 'Not saved on the server yet' }
-
 function Foot({ draft: d, busy, saving, onFiles, onDiscard, onLater }: { draft: Draft; busy: boolean; saving: Saving; onFiles: (files: File[]) => void; onDiscard: () => void; onLater: () => void }) {
-  const size = sizeOf(d.files, d.text)
+  const size = sizeOf(d)
   return (
     <div class="compose-foot">
-      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching} title="Ctrl + Enter">{d.send_at ? 'Schedule' : 'Send'}</Button>
+      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching || d.foreign} title="Ctrl + Enter">{t(d.send_at ? 'compose.schedule' : 'compose.send')}</Button>
       <FilePicker onFiles={onFiles} />
-      <IconButton look="ghost" icon="clock" label={d.send_at === undefined ? 'Choose a time' : 'Remove the time'} onClick={onLater} />
-      {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
-      <span class="grow truncate small muted" role="status">{savings[saving]}</span>
-      <IconButton look="ghost" icon="trash" label="Discard draft" onClick={onDiscard} />
+      <IconButton look="ghost" icon="clock" label={t(d.send_at === undefined ? 'compose.choose_time' : 'compose.remove_time')} onClick={onLater} />
+      {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{t('compose.size', { size: bytes(size), most: bytes(mostBytes) })}</span>}
+      <span class="grow truncate small muted" role="status">{saving && t(`compose.${saving}`)}</span>
+      <IconButton look="ghost" icon="trash" label={t('compose.discard')} onClick={onDiscard} />
     </div>
   )
 }
@@ -224,15 +248,15 @@ const mostPeople = 50
 /** What the server would refuse. */
 function check(d: Draft): Wrong {
   const wrong: Wrong = {}
-  if (!d.from.user_id) wrong.from = 'Choose a mailbox to send from.'
+  if (!d.from.user_id) wrong.from = t('compose.wrong.from')
   for (const field of ['to', 'cc', 'bcc'] as const) {
     const bad = d[field].find((p) => !isEmail(p))
-    if (bad) wrong[field] = `“${bad}” is not a valid email address. Correct or remove it.`
+    if (bad) wrong[field] = t('compose.wrong.address', { address: bad })
   }
   const n = new Set([...d.to, ...d.cc, ...d.bcc].map((p) => emailOf(p).toLowerCase())).size
-  if (n === 0) wrong.to = 'Add at least one recipient.'
-  if (n > mostPeople) wrong.to = `A message can have at most ${plural(mostPeople, 'recipient')}. Remove ${n - mostPeople}.`
-  if (sizeOf(d.files, d.text) > mostBytes) wrong.attachments = `A message can be at most ${bytes(mostBytes)}. Remove a file, or send a link to it.`
+  if (n === 0) wrong.to = t('compose.wrong.nobody')
+  if (n > mostPeople) wrong.to = t('compose.wrong.many', { most: mostPeople, over: n - mostPeople })
+  if (sizeOf(d) > mostBytes) wrong.attachments = t('compose.wrong.size', { most: bytes(mostBytes) })
   return wrong
 }
 

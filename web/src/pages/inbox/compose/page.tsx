@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { can } from '../../../api/client'
 import { go, params } from '../../../router'
 import { Button, Card, Empty, LinkButton, Page } from '../../../ui'
+import { t } from '../../../words'
 import { splitPeople } from '../people'
 import { change, draftOf, isEmpty, type Draft } from './draft'
 import { ComposeForm, type Sent } from './form'
@@ -14,18 +15,17 @@ export function ComposePage() {
   const [round, setRound] = useState(0)
   const waits = useWaits(sent ?? null)
   useMemo(() => fill(key), [key])
-  const title = draftOf(key).title
-  if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role can’t send mail">Ask an owner or admin to change your role.</Empty></Page>
+  if (!can('send_email')) return <Page title={t('compose.title.new')}><Empty icon="ban" title={t('compose.barred.title')}>{t('compose.barred.text')}</Empty></Page>
   return (
-    <Page title={sent ? (sent.until === 0 && sent.status === 'scheduled' ? 'Scheduled' : 'Sent') : title} back={{ href: '/inbox', label: 'Inbox' }}>
+    <Page title={sent ? t(sent.until === 0 && sent.status === 'scheduled' ? 'compose.scheduled' : 'compose.sent') : t(`compose.title.${draftOf(key).kind}`)} back={{ href: '/inbox', label: t('inbox.title') }}>
       {sent ? (
-        <Card title={sent.subject || '(no subject)'} note={`From ${sent.from}`}>
+        <Card title={sent.subject || t('compose.no_subject')} note={`${t('compose.from')} ${sent.from}`}>
           <div class="stack">
-            {waits ? <p class="muted">It leaves in a moment.</p> : <Fates sent={sent} />}
+            {waits ? <p class="muted">{t('compose.leaves_soon')}</p> : <Fates sent={sent} />}
             <div class="row">
               {waits && <Undo sent={sent} onBack={() => { setSent(undefined); go('/compose?draft=' + encodeURIComponent(sent.draft.key), { replace: true }) }} />}
-              <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>Compose another</Button>
-              <LinkButton href="/inbox">Back to inbox</LinkButton>
+              <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>{t('compose.another')}</Button>
+              <LinkButton href="/inbox">{t('compose.back')}</LinkButton>
             </div>
           </div>
         </Card>

@@ -1,8 +1,22 @@
-// The text of a message that has only HTML, for quoting it.
+// The text of HTML, and the HTML of text, for quoting.
 const blocks = new Set(['P', 'DIV', 'LI', 'TR', 'H1', 'H2', 'H3', 'H4', 'H5', 'H6', 'BLOCKQUOTE', 'PRE', 'TABLE', 'UL', 'OL', 'SECTION', 'ARTICLE'])
 const silent = new Set(['STYLE', 'SCRIPT', 'TITLE', 'HEAD', 'TEMPLATE'])
 
-/** Reads HTML as a document of its own, in which nothing runs or is fetched, and gives what it says. */
+const tag = /<\/?[a-z](?:"[^"]*"|'[^']*'|[^'"<>]){0,5000}>/gi
+
+/**
+ * Reads HTML as a document of its own, in which nothing runs or is fetched. Styles and handlers of its elements are put in
+ * attributes data-style and data-on…, and its style sheets in scripts, since the policy of this page would complain of each.
+ */
+export function documentOf(html: string): Document {
+  const inert = html.replace(tag, (text) => {
+    if (/^<\/?base\b/i.test(text)) return ''
+    return text.replace(/^(<\/?)style\b/i, '$1script').replace(/([\s"'/])(?=(?:style|on\w+)\s*=)/gi, '$1data-')
+  })
+  return new DOMParser().parseFromString(inert, 'text/html')
+}
+
+/** What HTML says. */
 export function plainOf(html: string): string {
   let text = ''
   const walk = (node: Node) => {
@@ -15,6 +29,11 @@ export function plainOf(html: string): string {
     if (block && !text.endsWith('\n')) text += '\n'
     if (node.nodeName === 'P') text += '\n'
   }
-  walk(new DOMParser().parseFromString(html, 'text/html').body)
+  walk(documentOf(html).body)
   return text.replace(/[ \t]*\n[ \t]*/g, '\n').replace(/\n{3,}/g, '\n\n').trim()
+}
+
+/** Lines of text as HTML, each a block of its own. */
+export function htmlOfLines(text: string): string {
+  return text.split('\n').map((line) => `<div>${line.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/ $/, '&nbsp;') || '<br>'}</div>`).join('')
 }

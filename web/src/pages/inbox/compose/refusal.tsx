@@ -2,6 +2,7 @@
 import { ApiError, can, person } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { Notice, Wrong } from '../../../ui'
+import { t } from '../../../words'
 
 /** What is wrong with which field. */
 export type Wrong = Partial<Record<'from' | 'to' | 'cc' | 'bcc' | 'subject' | 'attachments' | 'send_at', string>>
@@ -27,7 +28,7 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
     <div class="compose-refusal">
       <Notice tone="bad" alert>
         {code === 'domain_not_ready' ? error.message : <Wrong of={error} />}{' '}
-        {error instanceof ApiError && error.details[0]?.code === 'own_limit' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit for {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise the limit.'}</>}
+        {error instanceof ApiError && error.details[0]?.code === 'own_limit' && (can('update_email_user') ? <>{t('compose.other_mailbox')} <a href={'/mailboxes/' + from.user_id}>{t('compose.raise_limit', { email: from.email })}</a></> : t('compose.ask_for_limit'))}
         {code === 'domain_not_ready' && !person() && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>
@@ -37,5 +38,5 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
 function DomainLink({ userID }: { userID: string }) {
   const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
   if (!mailbox.data) return null
-  return <><a href={'/domains/' + mailbox.data.domain_id}>See what {mailbox.data.domain} still needs</a>. Your draft is kept.</>
+  return <>{t('compose.draft_kept')} <a href={'/domains/' + mailbox.data.domain_id}>{t('compose.domain_needs', { domain: mailbox.data.domain })}</a></>
 }

@@ -1,7 +1,7 @@
 // Drafts are saved in the Drafts folder of the mailbox, once their writer pauses.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { call, can, type Input } from '../../../api/client'
-import { change, draftOf, isEmpty, type Draft } from './draft'
+import { change, draftOf, filesOf, isEmpty, sentHTML, type Draft } from './draft'
 import { encode } from './files'
 import { isEmail } from '../people'
 
@@ -13,10 +13,12 @@ type Body = Omit<Input<'send_email'>, 'user_id'>
 
 /** What a draft says, as send_email and create_draft take it. */
 export async function bodyOf(d: Draft): Promise<Body> {
-  const attachments = []
-  for (const f of d.files) attachments.push(await encode(f))
+  const { attached, images } = filesOf(d)
+  const attachments: NonNullable<Body['attachments']> = []
+  for (const { cid, file } of images) attachments.push({ ...await encode(file), content_id: cid })
+  for (const f of attached) attachments.push(await encode(f))
   return {
-    from: d.as || undefined, to: d.to, cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined, subject: d.subject, text: d.text, in_reply_to: d.in_reply_to,
+    from: d.as || undefined, to: d.to, cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined, subject: d.subject, text: d.text, html: sentHTML(d), in_reply_to: d.in_reply_to,
     references: d.references?.length ? d.references : undefined, attachments: attachments.length > 0 ? attachments : undefined,
   }
 }
@@ -48,29 +50,40 @@ export async function forgetSaved(d: Draft) {
   await call('delete_message', { user_id: d.saved.user_id, message_id: d.saved.uid, folder: 'drafts' }).catch(() => { /* it is gone, or stays in Drafts */ })
 }
 
-/** Saves a draft whenever its writer pauses. busy: it is being sent, so not now. */
+/** Saves a draft whenever its writer pauses or leaves it. busy: it is being sent, so not now. */
 export function useSaving(key: string, busy: boolean): Saving {
   const [state, setState] = useState<Saving>('')
   const d = draftOf(key)
-  const says = JSON.stringify([d.from.user_id, d.as, d.to, d.cc, d.bcc, d.subject, d.text, d.files.map((f) => [f.name, f.size])])
+  const says = JSON.stringify([d.from.user_id, d.as, d.to, d.cc, d.bcc, d.subject, d.text, d.html, d.files.map((f) => [f.name, f.size])])
   const [known, setKnown] = useState(says) // what it said when it was opened or saved
+  const foreign = useRef(d.foreign)
+  useEffect(() => { // the editor has taken what another program wrote: only what its writer changes is saved
+    if (!foreign.current || d.foreign) return
+    foreign.current = false
+    setKnown(says)
+  })
+  const unsaved = !busy && can('create_draft') && !d.fetching && !d.foreign && !foreign.current && d.from.user_id !== '' && says !== known && (!isEmpty(d) || d.saved !== undefined)
+  const run = async () => {
+    await settled(key)
+    const saving = save(key)
+    writing.set(key, saving)
+    setState('saving')
+    try {
+      await saving
+      setKnown(says)
+      setState('saved')
+    } catch {
+      setState('failed')
+    }
+    if (writing.get(key) === saving) writing.delete(key)
+  }
   useEffect(() => {
-    if (busy || !can('create_draft') || d.fetching || d.from.user_id === '' || says === known || (isEmpty(d) && !d.saved)) return
-    const timer = setTimeout(async () => {
-      await settled(key)
-      const run = save(key)
-      writing.set(key, run)
-      setState('saving')
-      try {
-        await run
-        setKnown(says)
-        setState('saved')
-      } catch {
-        setState('failed')
-      }
-      if (writing.get(key) === run) writing.delete(key)
-    }, d.files.length > 0 ? pauseWithFiles : pause)
+    if (!unsaved) return
+    const timer = setTimeout(run, d.files.length > 0 ? pauseWithFiles : pause)
     return () => clearTimeout(timer)
-  }, [says, busy, d.fetching, known])
+  }, [says, busy, d.fetching, known, d.foreign])
+  const leave = useRef(() => {})
+  leave.current = () => { if (unsaved && !isEmpty(draftOf(key))) void run() }
+  useEffect(() => () => leave.current(), [])
   return says === known ? state : state === 'saving' ? 'saving' : ''
 }

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { person, serverNow } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { Button } from '../../../ui'
+import { t } from '../../../words'
 import { StatusBadge } from '../../sent/words'
 import { takeBack, type Sent } from './form'
 
@@ -20,7 +21,7 @@ export function useWaits(sent: Sent | null): boolean {
 
 /** Takes a message back, which is a draft again. */
 export function Undo({ sent, onBack }: { sent: Sent; onBack: () => void }) {
-  return <Button small onClick={async () => { if (await takeBack(sent)) onBack() }}>Undo</Button>
+  return <Button small onClick={async () => { if (await takeBack(sent)) onBack() }}>{t('compose.undo')}</Button>
 }
 
 /** The recipients of a message with the state of each, live. */
@@ -37,7 +38,7 @@ export function Fates({ sent }: { sent: Sent }) {
           <li key={r.email}>
             {row && !person() ? <a class="truncate" href={'/sent/' + row.id}>{r.email}</a> : <span class="truncate">{r.email}</span>}
             <StatusBadge status={status} />
-            {status === 'suppressed' && <span class="small muted">Not sent: this address is on the {person() ? 'suppression list' : <a href="/sent/suppressions">suppression list</a>}.</span>}
+            {status === 'suppressed' && <span class="small muted">{t('compose.suppressed')}{!person() && <> <a href="/sent/suppressions">{t('compose.suppressions')}</a></>}</span>}
           </li>
         )
       })}
