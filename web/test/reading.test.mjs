@@ -1,4 +1,5 @@
-// Reading: conversations, folders, files, invitations, notifications, the search field, and the field from which one gets anywhere.
+// Reading: conversations, folders, files, invitations, notifications, the search field, and the
+// field from which one gets anywhere.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'

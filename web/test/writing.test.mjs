@@ -1,4 +1,5 @@
-// Messages written with formatting: the keyboard, what other programs put on the clipboard, images, drafts, and who it is to.
+// Messages written with formatting: the keyboard, what other programs put on the clipboard, images,
+// drafts, and who it is to.
 import assert from 'node:assert/strict'
 import { readFile, readdir } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'

@@ -1,5 +1,5 @@
-// A field from which one gets anywhere by the keyboard: pages by their names, and mailboxes, domains and messages as the
-// server finds them while one types.
+// A field from which one gets anywhere by the keyboard: pages by their names, and mailboxes,
+// domains and messages as the server finds them while one types.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { barred } from '../access'
 import { can, person } from '../api/client'

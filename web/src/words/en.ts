@@ -1,4 +1,4 @@
-// The texts of the pages of people with a mailbox, in English. The files beside it have the same keys.
+// The texts of the pages of people with a mailbox.
 // A text has {name} where a value comes. A key that ends in .one or .other is a form of a count.
 export const en = {
   // The list of messages, and what is done to them.

@@ -1,5 +1,6 @@
-// The conversation of the open message, one message below the other: what came, by the inbox, and what went out, by the
-// sending log. The message of the address and the newest one are open, the others a line each.
+// The conversation of the open message, one message below the other: what came, by the inbox, and
+// what went out, by the sending log. The message of the address and the newest one are open, the
+// others a line each.
 import type { ComponentChildren } from 'preact'
 import { useRef, useState } from 'preact/hooks'
 import { useQuery, useRead } from '../../api/query'

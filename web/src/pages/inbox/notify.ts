@@ -1,5 +1,6 @@
-// Notifications of the browser about new mail. They come where the person has allowed them, while a page with the inbox is
-// open and nobody sees it. They name sender and subject, and nothing of the text.
+// Notifications of the browser about new mail. They come where the person has allowed them, while a
+// page with the inbox is open and nobody sees it. They name sender and subject, and nothing of the
+// text.
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { serverNow, session } from '../../api/client'

@@ -1,5 +1,5 @@
-// A PDF, drawn page by page on canvases. It is read in a worker, none of its scripts is run, nothing that it names is
-// fetched, and its links and forms are not there.
+// A PDF, drawn page by page on canvases. It is read in a worker, none of its scripts is run,
+// nothing that it names is fetched, and its links and forms are not there.
 import { getDocument, GlobalWorkerOptions, type PDFDocumentProxy, type PDFPageProxy } from 'pdfjs-dist/legacy/build/pdf.mjs'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Loading, Notice } from '../../ui'

@@ -1,5 +1,5 @@
-// A look at a file of a message without opening it elsewhere: a picture, a text or a PDF. Nothing in it runs, and nothing of
-// it is asked for but from this server.
+// A look at a file of a message without opening it elsewhere: a picture, a text or a PDF. Nothing
+// in it runs, and nothing of it is asked for but from this server.
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError } from '../../api/client'
 import { useRead } from '../../api/query'

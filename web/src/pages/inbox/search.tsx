@@ -1,4 +1,5 @@
-// The search field of the list. It completes the operators that a search may have, and leads down into the results.
+// The search field of the list. It completes the operators that a search may have, and leads down
+// into the results.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { useQuery } from '../../api/query'
 import { useTyped } from '../../router'

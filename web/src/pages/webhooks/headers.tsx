@@ -1,5 +1,5 @@
-// The header fields that are sent with each delivery. Their values are never shown again: what stands
-// for one keeps it.
+// The header fields that are sent with each delivery. Their values are never shown again: what
+// stands for one keeps it.
 import { Button, IconButton, PartError, TextField } from '../../ui'
 
 export interface Header { name: string; value: string }

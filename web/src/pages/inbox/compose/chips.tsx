@@ -1,4 +1,5 @@
-// A field for many recipients. Each becomes a chip once it is complete. A list offers who may be meant.
+// A field for many recipients. Each becomes a chip once it is complete. A list offers who may be
+// meant.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Icon } from '../../../ui'

@@ -1,6 +1,7 @@
-// Foreign HTML, pasted or of a message, as the few elements that a message is written with. Nothing of it runs or is fetched:
-// it is read as a document of its own, and what is made of it has no classes, styles, handlers or addresses but those of links.
-// It does not know what becomes of the result.
+// Foreign HTML, pasted or of a message, as the few elements that a message is written with. Nothing
+// of it runs or is fetched: it is read as a document of its own, and what is made of it has no
+// classes, styles, handlers or addresses but those of links. It does not know what becomes of the
+// result.
 import { t } from '../../../words'
 import { documentOf } from './quote'
 

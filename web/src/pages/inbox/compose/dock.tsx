@@ -1,4 +1,5 @@
-// Where a message is written beside what one reads: in a corner, or below the message that it answers.
+// Where a message is written beside what one reads: in a corner, or below the message that it
+// answers.
 import { signal } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { can } from '../../../api/client'

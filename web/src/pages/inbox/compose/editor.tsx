@@ -1,4 +1,5 @@
-// Where the text of a message is written, with its formatting. It does not know how drafts are saved or sent.
+// Where the text of a message is written, with its formatting. It does not know how drafts are
+// saved or sent.
 import { closeHistory, history } from 'prosemirror-history'
 import { DOMParser, Fragment, Slice, type Node as Doc } from 'prosemirror-model'
 import { EditorState, Selection } from 'prosemirror-state'

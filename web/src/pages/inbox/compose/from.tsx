@@ -1,4 +1,5 @@
-// Chooses who a message is from: a mailbox, or an address that one may send as. There may be ten thousand.
+// Chooses who a message is from: a mailbox, or an address that one may send as. There may be ten
+// thousand.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { can, person, type Schemas } from '../../../api/client'
 import { useQuery } from '../../../api/query'

@@ -1,4 +1,5 @@
-// The formatting that a message can have while it is written. What is not here is neither kept nor sent.
+// The formatting that a message can have while it is written. What is not here is neither kept nor
+// sent.
 import { Schema, type Node as Doc, type NodeSpec } from 'prosemirror-model'
 
 const auto = { dir: 'auto' } // each block runs in the direction of its own text

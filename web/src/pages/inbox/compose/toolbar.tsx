@@ -1,4 +1,5 @@
-// The buttons that format the text of a message. They are one stop of the Tab key; arrow keys go from one to the next.
+// The buttons that format the text of a message. They are one stop of the Tab key; arrow keys go
+// from one to the next.
 import type { Command } from 'prosemirror-state'
 import type { EditorView } from 'prosemirror-view'
 import { useRef, useState } from 'preact/hooks'
