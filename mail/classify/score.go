@@ -16,6 +16,7 @@ const (
 	startMessages  = 90.0 // training messages of each class that the start set counts as
 	startSmoothing = 0.03 // smoothing for tokens of the start set: messages of each class that have the token by chance
 	ownSmoothing   = 0.35 // smoothing for tokens that only the account's model has
+	fewSmoothing   = 0.7  // further smoothing of the latter, divided by the training messages of each class: few of them agree by chance
 	minStrength    = 0.2  // tokens do not count if their probability is closer than this to 0.5
 	maxClues       = 150  // tokens that count: those with probabilities furthest from 0.5
 	priorClue      = 0.43 // prior probability of spam; the result if no token counts
@@ -55,6 +56,7 @@ func (r *Reading) Score(own *Model) Verdict {
 		spamTrained, hamTrained = float64(own.Spam), float64(own.Ham)
 		evenly = min(spamTrained, hamTrained)
 	}
+	smoothing := ownSmoothing + fewSmoothing/max(evenly, 1)
 
 	// p is the probability that a message with the token is spam (Graham, Robinson). The term
 	// chance keeps p near 0.5 for rare tokens, and while one class has little training.
@@ -78,7 +80,7 @@ func (r *Reading) Score(own *Model) Verdict {
 			continue
 		}
 		// The counts of the start set are smoothed already.
-		chance := ownSmoothing + (startSmoothing-ownSmoothing)*known/(spam+ham)
+		chance := smoothing + (startSmoothing-smoothing)*known/(spam+ham)
 		chance /= min(spamMessages, hamMessages)
 		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
 		p := spam / (spam + ham)

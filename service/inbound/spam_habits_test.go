@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/classify"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -224,6 +225,40 @@ func TestHabitsOfPeople(t *testing.T) {
 				t.Errorf("finds %d of 60 spam", found)
 			}
 		})
+	}
+}
+
+// TestFewLessonsHideNothing: while an account has shown only a few wanted messages, and many spam
+// messages, the classifier sends no wanted mail to Junk. What the few do not have is mostly chance.
+func TestFewLessonsHideNothing(t *testing.T) {
+	for wanted := 3; wanted <= 7; wanted++ {
+		for seed := range uint64(12) {
+			bag, model := newPostbag(seed), classify.NewModel()
+			read := func(spam bool) *classify.Reading {
+				_, text := bag.message(spam)
+				r := strings.NewReader(text)
+				root, err := msg.Scan(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reading, err := classify.Read(r, root, classify.Evidence{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return reading
+			}
+			for range 51 {
+				model.Train(read(true).Tokens(), true, false, 1)
+			}
+			for range wanted {
+				model.Train(read(false).Tokens(), false, false, 1)
+			}
+			for range 60 {
+				if v := read(false).Score(model); v.Score >= 0.9 {
+					t.Errorf("after %d wanted messages, seed %d: a wanted message has the score %v", wanted, seed, v.Score)
+				}
+			}
+		}
 	}
 }
 
