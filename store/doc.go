@@ -36,8 +36,9 @@
 // their indexes, entries), mailrow (rows and keys of the message index), mailindex (folders,
 // messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (the changes of one commit), rowform (form and checksum of a row), postings (blocks
-// of the text index), requestlog (the log of requests), keyfile (the file of the master key),
-// diskroom (free disk space) and boltfile (verifying and salvaging the database file). Above it are
+// of the text index), requestlog (the log of requests), policy (what may be sent), keyfile (the
+// file of the master key), diskroom (free disk space) and boltfile (verifying and salvaging the
+// database file). Above it are
 // backup (copies of a store) and digest (comparing two stores).
 //
 // # Files
@@ -219,6 +220,7 @@
 //	domain.own               unique: account, 0, name
 //	domain.account           account
 //	domain.open              account; open claims only
+//	domain.trouble           account, "1" for those that are in trouble and "0" for the others
 //	domain.staged            "staged"; those with a change of their zone that has not ended
 //	domain.dns_credential    DNS credential; those that use one
 //	domain.dns_move          DNS credential of the provider to which it moves; those that move
@@ -245,6 +247,7 @@
 //	mailbox.num              unique: number 4
 //	mailbox.account          account
 //	mailbox.domain           domain
+//	mailbox.own              account, address, 0
 //	mailbox.recovery         unique: hash of the link that confirms a recovery address
 //	mailbox.waiting          domain; those that are neither ready nor being deleted
 //	mailbox.hashed           domain; mailboxes with only a hash of their password
@@ -313,6 +316,7 @@
 //	outgoing.account         account
 //	outgoing.waiting         account; queued and deferred messages
 //	outgoing.parked          account; scheduled and held messages
+//	outgoing.failed          account, status, 0; those that were not delivered, see Outgoing.Failed
 //	outgoing.message_id      account, Message-ID, 0
 //	mapping                  map_… → MessageIDMapping
 //	mapping.original         account, Message-ID of the sender, 0

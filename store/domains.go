@@ -368,6 +368,22 @@ func (d *Domain) RedirectsWWW() bool {
 	return err != nil || !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "www."+d.Name)
 }
 
+// Troubled reports whether the row of a domain says that its owner should do something: its setup
+// has failed or waits for the owner, or its DNS is wrong.
+func (d *Domain) Troubled() bool {
+	switch d.Status {
+	case DomainPendingNS, DomainPendingDNS, DomainError:
+		return true
+	case DomainComplete:
+		return d.DNSProvider != DomainProviderExternal && !d.CheckedAt.IsZero() &&
+			(d.NSStatus == DomainNSLost || len(d.ForeignMX) > 0 || d.BadChecks >= DomainFailing || slices.ContainsFunc(d.Checks, DNSCheck.Wrong))
+	}
+	return false
+}
+
+// DomainFailing is the number of bad checks in a row from which on a domain is failing.
+const DomainFailing = 2
+
 // Gone reports whether a domain is being deleted: only the job that deletes it may see it.
 func (d *Domain) Gone() bool { return d.Status == DomainDeleting }
 
@@ -401,6 +417,14 @@ type DNSCheck struct {
 	Critical, Verified                           bool
 }
 
+// CheckUnanswered is the DNSCheck.Error of a record whose lookup failed.
+const CheckUnanswered = "lookup_failed"
+
+// Wrong reports whether a record that mail needs, or the DMARC record, was found missing or wrong.
+func (c DNSCheck) Wrong() bool {
+	return !c.Verified && c.Error != CheckUnanswered && (c.Critical || c.Purpose == "DMARC")
+}
+
 // Domains keeps the domains of every account.
 var (
 	Domains = engine.NewTable("domain", func(d *Domain) string { return d.ID }).
@@ -418,6 +442,9 @@ var (
 	// DomainOfAccount finds an account's claim of a name. AccountDomainKey returns its keys.
 	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return AccountDomainKey(d.AccountID, d.Name) })
 	DomainsByAccount = Domains.Index("account", func(d *Domain) string { return d.AccountID })
+	// DomainsByTrouble holds the domains of an account, those that are in trouble after the others.
+	// TroubleKey returns the prefix of their keys.
+	DomainsByTrouble = Domains.Index("trouble", func(d *Domain) string { return TroubleKey(d.AccountID, d.Troubled()) })
 	// DomainsOpen holds the claims that are not proven yet.
 	DomainsOpen = Domains.Index("open", func(d *Domain) string {
 		if d.Claim != ClaimOpen {
@@ -450,6 +477,15 @@ const claimIndex = "claim"
 
 // ClaimsKey returns the prefix of the keys in DomainsByName of all claims of a name.
 func ClaimsKey(name string) string { return name + "\x00" }
+
+// TroubleKey returns the prefix of the keys in DomainsByTrouble of an account's domains that are in
+// trouble, or of the others.
+func TroubleKey(accountID string, troubled bool) string {
+	if troubled {
+		return accountID + "1"
+	}
+	return accountID + "0"
+}
 
 // AccountDomainKey returns the key in the index DomainOfAccount for an account's claim to a name.
 func AccountDomainKey(accountID, name string) string { return accountID + "\x00" + name }

@@ -157,6 +157,8 @@ var (
 	MailboxByNum       = Mailboxes.Unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.Index("account", func(m *Mailbox) string { return m.AccountID })
 	MailboxesByDomain  = Mailboxes.Index("domain", func(m *Mailbox) string { return m.DomainID })
+	// MailboxesOfAccount holds the mailboxes of an account in the order of their addresses.
+	MailboxesOfAccount = Mailboxes.Index("own", func(m *Mailbox) string { return m.AccountID + m.Email + "\x00" })
 	MailboxByRecovery  = Mailboxes.Unique("recovery", func(m *Mailbox) string {
 		if m.Recovery == nil {
 			return ""

@@ -22,7 +22,7 @@ import (
 // transaction also stores the key at which the migration continues; the last one stores the new
 // number. If the process is killed, the migration continues from that key.
 const (
-	storeFormat   = 10
+	storeFormat   = 11
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | key to continue at | crc32c 4; only during a migration
@@ -60,6 +60,8 @@ var migrations = []migration{
 	{9, "zones with a history, records at DNS providers in rows, and warm-up mail in a folder", (*Tx).moveEdgeRecords},
 	// Older programs must not open the store: they could not read rows of the sending log.
 	{10, "requests in the sending log", noRowsToMigrate},
+	// Older programs must not open the store: they would leave the new indexes as they are.
+	{11, "mailboxes by address, domains in trouble, and failed messages", (*Tx).indexLists},
 }
 
 func noRowsToMigrate(*Tx, []byte, int) ([]byte, error) { return nil, nil }
@@ -316,6 +318,24 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 		return next, err
 	}
 	return MailboxesHashed.Fill(tx, from, rows)
+}
+
+// indexLists fills the new indexes MailboxesOfAccount, DomainsByTrouble and OutgoingsFailed, one
+// after the other. The first byte of the key to continue at is the index's place in that order.
+func (tx *Tx) indexLists(from []byte, rows int) (next []byte, err error) {
+	indexes := []*engine.AnyIndex{&MailboxesOfAccount.AnyIndex, &DomainsByTrouble.AnyIndex, &OutgoingsFailed.AnyIndex}
+	at := byte(0)
+	if len(from) > 0 {
+		at, from = from[0], from[1:]
+	}
+	next, err = indexes[at].Fill(tx, from, rows)
+	if next == nil {
+		at++
+	}
+	if int(at) == len(indexes) || err != nil {
+		return nil, err
+	}
+	return append([]byte{at}, next...), nil
 }
 
 // moveEdgeRecords moves the records at DNS providers of each domain from its own row to rows of

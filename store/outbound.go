@@ -187,6 +187,19 @@ func (o *Outgoing) Waits() bool {
 	return false
 }
 
+// Failed reports whether the message was not delivered or not wanted, and nothing more comes of it.
+func (o *Outgoing) Failed() bool {
+	switch o.Status {
+	case OutgoingBounced, OutgoingComplained, OutgoingSuppressed, OutgoingCancelled, OutgoingRejected:
+		return true
+	}
+	return false
+}
+
+// FailedKey returns the prefix of the keys in OutgoingsFailed of an account's messages with a
+// status.
+func FailedKey(accountID, status string) string { return accountID + status + "\x00" }
+
 // AwaitsApproval reports whether the message is held until a person approves it. A message that is
 // held for another reason has HeldAt set.
 func (o *Outgoing) AwaitsApproval() bool {
@@ -286,6 +299,14 @@ var (
 			return ""
 		}
 		return o.AccountID
+	})
+	// OutgoingsFailed holds the messages that were not delivered, which are few, by account and
+	// status. FailedKey returns the prefix of their keys.
+	OutgoingsFailed = Outgoings.Index("failed", func(o *Outgoing) string {
+		if !o.Failed() {
+			return ""
+		}
+		return FailedKey(o.AccountID, o.Status)
 	})
 	OutgoingsByMessageID = Outgoings.Index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )

@@ -121,6 +121,11 @@ func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row
 	return engine.DescSome(tx, x, prefix, before, wanted)
 }
 
+// AscSome is like Index.Asc, for callers that want few of many records; see engine.AscSome.
+func AscSome[T any](tx *Tx, x *Index[T], prefix, after string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
+	return engine.AscSome(tx, x, prefix, after, wanted)
+}
+
 // Update runs fn in a write transaction. It returns once everything that fn wrote, and every blob
 // appended before, is on disk. If fn returns an error, nothing is written and Update returns that
 // error. Several Updates share one commit. fn may run more than once and must not wait for

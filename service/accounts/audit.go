@@ -77,7 +77,7 @@ func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (
 		Out:   func(_ *store.Tx, a *store.Audit) (AuditRow, error) { return auditOut(a), nil },
 	}
 	if !before.IsZero() { // the time of a row is the time in its id
-		l.Before = who.AccountID + recordid.First("aud", before.Add(time.Millisecond))
+		l.Start = who.AccountID + recordid.First("aud", before.Add(time.Millisecond))
 	}
 	return l.Page(s.Core, who, in.Query)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/policy"
 )
 
 // Origins of a message, which say who wrote it. The origin is stored in store.Meta.Origin.
@@ -43,7 +44,7 @@ func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error))
 		return true, nil
 	case w.Origin != OriginAuthor && w.Origin != OriginElsewhere || w.Verified == "":
 		return false, nil
-	case core.DomainOfAddress(w.Author) == w.Verified && store.ContainsAddress(p.TrustedSenders, w.Author, w.Verified):
+	case core.DomainOfAddress(w.Author) == w.Verified && policy.ContainsAddress(p.TrustedSenders, w.Author, w.Verified):
 		return true, nil
 	case w.Origin == OriginElsewhere:
 		return own(w.Verified)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/policy"
 )
 
 // Reasons why a message is held until a person has approved it.
@@ -107,7 +108,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Message) (held string, err error) {
 	outside := func(people []string) (out []string) { // reached addresses that are not among the people and that the policy does not allow
 		for _, email := range m.reached {
-			if !store.ContainsAddress(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
+			if !policy.ContainsAddress(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
 				out = append(out, email)
 			}
 		}

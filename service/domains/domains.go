@@ -186,10 +186,14 @@ type ListDomainsIn struct {
 	Tag         string `query:"tag" max:"50"`
 	Q           string `query:"q" max:"254"` // Text to search for.
 	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external|"`
+	// Only domains whose setup has failed or waits for you, or whose DNS records are wrong.
+	Problems bool `query:"problems"`
+	// The order: by creation, newest first unless given, or by name; `-` is descending. `-problems`
+	// lists the domains of `problems` first, and otherwise the newest.
+	Sort string `query:"sort" enum:"-created_at|created_at|domain|-domain|-problems|"`
 }
 
-// ListDomains lists the account's domains, newest first. q searches the ASCII and the Unicode form
-// of the names.
+// ListDomains lists the account's domains. q searches the ASCII and the Unicode form of the names.
 func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*page.Page[Domain], error) {
 	q := strings.ToLower(in.Q)
 	texts, name := page.HasTexts(in.Status, in.Tag, in.DNSProvider), page.HasTexts(q)
@@ -203,6 +207,22 @@ func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsI
 				(q == "" || strings.Contains(d.Name, q) || strings.Contains(core.UnicodeName(d.Name), q))
 		},
 		Out: s.domainOut,
+	}
+	switch strings.TrimPrefix(in.Sort, "-") {
+	case "domain":
+		l.Index, l.Prefix = store.DomainOfAccount, store.AccountDomainKey(who.AccountID, "")
+	case "problems":
+		l.Index = store.DomainsByTrouble
+	}
+	l.SortBy(in.Sort)
+	if in.Problems {
+		l.Filters = append(l.Filters, "problems")
+		if l.Index == store.DomainOfAccount {
+			keep := l.Keep
+			l.Keep = func(d *store.Domain) bool { return d.Troubled() && keep(d) }
+		} else {
+			l.Index, l.Prefix = store.DomainsByTrouble, store.TroubleKey(who.AccountID, true)
+		}
 	}
 	return l.Page(s.Core, who, in.Query)
 }

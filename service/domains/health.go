@@ -25,7 +25,7 @@ import (
 
 const (
 	checksAtOnce         = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
-	alertAfterFailures   = 2                              // an alert is sent after this number of bad checks in a row
+	alertAfterFailures   = store.DomainFailing            // an alert is sent after this number of bad checks in a row
 	defaultCheckInterval = time.Hour                      // time between two checks, unless it is configured
 	recheckAfter         = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
 	edgeGrace            = time.Hour                      // for so long after the setup of a domain at another DNS provider, bad checks are not counted: resolvers may have cached that it had no records

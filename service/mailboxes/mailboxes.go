@@ -149,11 +149,19 @@ type ListEmailUsersIn struct {
 	Domain string `query:"domain"`
 	Status string `query:"status" enum:"pending|active|suspended|error|deleting|"`
 	Q      string `query:"q" max:"254"` // Text to search for.
+	// The order: by creation, newest first unless given, or by address; `-` is descending. By
+	// address, the list of one domain leaves out mailboxes that are being deleted.
+	Sort string `query:"sort" enum:"-created_at|created_at|email|-email|"`
 }
 
-// ListEmailUsers lists the account's mailboxes, newest first. q is searched in address and name.
+// ListEmailUsers lists the account's mailboxes. q is searched in address and name.
 func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*page.Page[EmailUser], error) {
 	l := s.mailboxList(who, "email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
+	byEmail := strings.TrimPrefix(in.Sort, "-") == "email"
+	if byEmail {
+		l.Index = store.MailboxesOfAccount
+	}
+	l.SortBy(in.Sort)
 	if in.Domain == "" {
 		return l.Page(s.Core, who, in.Query)
 	}
@@ -162,6 +170,9 @@ func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmail
 		d, err := core.FindDomain(tx, who, in.Domain)
 		if err == nil {
 			l.Prefix = d.ID
+		}
+		if err == nil && byEmail {
+			l.Index, l.Prefix = store.MailboxByAddress, store.AddressKey(d.ID, "")
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // no mailbox matches the filter

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
@@ -308,6 +310,9 @@ func TestSendingLogFilters(t *testing.T) {
 		{outbound.ListMessagesIn{Domain: "other.test"}, ""},
 		{outbound.ListMessagesIn{Status: "sent"}, ""},
 		{outbound.ListMessagesIn{DateTo: "2020-01-01"}, ""},
+		{outbound.ListMessagesIn{Sort: "queued_at"}, "x y z"},
+		{outbound.ListMessagesIn{Sort: "queued_at", DateTo: "2020-01-01"}, ""},
+		{outbound.ListMessagesIn{Sort: "queued_at", DateFrom: today, Mailbox: "ann@example.test"}, "x y"},
 	} {
 		page, err := i.Svc.Outbound.ListMessages(context.Background(), servicetest.Actor(i.Account), c.in)
 		if err != nil {
@@ -346,24 +351,93 @@ func TestSendingLogUpToADay(t *testing.T) {
 	})
 	for day, want := range map[string]string{"0001-01-01": "", "1969-12-31": "", "2026-02-27": "", "2026-02-28": "0", "2026-03-01": "4 1 0", "2026-03-02": "6 5 4 3 2 1 0", "2026-03-31": "8 7 6 5 4 3 2 1 0", "9999-12-31": "8 7 6 5 4 3 2 1 0"} {
 		for _, limit := range []int{2, 50} {
-			var got []string
-			for in := (outbound.ListMessagesIn{Query: page.Query{Limit: &limit}, DateTo: day, Status: store.OutgoingSent}); ; {
-				page, err := s.Outbound.ListMessages(t.Context(), who, in)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, m := range page.Data {
-					got = append(got, m.Recipient)
-				}
-				if !page.Pagination.HasMore {
-					break
-				}
-				in.Cursor = *page.Pagination.Cursor
-			}
+			got := recipients(t, s, who, outbound.ListMessagesIn{Query: page.Query{Limit: &limit}, DateTo: day, Status: store.OutgoingSent})
 			if strings.Join(got, " ") != want {
 				t.Errorf("up to %s: %v, want %s", day, got, want)
 			}
+			slices.Reverse(got)
+			if up := recipients(t, s, who, outbound.ListMessagesIn{Query: page.Query{Limit: &limit}, DateTo: day, Sort: "queued_at"}); !slices.Equal(up, got) {
+				t.Errorf("up to %s, oldest first: %v, want %v", day, up, got)
+			}
 		}
+	}
+	for _, sort := range []string{"queued_at", "-queued_at"} {
+		got := recipients(t, s, who, outbound.ListMessagesIn{DateFrom: "2026-03-02", DateTo: "2026-03-02", Sort: sort})
+		slices.Sort(got)
+		if want := "2 3 5 6"; strings.Join(got, " ") != want {
+			t.Errorf("of one day, %s: %v, want %s", sort, got, want)
+		}
+	}
+}
+
+// recipients returns the recipients of the sending log's rows, from all pages.
+func recipients(t *testing.T, s *service.Service, who core.Actor, in outbound.ListMessagesIn) (all []string) {
+	t.Helper()
+	for {
+		page, err := s.Outbound.ListMessages(t.Context(), who, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Data {
+			all = append(all, m.Recipient)
+		}
+		if !page.Pagination.HasMore {
+			return all
+		}
+		in.Cursor = *page.Pagination.Cursor
+	}
+}
+
+// TestSendingLogByStatus: the log of each status has its rows, newest and oldest first, wherever
+// that status is looked up, and one page is enough for a status that few of many rows have.
+func TestSendingLogByStatus(t *testing.T) {
+	s, who := servicetest.NewBare(t)
+	statuses := []string{
+		store.OutgoingQueued, store.OutgoingScheduled, store.OutgoingHeld, store.OutgoingSent, store.OutgoingDelivered, store.OutgoingRelayed, store.OutgoingCaptured,
+		store.OutgoingDeferred, store.OutgoingBounced, store.OutgoingComplained, store.OutgoingSuppressed, store.OutgoingCancelled, store.OutgoingRejected,
+	}
+	at := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	put := func(account string, n int, status string) {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
+			return store.Outgoings.Put(tx, &store.Outgoing{ID: recordid.First("msg", at.Add(time.Duration(n)*time.Second)), AccountID: account, Recipient: fmt.Sprint(n), Status: status, QueuedAt: at.Add(time.Duration(n) * time.Second)})
+		})
+	}
+	want := map[string][]string{}
+	for n := range 3 * len(statuses) {
+		status := statuses[n%len(statuses)]
+		put(who.AccountID, n, store.OutgoingQueued)
+		put(who.AccountID, n, status) // as it changes, so does its place
+		want[status] = append([]string{fmt.Sprint(n)}, want[status]...)
+	}
+	put("acc_other", 100, store.OutgoingBounced)
+	for _, status := range statuses {
+		for _, limit := range []int{1, 2, 50} {
+			in := outbound.ListMessagesIn{Query: page.Query{Limit: &limit}, Status: status}
+			if got := recipients(t, s, who, in); !slices.Equal(got, want[status]) {
+				t.Errorf("%s: %v, want %v", status, got, want[status])
+			}
+			in.Sort = "queued_at"
+			up := slices.Clone(want[status])
+			slices.Reverse(up)
+			if got := recipients(t, s, who, in); !slices.Equal(got, up) {
+				t.Errorf("%s, oldest first: %v, want %v", status, got, up)
+			}
+		}
+	}
+	for from := range 5 {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
+			for n := range 1000 {
+				id := recordid.First("msg", at.Add(time.Hour+time.Duration(1000*from+n)*time.Second))
+				if err := store.Outgoings.Put(tx, &store.Outgoing{ID: id, AccountID: who.AccountID, Status: store.OutgoingDelivered, QueuedAt: at.Add(time.Hour)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	one, err := s.Outbound.ListMessages(t.Context(), who, outbound.ListMessagesIn{Status: store.OutgoingBounced})
+	if err != nil || len(one.Data) != 3 || one.Pagination.HasMore {
+		t.Errorf("the rows that bounced, behind many others: %+v, %v", one, err)
 	}
 }
 

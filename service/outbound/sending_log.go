@@ -130,15 +130,36 @@ type ListMessagesIn struct {
 	Tag       string `query:"tag"`       // A tag, as `name:value`.
 	DateFrom  string `query:"date_from"` // The first day, UTC.
 	DateTo    string `query:"date_to"`   // The last day, UTC, with all of it.
+	// The order: newest first unless given; `queued_at` is oldest first.
+	Sort string `query:"sort" enum:"-queued_at|queued_at|"`
 }
 
-// ListMessages lists the account's sending log, newest first.
+// clockSetBack is by how much the order of IDs may differ from that of queue times: they follow
+// them, unless the clock was set back by more.
+const clockSetBack = 10 * time.Minute
+
+// statusIndex returns the smallest index that has every message of an account with a status, and
+// the prefix of its keys.
+func statusIndex(accountID, status string) (index *store.Index[store.Outgoing], prefix string) {
+	o := store.Outgoing{Status: status}
+	switch {
+	case status == store.OutgoingScheduled || status == store.OutgoingHeld:
+		return store.OutgoingsParked, accountID
+	case o.Waits():
+		return store.OutgoingsWaiting, accountID
+	case o.Failed():
+		return store.OutgoingsFailed, store.FailedKey(accountID, status)
+	}
+	return store.OutgoingsByAccount, accountID
+}
+
+// ListMessages lists the account's sending log.
 func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*page.Page[SentMessage], error) {
 	from, to, err := ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}
-	f := sentFilter{ListMessagesIn: in, to: to, who: who}
+	f := sentFilter{ListMessagesIn: in, from: from, to: to, who: who}
 	if in.Tag != "" {
 		var ok bool
 		f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":")
@@ -146,12 +167,13 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return nil, core.Invalid("tag", "invalid", "must be of the form name:value")
 		}
 	}
+	index, prefix := statusIndex(who.AccountID, in.Status)
 	l := page.Listing[store.Outgoing, SentMessage]{
-		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
+		Operation: "messages", Index: index, Prefix: prefix,
 		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.Tag, in.DateFrom, in.DateTo},
 		Prefilter: f.prefilter(),
 		Keep:      f.matches,
-		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
+		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from.Add(-clockSetBack)) },
 		Out: func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) {
 			return sentMessageOut(who, o, tx.Now()), nil
 		},
@@ -166,8 +188,18 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return err
 		},
 	}
-	if !to.IsZero() { // IDs follow the queue time, unless the clock was set back by more than ten minutes
-		l.Before = who.AccountID + recordid.First("msg", to.Add(10*time.Minute))
+	l.SortBy(in.Sort)
+	if index == store.OutgoingsFailed {
+		l.Filters = append(l.Filters, "failed") // cursors of before there was this index do not fit it
+	}
+	switch {
+	case !l.Ascending && !to.IsZero():
+		l.Start = prefix + recordid.First("msg", to.Add(clockSetBack))
+	case l.Ascending && !from.IsZero():
+		l.Start = prefix + recordid.First("msg", from.Add(-clockSetBack))
+	}
+	if l.Ascending {
+		l.Until = func(o *store.Outgoing) bool { return !to.IsZero() && o.QueuedAt.After(to.Add(clockSetBack)) }
 	}
 	page, err := l.Page(s.Core, who, in.Query)
 	if err == nil {
@@ -180,7 +212,7 @@ type sentFilter struct {
 	ListMessagesIn
 	mailboxID string // ID of the mailbox with the address Mailbox, if it exists
 	tag       store.Tag
-	to        time.Time
+	from, to  time.Time
 	who       core.Actor
 }
 
@@ -206,6 +238,7 @@ func (f *sentFilter) matches(o *store.Outgoing) bool {
 		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
 		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
 		f.Tag != "" && !slices.Contains(o.Tags, f.tag),
+		o.QueuedAt.Before(f.from),
 		!f.to.IsZero() && !o.QueuedAt.Before(f.to):
 		return false
 	case f.Mailbox == "":

@@ -172,6 +172,17 @@ func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted 
 	}
 }
 
+// AscSome is like DescSome, but in ascending order, from the first key greater than `after` ("":
+// from the start).
+func AscSome[T any](tx Transaction, x *Index[T], prefix, after string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		x.walkSomeUp(tx.engine(), prefix, after, wanted, func(key string, rec any) bool {
+			typed, _ := rec.(*T)
+			return yield(key, typed)
+		})
+	}
+}
+
 // Name returns the name of the table's bucket. A Change has it in the field Table.
 func (t *AnyTable) Name() string { return t.name }
 
@@ -426,9 +437,12 @@ func (x *AnyIndex) Has(in Transaction, prefix string) bool {
 }
 
 // Count counts the entries with the prefix, up to limit (0: all of them).
-func (x *AnyIndex) Count(tx Transaction, prefix string, limit int) int {
-	n := 0
-	for range x.Keys(tx, prefix, "") {
+func (x *AnyIndex) Count(in Transaction, prefix string, limit int) int {
+	tx, n, want := in.engine(), 0, []byte(prefix)
+	for k := range tx.ascend(tx.bucket(x.name), want) {
+		if !bytes.HasPrefix(k, want) {
+			break
+		}
 		if n++; n == limit {
 			break
 		}
@@ -472,6 +486,17 @@ func (x *AnyIndex) yieldRecord(tx *Tx, key, id string, each func(key string, rec
 		return false
 	}
 	return each(key, rec)
+}
+
+func (x *AnyIndex) walkSomeUp(tx *Tx, prefix, after string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
+	rows := tx.bucket(x.table.name)
+	x.walkUp(tx, prefix, after, func(k, id string) bool {
+		rec, err := x.decodeIf([]byte(id), rows.Get([]byte(id)), wanted)
+		if err != nil {
+			tx.Fail(fmt.Errorf("index %s: record %s: %w", x.name, id, err))
+		}
+		return err == nil && each(k, rec)
+	})
 }
 
 func (x *AnyIndex) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {

@@ -119,13 +119,15 @@ func (c *Builder[T]) Page(seal func(position string) string) *Page[T] {
 	return p
 }
 
-// A Listing is a paged list over one index, newest first. Every paged list but the inbox is one.
+// A Listing is a paged list over one index, from its last key on. Every paged list but the inbox is
+// one.
 type Listing[R, Out any] struct {
 	Operation string // the operation that lists, to which cursors are bound
 	Index     *store.Index[R]
 	Prefix    string                           // of the keys in Index that are listed
 	Filters   []string                         // values that the cursor is bound to, in addition to account and operation
-	Before    string                           // where the first page starts, see Index.Desc; "": at the end
+	Ascending bool                             // from the first key on
+	Start     string                           // where the first page starts, see Index.Desc and Index.Asc; "": at the end, or the start if Ascending
 	Prefilter func(row []byte) bool            // may return false only for rows whose records Keep drops, see HasTexts; nil: decode every row
 	Keep      func(*R) bool                    // nil: keep every record
 	Until     func(*R) bool                    // true ends the walk; nil: walk to the end
@@ -134,18 +136,28 @@ type Listing[R, Out any] struct {
 	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil: no check
 }
 
+// SortBy sets the direction of the walk by a request's `sort`, which "-" begins if it descends, and
+// binds cursors to it. "" is the order that the list has without it.
+func (l *Listing[R, Out]) SortBy(sort string) {
+	if sort == "" {
+		return // cursors of before there was a choice stay valid
+	}
+	l.Ascending = !strings.HasPrefix(sort, "-")
+	l.Filters = append(l.Filters, "sort="+sort)
+}
+
 // Page returns one page of the list.
 func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out], error) {
 	limit, err := in.PageSize(25, 100)
 	if err != nil {
 		return nil, err
 	}
-	before, err := Open(s, who, l.Operation, in.Cursor, l.Filters...)
+	start, err := Open(s, who, l.Operation, in.Cursor, l.Filters...)
 	if err != nil {
 		return nil, err
 	}
-	if before == "" {
-		before = l.Before
+	if start == "" {
+		start = l.Start
 	}
 	c := Builder[Out]{Limit: limit}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -154,7 +166,7 @@ func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out
 				return err
 			}
 		}
-		return l.walk(tx, before, &c)
+		return l.walk(tx, start, &c)
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +184,7 @@ const (
 	decodeInterval = 100
 )
 
-func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) error {
+func (l Listing[R, Out]) walk(tx *store.Tx, start string, c *Builder[Out]) error {
 	scanned, left, size := 0, 0, 0
 	wanted := func(row []byte) bool {
 		size = len(row)
@@ -182,7 +194,11 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) erro
 		left++
 		return l.Until != nil && left%decodeInterval == 0
 	}
-	for key, rec := range store.DescSome(tx, l.Index, l.Prefix, before, wanted) {
+	rows := store.DescSome[R]
+	if l.Ascending {
+		rows = store.AscSome[R]
+	}
+	for key, rec := range rows(tx, l.Index, l.Prefix, start, wanted) {
 		if rec != nil && l.Until != nil && l.Until(rec) {
 			return nil
 		}
