@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/handlers/docs"
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/signin"
@@ -38,14 +39,18 @@ func (s *Server) newPathMux(identify func(*call) error, answerByHost func(http.R
 	}
 	for path, answer := range map[string]func(*call){
 		// The API and MCP, which need a token, and the description of the API, which needs none.
-		"/v1":                 s.api,
-		"/v1/":                s.api,
-		mcpPath:               s.serveMCP,
-		mcpPath + "/":         s.serveMCP,
-		"/v1/openapi.json":    s.sendDescription,
-		"/v1/openapi.yaml":    s.sendDescription,
-		"/docs":               s.sendDescription,
-		"/docs/reference.css": s.sendDescription,
+		"/v1":              s.api,
+		"/v1/":             s.api,
+		mcpPath:            s.serveMCP,
+		mcpPath + "/":      s.serveMCP,
+		"/v1/openapi.json": s.sendDescription,
+		"/v1/openapi.yaml": s.sendDescription,
+
+		// The documentation.
+		"/docs":       s.sendDocs,
+		"/docs/":      s.sendDocs,
+		"/docs.md":    s.sendDocs,
+		docs.ListPath: s.sendDocs,
 
 		// Pages for browsers: the dashboard, and those behind links with a token. sessionRoutes
 		// has the paths of signed-in users.

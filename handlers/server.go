@@ -13,6 +13,7 @@
 //     compress.go compresses them.
 //   - session.go: the dashboard's sessions; pages.go: pages that need none, and shown messages;
 //     oauth.go: sign-in of clients of /mcp.
+//   - description.go: the OpenAPI documents and the documentation.
 //   - mcp.go and mcp_*.go: the operations as tools of assistants.
 package handlers
 
@@ -63,7 +64,8 @@ type Server struct {
 	uploads         chan struct{} // holds one value for each upload that is being received
 
 	autoconfig  *autoconfig.Server
-	description func() *apiDocuments              // the documents about the API, made at first use
+	description func() *apiDocuments              // the OpenAPI documents, made at first use
+	library     func() *library                   // the documentation, made at first use
 	loggable    func() map[reflect.Type]*loggable // what the request log shows of bodies, by request type; made at first use
 	mcp         func(*call)                       // answers requests to /mcp
 

@@ -25,6 +25,7 @@ func New(svc *service.Service) *Server {
 	s.bodies, s.uploads = &bodyReader{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
+	s.library = sync.OnceValue(s.makeLibrary)
 	s.loggable = sync.OnceValue(func() map[reflect.Type]*loggable { return loggableRequests(s.ops) })
 	s.mcp = newMCPServer(s).serve
 	s.fillRouters()

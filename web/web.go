@@ -22,6 +22,17 @@ import (
 //go:embed dist
 var distFiles embed.FS
 
+// Theme is the style sheet with the colours and sizes of the dashboard, for other pages of this
+// server.
+//
+//go:embed src/ui/theme.css
+var Theme []byte
+
+// Icon is the dashboard's icon in SVG, for other pages of this server.
+//
+//go:embed public/icon.svg
+var Icon []byte
+
 // contentSecurityPolicy is the Content-Security-Policy of the dashboard. It allows scripts, styles,
 // frames and data only from this server. Images may also be files that the page itself holds.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +

@@ -1,6 +1,6 @@
 // Package markup formats HTML and escapes its arguments. It does not know the pages.
 //
-// It is for the reference page of the API, which is long and regular. Pages with forms are
+// It is for the pages of the documentation, which are long and regular. Pages with forms are
 // templates of html/template.
 package markup
 

@@ -34,6 +34,7 @@ func namedExample(name string) (e nameExample, ok bool) {
 // exampleTable is the table of examples, sorted by name. Values that are not texts are in JSON.
 var exampleTable = []nameExample{
 	{"DelayedData.response", "451 4.7.1 Try again later", ""},
+	{"UpdateSettingsRequest.values", `{"retention.request_days":30}`, ""},
 
 	{"account_id", "acc_01k9a2b3c4d5e6f7g8h9j0k1m2", ""},
 	{"action", "update_domain", ""},

@@ -1,7 +1,8 @@
-// Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a reference
-// page in HTML, and as the arguments of tools for assistants. It makes them from the table of
-// operations and from the Go types of requests and responses with the comments of their fields, and
-// adds general texts. It does not handle requests: package handlers does.
+// Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, and as the
+// arguments of tools for assistants. It makes them from the table of operations and from the Go
+// types of requests and responses with the comments of their fields, and adds general texts. It
+// does not handle requests: package handlers does. Package handlers/docs makes the reference for
+// people.
 package openapi
 
 import (
@@ -83,6 +84,8 @@ type operationObject struct {
 	Parameters  []*Parameter    `json:"parameters,omitempty"`
 	RequestBody *requestBody    `json:"requestBody,omitempty"`
 	Responses   Dict[*response] `json:"responses"`
+
+	Row *api.Operation `json:"-"` // the operation in the table; nil for an event
 }
 
 // A Parameter is a parameter object of OpenAPI.
@@ -109,7 +112,7 @@ type response struct {
 	codes []string // of an error response
 }
 
-// Codes returns the error codes of the response, for the reference page.
+// Codes returns the error codes of the response, nil for a success.
 func (r *response) Codes() []string { return r.codes }
 
 type header struct {
@@ -223,7 +226,7 @@ func (d *describer) operationObject(o *api.Operation) *operationObject {
 	if o.Group == "" || o.Summary == "" {
 		d.addProblem("operation %s has no text", o.Name)
 	}
-	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.WholeAccount, Bound: o.OpenToBound()}
+	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.WholeAccount, Bound: o.OpenToBound(), Row: o}
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}

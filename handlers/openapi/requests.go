@@ -139,8 +139,11 @@ func (doc *Document) Example(s *Schema) any {
 func (doc *Document) objectExample(s *Schema) Dict[any] {
 	out := Dict[any]{}
 	for _, p := range s.Properties {
-		if p.Value.rare && p.Value.AllowsNull() {
+		switch {
+		case p.Value.rare && p.Value.AllowsNull():
 			out.Set(p.Name, nil)
+			continue
+		case p.Value.rare && !slices.Contains(s.Required, p.Name):
 			continue
 		}
 		out.Set(p.Name, doc.Example(p.Value))

@@ -40,7 +40,7 @@ type Schema struct {
 	Examples             []any         `json:"examples,omitempty"`
 	Loggable             bool          `json:"x-loggable,omitempty"` // the request log shows the values of the field
 
-	rare bool // in examples the value is null, if null is allowed
+	rare bool // examples have null, if that is allowed, or leave the field out, if it may be missing
 }
 
 var (
@@ -221,7 +221,7 @@ func (d *describer) addProperties(owner string, s *Schema, t reflect.Type, inReq
 // fieldSchema returns the schema of a field, from its type, tags and comment. In responses, these
 // may be null: pointers, times that are not set, and fields with the tag `null`. In requests, a
 // field may be null if null has another meaning than leaving the field out; the tag `null:"absent"`
-// says that it has not. The tag `rare` makes the field null in examples.
+// says that it has not. The tag `rare` makes the field null in examples, or leaves it out.
 func (d *describer) fieldSchema(owner string, f *Field, name string, inRequest bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {

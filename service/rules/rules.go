@@ -85,8 +85,8 @@ type Condition struct {
 	// A number for `size`, in bytes, and `spam_score`; none for `exists`. `matches` is an RE2
 	// expression of at most 500 characters.
 	Value  *Value `json:"value" words:"ours" example:"invoice"`
-	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project"` // The name of the header field; only for the field `header`.
-	Not    bool   `json:"not,omitempty" example:"false" log:"true"`                    // true inverts the result.
+	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project" rare:"true"` // The name of the header field; only for the field `header`.
+	Not    bool   `json:"not,omitempty" example:"false" log:"true"`                                // true inverts the result.
 }
 
 // An Action is one action of a rule.
