@@ -29,7 +29,7 @@ var pathsAsked = []string{
 	"/export", "/export/", "/export/x", "/export//x", "/export/x/y", "/export/x%2Fy", "/exports",
 	"/hooks", "/hooks/", "/hooks/x", "/hooks/ses/x", "/hooks/ses/x/y", "/hooks//x", "/hooks/ses/../x",
 	"/unsubscribe", "/unsubscribe/", "/unsubscribe/x", "/unsubscribe/x/y", "/unsubscribe//x",
-	"/docs", "/docs/", "/docs/reference.css", "/docs/x", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/openapi", "/v1/openapi.json/",
+	"/docs", "/docs/", "/docs.md", "/docs/sending", "/docs/sending.md", "/docs/search?q=zzzz", "/docs/x", "/llms.txt", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/openapi", "/v1/openapi.json/",
 	"/v1", "/v1/", "/v1x", "/v1/account", "/v1//account", "/v1/account/", "/v1/../healthz", "/v1/domains/x", "/v1/domains/x%2Fy", "/v1/domains/search", "/v1%2Faccount", "/V1/account",
 	"/mcp", "/mcp/", "/mcp/x",
 	"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource/mcp/", "/.well-known/oauth-authorization-server",

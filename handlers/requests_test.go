@@ -126,7 +126,7 @@ func TestPagesOfRequests(t *testing.T) {
 	b.get("/v1/requests").is(200).has("pagination.limit", "25", "pagination.count", "25", "pagination.has_more", "true")
 	first := b.get("/v1/requests?operation=get_account&limit=1000").is(200).has("pagination.limit", "100", "pagination.count", "100", "pagination.has_more", "true")
 	b.get("/v1/requests?operation=get_account&limit=100&cursor="+first.text("pagination.cursor")).is(200).has("pagination.count", "20", "pagination.has_more", "false", "pagination.cursor", "<nil>")
-	for query, field := range map[string]string{"limit=0": "limit", "limit=x": "limit", "status=99": "status", "status=x": "status"} {
+	for query, field := range map[string]string{"limit=0": "limit", "limit=x": "limit", "status=99": "status", "status=x": "status", "status_class=6": "status_class", "method=get": "method", "via=x": "via"} {
 		b.get("/v1/requests?"+query).fails(400, "validation_error").has("error.details.0.field", field)
 	}
 	b.get("/v1/requests?cursor=AAAA").fails(400, "invalid_cursor")

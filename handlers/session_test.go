@@ -446,6 +446,39 @@ func TestOwnPasswordEndsOtherSessions(t *testing.T) {
 	}
 }
 
+// TestPrintedPasswordMustBeChanged: who signs in with a password that was generated, and so printed
+// somewhere, has to choose another one. A password that was given to the command stays.
+func TestPrintedPasswordMustBeChanged(t *testing.T) {
+	b := newSandbox(t, nil)
+	ctx := t.Context()
+	made, err := b.Accounts.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "made@up.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose := func(email, password, next string) {
+		t.Helper()
+		web := b.browser()
+		web.ask("POST", "/session", map[string]string{"email": email, "password": password}).is(200).has("choose_password", "true")
+		web.ask("POST", "/session/passkeys/options", map[string]string{"password": password}).fails(403, "person_required")
+		web.ask("PATCH", "/session/profile", map[string]string{"password": next, "current_password": password}).is(200).has("choose_password", "false")
+		b.browser().ask("POST", "/session", map[string]string{"email": email, "password": next}).is(200).has("choose_password", "false")
+	}
+	choose("made@up.test", made.OwnerPassword, "of my own choice")
+	reset, err := b.Accounts.ResetPassword(ctx, accounts.ResetPasswordIn{User: "made@up.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose("made@up.test", reset.Password, "my own choice again")
+	if _, err := b.Accounts.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "given@up.test", OwnerPassword: "correct horse"}); err != nil {
+		t.Fatal(err)
+	}
+	b.browser().ask("POST", "/session", map[string]string{"email": "given@up.test", "password": "correct horse"}).is(200).has("choose_password", "false")
+	if _, err := b.Accounts.ResetPassword(ctx, accounts.ResetPasswordIn{User: "given@up.test", Password: "another horse"}); err != nil {
+		t.Fatal(err)
+	}
+	b.browser().ask("POST", "/session", map[string]string{"email": "given@up.test", "password": "another horse"}).is(200).has("choose_password", "false")
+}
+
 func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	b := newSandbox(t, nil)
 	a, err := b.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})

@@ -121,9 +121,9 @@ type User struct {
 	Role         string // one of the UserRole… constants
 	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
-	// PasswordGiven says that a token or an invitation set the password, and that the user has not
-	// chosen a new one since. It is false in records that are older than this field; those users
-	// may keep their password.
+	// PasswordGiven says that a token or an invitation set the password, or that it was
+	// generated and printed, and that the user has not chosen a new one since. It is false in
+	// records that are older than this field; those users may keep their password.
 	PasswordGiven bool     `json:",omitempty"`
 	Limited       bool     `json:",omitempty"` // a member who sees only the mailboxes in Mailboxes
 	Mailboxes     []string `json:",omitempty"` // ids; some of these mailboxes may be gone
@@ -228,7 +228,7 @@ type Token struct {
 	ExpiresAt     time.Time // zero: never; for a grant, when its refresh token expires
 	LastUsedAt    time.Time
 	LastUsedIP    string
-	PasswordGiven bool   `json:",omitempty"` // only for a session: a token or an invitation had set the user's password, see User.PasswordGiven
+	PasswordGiven bool   `json:",omitempty"` // only for a session: it began with a password that its user had not chosen, see User.PasswordGiven
 	UserAgent     string `json:",omitempty"` // only for a session: User-Agent of the browser that signed in
 	// LinkedBy is only for a session: the id of the operator's user whose SignInLink began it, or
 	// LinkedByCommand; "": the user itself has signed in.

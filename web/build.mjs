@@ -5,8 +5,14 @@ import { createHash } from 'node:crypto'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
+import { check } from './words.mjs'
 
 const here = (path) => new URL(path, import.meta.url).pathname
+const faults = await check()
+if (faults.length > 0) {
+  console.error(faults.join('\n'))
+  process.exit(1)
+}
 const dist = process.argv[2] ?? here('dist')
 await rm(dist, { recursive: true, force: true }) // files of earlier builds have other names
 await mkdir(dist, { recursive: true })

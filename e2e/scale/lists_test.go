@@ -77,12 +77,14 @@ func (s *scale) lists(i *rig.Instance) []scaleList {
 		add("/v1/email-users/"+box+"/inbox", words...)
 	}
 	add("/v1/messages", "", "status=bounced", "status=delivered", "status=complained", "mailbox="+s.address(s.Mailboxes-1), "domain="+domain.Data[0].Name,
-		"recipient=r1@far1.test", "recipient=nobody@far.test", "date_to="+day(scaleSpan/2), middle, "status=bounced&"+middle)
+		"recipient=r1@far1.test", "recipient=nobody@far.test", "date_to="+day(scaleSpan/2), middle, "status=bounced&"+middle,
+		"sort=queued_at", "sort=queued_at&"+middle, "sort=queued_at&status=bounced", "status=queued", "status=held")
 	add("/v1/messages/lookup", "original_message_id="+url.QueryEscape("<"+number+"@"+scaleDomain(0)+">"), "provider_message_id=x")
 	add("/v1/events", "", "type=email.bounced", "type=domain.created", "created_after="+day(scaleSpan/2)+"T00:00:00Z", "event_id="+event.Data[0].ID)
 	add("/v1/webhooks/"+s.Webhook+"/deliveries", "", "outcome=failed", "outcome=success", "event_type=email.bounced", "event_type=domain.created", "event_id="+event.Data[0].ID)
-	add("/v1/domains", "", "status=complete", "status=error", "tag=tag3", "tag=none", "q=d0001", "q=nowhere", "dns_provider=builtin", "dns_provider=manual")
-	add("/v1/email-users", "", "domain="+scaleDomain(1), "status=active", "status=suspended", "q=m00001", "q=nowhere")
+	add("/v1/domains", "", "status=complete", "status=error", "tag=tag3", "tag=none", "q=d0001", "q=nowhere", "dns_provider=builtin", "dns_provider=manual",
+		"problems=true", "sort=-problems", "sort=domain", "sort=-domain", "sort=created_at")
+	add("/v1/email-users", "", "domain="+scaleDomain(1), "status=active", "status=suspended", "q=m00001", "q=nowhere", "sort=email", "sort=-email", "sort=created_at", "sort=email&domain="+scaleDomain(1))
 	add("/v1/domains/"+domain.Data[0].ID+"/email-users", "", "status=suspended", "q=nowhere")
 	add("/v1/suppressions", "", "reason=manual", "reason=complaint")
 	add("/v1/jobs", "", "status=error", "status=completed", "type=domain_setup", "type=none", "domain="+scaleDomain(1), "created_after="+day(scaleSpan/2)+"T00:00:00Z")

@@ -130,7 +130,7 @@ func TestEveryEventHasWords(t *testing.T) {
 // names of JSON fields.
 var inAPITerms = regexp.MustCompile("/v1\\b|/session\\b|\\b(GET|POST|PUT|PATCH|DELETE)\\b|[A-Za-z0-9]_[a-z]|`|\\bJSON\\b|\\b[Hh]eader|\\bquery\\b|\\bparameter|Retry-After")
 
-var dashboardPlaces = regexp.MustCompile(`(?:path: |(?:team|domains)\()'([^']+)'`)
+var dashboardPlaces = regexp.MustCompile(`(?:path: |(?:team|domains|operator)\()'([^']+)'`)
 
 // TestWordsOfErrorsAreForPeople: texts contain no API paths and no field names, and links lead to
 // pages of the dashboard.

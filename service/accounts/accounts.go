@@ -412,6 +412,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if err != nil {
 		return nil, err
 	}
+	owner.PasswordGiven = !given // a generated password was printed somewhere
 	out := &AccountCreated{OwnerEmail: owner.Email, OwnerPassword: in.OwnerPassword, Token: core.NewToken()}
 	if !given {
 		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)

@@ -97,7 +97,7 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 	return d.CheckUnchanged, err
 }
 
-// SetTeamPassword sets a password that the user chose. If somebody else chose it, the caller sets
+// SetTeamPassword sets a password that the user chose. If they did not choose it, the caller sets
 // PasswordGiven. SetTeamPassword invalidates the user's reset links, and ends every session of the
 // user except askingToken, which has asked for the change.
 func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {

@@ -73,7 +73,8 @@ type PasswordReset struct {
 // ResetPassword gives a team user a new password, and ends all their sessions and links. It is for
 // the operator on the server itself.
 func (s *Service) ResetPassword(_ context.Context, in ResetPasswordIn) (*PasswordReset, error) {
-	if in.Password == "" {
+	generated := in.Password == ""
+	if generated {
 		in.Password = core.NewPassword()
 	}
 	if err := core.CheckPassword("password", in.Password, core.LeastPassword); err != nil {
@@ -96,6 +97,7 @@ func (s *Service) ResetPassword(_ context.Context, in ResetPasswordIn) (*Passwor
 		if err := SetTeamPassword(tx, now, hash, ""); err != nil {
 			return err
 		}
+		now.PasswordGiven = generated
 		if in.NoFactor {
 			now.TOTP, now.Passkeys = nil, nil
 		}

@@ -105,6 +105,9 @@ func (h *host) backUp() backups.BackupResult {
 	if err := json.Unmarshal(j.Result, &out); err != nil || j.State != store.JobCompleted {
 		h.t.Fatalf("%+v, %v", j, err)
 	}
+	if j.Detail != "the backup, read back" || j.Total == 0 || j.Completed != j.Total {
+		h.t.Errorf("the progress at the end: %d of %d, %q", j.Completed, j.Total, j.Detail)
+	}
 	return out
 }
 

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -120,9 +119,7 @@ func (s *Service) drill(ctx context.Context, job *store.Job) (jobs.Writes, error
 	if err := os.Mkdir(s.drillPath(), 0o700); err != nil {
 		return nil, err
 	}
-	work, cancel := context.WithCancelCause(backup.WithProgress(ctx, func(what string, done, all int64) {
-		jobs.Progress(ctx, int(done), int(all), strings.TrimPrefix(what, "bytes of "))
-	}))
+	work, cancel := context.WithCancelCause(withProgress(ctx))
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchRoom(work, cancel) })
 	defer watch.Wait()

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -171,12 +172,19 @@ type BackupResult struct {
 	Verified   bool      `json:"verified"`
 }
 
+// withProgress returns a context for work of store/backup whose progress is that of the job.
+func withProgress(ctx context.Context) context.Context {
+	return backup.WithProgress(ctx, func(what string, done, all int64) {
+		jobs.Progress(ctx, int(done), int(all), strings.TrimPrefix(what, "bytes of "))
+	})
+}
+
 // backUp does the job of making a backup.
 func (s *Service) backUp(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	if s.Schedule == nil {
 		return nil, core.Errorf("not_configured", "The settings ask for no backups any more.")
 	}
-	made, err := s.Schedule.Backup(ctx, false, true)
+	made, err := s.Schedule.Backup(withProgress(ctx), false, true)
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), error(core.Errorf("backup_failed", "The backup could not be made: %v.", err).Because(err)))
 	}

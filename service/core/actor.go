@@ -32,7 +32,7 @@ type Actor struct {
 	TokenID       string
 	TokenName     string
 	TokenKind     string // one of api, mcp, session
-	PasswordGiven bool   // the session began with a password that somebody other than its user had set
+	PasswordGiven bool   // the session began with a password that its user had not chosen
 	Operator      bool   // the user runs the installation, see IsOperator
 	SignedInNow   bool   // the session began within the last SignInFresh
 	LinkedBy      string // the session began with the operator's link to sign in, see store.Token.LinkedBy; "": it did not
@@ -59,7 +59,7 @@ type RateUsage struct {
 }
 
 // IsPerson reports whether the actor is a person who is signed in to the dashboard with a password
-// that nobody else has set. It is false for programs and for the operator, also in a session that
+// of their own choice. It is false for programs and for the operator, also in a session that
 // began with a link.
 func (a Actor) IsPerson() bool {
 	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.PasswordGiven && a.LinkedBy == ""

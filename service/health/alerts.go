@@ -114,14 +114,53 @@ func (s *Service) reportBad(tx *store.Tx, owner *store.Account, a *store.Alert, 
 	return store.Alerts.Put(tx, a)
 }
 
+// problems says by the code of a check what is wrong if its result is bad. The title of an alert
+// has it after the thing that was checked.
+var problems = map[string]string{
+	"data_directory":   "wrong file permissions",
+	"disk_space":       "disk space is running out",
+	"store":            "the store has failed",
+	"clock":            "the clock is wrong",
+	"resolver":         "DNS lookups fail",
+	"hostname_address": "the DNS records of this host are wrong",
+	"ptr":              "reverse DNS (PTR) is wrong",
+	"ports":            "connections fail",
+	"certificate":      "the TLS certificate needs attention",
+	"nameservers":      "the nameserver does not answer",
+	"domain_dns":       "DNS records are wrong",
+	"port25_out":       "outgoing port 25 is blocked",
+	"blocklist":        "listed on a block list",
+	"relay":            "the relay does not work",
+	"queue":            "the queue is stuck",
+	"backup":           "backups fail",
+	"backup_drill":     "the backup drill failed",
+	"passwords":        "imported passwords are still in use",
+	"sending_limits":   "sending has no limit",
+	"settings":         "a setting is ignored",
+	"objects":          "the bucket does not answer",
+	"standby":          "the standby lags behind",
+}
+
+// title says in a line what an alert is about, such as "example.com: DNS records are wrong".
+func (a Alert) title() string {
+	problem, ok := problems[a.Code]
+	if !ok {
+		problem = strings.ReplaceAll(a.Code, "_", " ") + " needs attention"
+	}
+	if a.Status == OK {
+		return fmt.Sprintf("Resolved: %s: %s", a.Subject, problem)
+	}
+	return fmt.Sprintf("%s: %s", a.Subject, problem)
+}
+
 // Mail returns the subject and text of an alert's message.
 func (a Alert) Mail(host string) (subject, text string) {
 	if a.Status == OK {
-		return fmt.Sprintf("%s: %s is ok again", host, a.Code), fmt.Sprintf("%s (%s) is ok again.\n", a.Subject, a.Code)
+		return a.title(), fmt.Sprintf("The check %s of %s on %s is ok again.\n", a.Code, a.Subject, host)
 	}
-	text = fmt.Sprintf("%s\n\n%s: %s\n", a.Subject, a.Status, a.Message)
+	text = fmt.Sprintf("%s on %s (%s)\n\n%s: %s\n", a.Subject, host, a.Code, a.Status, a.Message)
 	if a.Mend != nil {
 		text += "\nWhat to do: " + *a.Mend + "\n"
 	}
-	return fmt.Sprintf("%s: %s needs you (%s)", host, a.Code, a.Status), text + "\n`mailstead doctor` on the host shows every check.\n"
+	return a.title(), text + "\n`mailstead doctor` on the host shows every check.\n"
 }

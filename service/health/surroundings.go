@@ -443,7 +443,7 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 			return
 		}
 		if failing++; failing <= maxNamed {
-			out = append(out, badResult(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
+			out = append(out, badResult(code, Warning, d.Name, "Its DNS records have been wrong since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
 				s.commandLine("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
 		}
 	})
@@ -451,7 +451,7 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 	case err != nil:
 		return s.storeErrorResult(code, subject, err)
 	case failing > maxNamed:
-		return append(out, badResult(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-maxNamed), "The dashboard names them.")...)
+		return append(out, badResult(code, Warning, subject, fmt.Sprintf("The records of %d more domains are wrong.", failing-maxNamed), "The dashboard names them.")...)
 	case out == nil:
 		return okResult(code, subject, "The DNS of every domain is right, as far as it was looked up.")
 	}

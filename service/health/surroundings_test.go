@@ -110,7 +110,7 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.finds("nameservers", health.Error, "does not lead to it")
-	h.finds("domain_dns", health.Warning, "are not right since")
+	h.finds("domain_dns", health.Warning, "have been wrong since")
 	d.FailingSince, d.DMARC = time.Time{}, "v=DMARC1; p=reject; pct=50; ri=3600"
 	if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
 		t.Fatal(err)

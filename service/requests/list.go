@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
@@ -50,10 +51,14 @@ type RequestDetail struct {
 // ListRequestsIn is the query of list_requests.
 type ListRequestsIn struct {
 	page.Query
-	Operation string `query:"operation" max:"100" example:"create_email_user"`
-	Status    *int   `query:"status" min:"100" max:"599" example:"400"`                     // The HTTP status.
-	TokenID   string `query:"token_id" max:"100" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`  // The token's id.
-	RequestID string `query:"request_id" max:"64" example:"req_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The server's id or the client's.
+	Operation   string `query:"operation" max:"100" example:"create_email_user"`
+	Method      string `query:"method" enum:"GET|POST|PUT|PATCH|DELETE|"`
+	Path        string `query:"path" max:"500" example:"/v1/email-users"`                     // A part of the path, such as an id.
+	Status      *int   `query:"status" min:"100" max:"599" example:"400"`                     // The HTTP status.
+	StatusClass *int   `query:"status_class" min:"2" max:"5" example:"4"`                     // All statuses that begin with this digit.
+	TokenID     string `query:"token_id" max:"100" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`  // The token's id.
+	Via         string `query:"via" enum:"token|dashboard|"`                                  // Requests with any token, or those of the dashboard.
+	RequestID   string `query:"request_id" max:"64" example:"req_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The server's id or the client's.
 }
 
 // RequestIn names a request.
@@ -75,11 +80,13 @@ func (s *Service) ListRequests(_ context.Context, who core.Actor, in ListRequest
 	if err != nil {
 		return nil, err
 	}
-	status := ""
-	if in.Status != nil {
-		status = strconv.Itoa(*in.Status)
+	number := func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.Itoa(*n)
 	}
-	filters := []string{in.Operation, status, in.TokenID, in.RequestID}
+	filters := []string{in.Operation, in.Method, in.Path, number(in.Status), number(in.StatusClass), in.TokenID, in.Via, in.RequestID}
 	from, err := page.Open(s.Core, who, "requests", in.Cursor, filters...)
 	if err != nil {
 		return nil, err
@@ -90,7 +97,7 @@ func (s *Service) ListRequests(_ context.Context, who core.Actor, in ListRequest
 		return out.Page(nil), nil
 	}
 	cost, oldest := 0, s.oldest()
-	has := page.HasTexts(in.Operation, in.TokenID, in.RequestID)
+	has := page.HasTexts(in.Operation, in.Method, in.Path, in.TokenID, in.RequestID)
 	err = s.log.Walk(who.AccountID, from, func(position string, row []byte) (more bool) {
 		if cost >= maxListCost {
 			out.More = true
@@ -117,8 +124,10 @@ func (s *Service) ListRequests(_ context.Context, who core.Actor, in ListRequest
 }
 
 func (in *ListRequestsIn) matches(r *Row) bool {
-	return (in.Operation == "" || r.Operation == in.Operation) && (in.Status == nil || r.Status == *in.Status) &&
-		(in.TokenID == "" || r.TokenID == in.TokenID) && (in.RequestID == "" || r.ID == in.RequestID || r.ClientID == in.RequestID)
+	return (in.Operation == "" || r.Operation == in.Operation) && (in.Method == "" || r.Method == in.Method) && strings.Contains(r.Path, in.Path) &&
+		(in.Status == nil || r.Status == *in.Status) && (in.StatusClass == nil || r.Status/100 == *in.StatusClass) &&
+		(in.TokenID == "" || r.TokenID == in.TokenID) && (in.Via == "" || (in.Via == "token") == (r.TokenID != "")) &&
+		(in.RequestID == "" || r.ID == in.RequestID || r.ClientID == in.RequestID)
 }
 
 // maySee reports whether a caller who may read the log of an account may see a row of it.

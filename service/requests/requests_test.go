@@ -105,8 +105,12 @@ func TestFiltersAndPages(t *testing.T) {
 			switch {
 			case i%1500 == 7:
 				row.Operation, row.Status, row.TokenID, row.ClientID = "send_email", 400, "tok_2", "mine"
+				row.Method, row.Path = "POST", "/v1/email-users/eu_1/inbox/send"
 			case i%100 == 0:
 				row.Path = "/v1/send_email/400/tok_2/mine" // the same texts, elsewhere in the row
+				row.TokenName = "POST eu_1"
+			case i == 3001:
+				row.TokenID, row.Status = "", 503
 			}
 		})
 		of = append(of, id)
@@ -114,14 +118,23 @@ func TestFiltersAndPages(t *testing.T) {
 			rare = append([]string{id}, rare...)
 		}
 	}
-	status := 400
+	status, refused, failed := 400, 4, 5
 	for name, in := range map[string]requests.ListRequestsIn{
 		"operation": {Operation: "send_email"}, "status": {Status: &status}, "token": {TokenID: "tok_2"}, "client's id": {RequestID: "mine"},
-		"all": {Operation: "send_email", Status: &status, TokenID: "tok_2", RequestID: "mine"},
+		"method": {Method: "POST"}, "a part of the path": {Path: "/eu_1/"}, "class of statuses": {StatusClass: &refused},
+		"all": {Operation: "send_email", Method: "POST", Path: "eu_1", Status: &status, StatusClass: &refused, TokenID: "tok_2", Via: "token", RequestID: "mine"},
 	} {
 		if got := r.list(r.owner, in); fmt.Sprint(got) != fmt.Sprint(rare) {
 			t.Errorf("%s: %v, want %v", name, got, rare)
 		}
+	}
+	for _, in := range []requests.ListRequestsIn{{Via: "dashboard"}, {StatusClass: &failed}} {
+		if got := r.list(r.owner, in); len(got) != 1 || got[0] != of[3001] {
+			t.Errorf("%+v: %v, want %s", in, got, of[3001])
+		}
+	}
+	if got := r.list(r.owner, requests.ListRequestsIn{Via: "token"}); len(got) != len(of)-1 {
+		t.Errorf("with a token: %d", len(got))
 	}
 	if got := r.list(r.owner, requests.ListRequestsIn{RequestID: of[17]}); len(got) != 1 || got[0] != of[17] {
 		t.Errorf("the server's id: %v", got)

@@ -160,10 +160,10 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 	return options, nil
 }
 
-// errPasswordNotOwn returns the error for a user whose password somebody else set. Such a user gets
+// errPasswordNotOwn returns the error for a user who did not choose the password. Such a user gets
 // no passkey and no OAuth grant, since these would stay valid after a change of the password.
 func errPasswordNotOwn() *core.Error {
-	return core.Errorf("person_required", "Somebody else has set your password. Choose one of your own first, in your profile.")
+	return core.Errorf("person_required", "You did not choose your password. Choose one of your own first, in your profile.")
 }
 
 func (s *Service) ownPasskeys(who core.Actor) (out passkeyUser, err error) {

@@ -28,7 +28,7 @@ type Session struct {
 	User        *SessionUser    `json:"user"` // null for the person of a mailbox
 	Mailbox     *SessionMailbox `json:"mailbox"`
 	Account     *SessionAccount `json:"account"`         // null for the person of a mailbox
-	Given       bool            `json:"choose_password"` // somebody else set the password: until the user chooses one, approving messages and signing programs in are refused
+	Given       bool            `json:"choose_password"` // the user did not choose the password: until they do, approving messages and signing programs in are refused
 	Limited     bool            `json:"limited"`         // a member who sees only some mailboxes
 	ByOperator  bool            `json:"by_operator"`     // the operator has signed in with a link: nothing about access is shown or can be changed
 	Operator    bool            `json:"operator"`        // the user runs the installation, and may see its health
@@ -127,8 +127,8 @@ func sessionByCookie(tx *store.Tx, value string) (*store.Token, error) {
 
 // openSession begins a session in the transaction that has identified the user, and stores the
 // user. It is always a new session, even if the browser has one. It revokes links that could set
-// the password, since the user knows the password. passwordGiven says that somebody else has set
-// the password.
+// the password, since the user knows the password. passwordGiven says that the user did not
+// choose it.
 func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, passwordGiven bool) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
 		return nil, err
