@@ -14,21 +14,26 @@ import './pages/domains/in-use.css'
 import './pages/jobs/jobs.css'
 import './pages/people/people.css'
 import './pages/policies/policies.css'
+import './pages/operator/operator.css'
+import './pages/operator/settings.css'
+import './pages/operator/logs.css'
 import './pages/sent/sent.css'
 import './pages/approvals/approvals.css'
 import './pages/webhooks/webhooks.css'
 import { render, Component, type ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
-import { barred } from './access'
+import { barred, type Bar } from './access'
 import { person, session } from './api/client'
 import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
 import { ChoosePassword } from './pages/gate/choose'
-import { domains, mail, own, palette, team } from './pages/parts'
+import { domains, mail, operator, own, palette, team } from './pages/parts'
 import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
+import { settled } from './language'
 import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
+import { t } from './words'
 
 const gates = ['/sign-in', '/forgot', '/welcome']
 
@@ -41,17 +46,19 @@ function find(at: string) {
 
 function App() {
   const at = path.value
+  if (!settled.value) return <Loading />
   if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
   if (session.value.choose_password) return <ChoosePassword />
   if (cameFrom()) return <Back to={cameFrom()!} />
   if (gates.includes(at)) return <Elsewhere to="/" />
   if (at === '/' && person()) return <Elsewhere to="/inbox" />
-  const here = find(at), deed = person() ? undefined : barred(at)
+  const here = find(at), bar = person() ? undefined : barred(at)
+  const kept = here?.place.keep?.replace(/:(\w+)/g, (_, name: string) => here.found[name]!)
   return (
     <Shell>
-      <Fence key={here?.place.keep ?? at}>
-        {deed ? <Barred deed={deed} /> : here ? <here.place.page key={here.place.keep ?? here.place.path} {...here.found} /> : <NotFound />}
+      <Fence key={kept ?? at}>
+        {bar ? <Barred by={bar} /> : here ? <here.place.page key={kept ?? here.place.path} {...here.found} /> : <NotFound />}
       </Fence>
     </Shell>
   )
@@ -62,7 +69,7 @@ const soon = 1000 // ms after the sign-in, when what the first page needs was as
 /** Fetches the other parts of the script before they are needed. */
 session.subscribe((s) => {
   if (!s) return
-  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own, palette] : [team, domains, mail, palette]
+  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own, palette] : [team, domains, mail, palette, ...(barred('/requests') ? [] : [operator])]
   setTimeout(() => { for (const part of rest) part.load().catch(() => { /* it is fetched when it is needed */ }) }, soon)
 })
 
@@ -80,19 +87,19 @@ function Back({ to }: { to: string }) {
 
 function NotFound() {
   return (
-    <Page title="Not found">
-      <Empty icon="search" title="Page not found" action={<LinkButton href="/">{person() ? 'Back to the inbox' : 'Back to overview'}</LinkButton>}>
-        The link may be outdated, or the page was deleted.
+    <Page title={t('ui.not_found')}>
+      <Empty icon="search" title={t('shell.no_page')} action={<LinkButton href="/">{person() ? t('shell.to_inbox') : 'Back to overview'}</LinkButton>}>
+        {t('shell.no_page.text')}
       </Empty>
     </Page>
   )
 }
 
-function Barred({ deed }: { deed: string }) {
+function Barred({ by: { deed, operator } }: { by: Bar }) {
   return (
     <Page title={`Your role can’t ${deed}`}>
-      <Empty icon="shield" title="Only the account’s owner or an admin can do this" action={<LinkButton href="/">Back to overview</LinkButton>}>
-        See the <a href="/team">team</a> to find out who they are.
+      <Empty icon="shield" title={operator ? 'Only the operator of this server can do this' : 'Only the account’s owner or an admin can do this'} action={<LinkButton href="/">Back to overview</LinkButton>}>
+        {operator ? 'The operator is the owner of the first account on this server, or an admin whom the owner allows it.' : <>See the <a href="/team">team</a> to find out who they are.</>}
       </Empty>
     </Page>
   )
@@ -109,8 +116,8 @@ class Fence extends Component<{ children: ComponentChildren }, { error?: Error }
   render() {
     if (!this.state.error) return this.props.children
     return (
-      <Page title="Something went wrong">
-        <Empty icon="alert" title="This page crashed" action={<Button onClick={() => location.reload()}>Reload</Button>}>
+      <Page title={t('shell.wrong')}>
+        <Empty icon="alert" title={t('shell.crashed')} action={<Button onClick={() => location.reload()}>{t('shell.reload')}</Button>}>
           {this.state.error.message}
         </Empty>
       </Page>

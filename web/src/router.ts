@@ -11,10 +11,42 @@ export const path = computed(() => address.value.split('?')[0]!)
 /** What stands behind the ? of the address. */
 export const params = computed(() => new URLSearchParams(address.value.split('?')[1] ?? ''))
 
-/** Goes to another place. What leads elsewhere, such as //elsewhere.test, goes to the overview. */
-export function go(to: string, { replace = false } = {}) {
+/** What has to be asked before the viewer leaves a page. */
+interface Watch {
+  /** Tells whether nothing is lost by going there. */
+  keeps: (to: string) => boolean
+  /** Asks, and calls leave if the viewer wants that. */
+  ask: (leave: () => unknown) => void
+}
+
+let watch: Watch | undefined
+
+/** Has the viewer be asked before a page is left. Gives how to end that. */
+export function beforeLeaving(by: Watch): () => void {
+  watch = by
+  return () => { if (watch === by) watch = undefined }
+}
+
+/** Does what takes the viewer from the page, once they want to lose what was not saved there. */
+export function leave(run: () => unknown): unknown {
+  if (!watch) return run()
+  watch.ask(() => {
+    watch = undefined
+    return run()
+  })
+}
+
+/**
+ * Goes to another place. What leads elsewhere, such as //elsewhere.test, goes to the overview.
+ * unasked: what was not saved has lost its use.
+ */
+export function go(to: string, { replace = false, unasked = false } = {}) {
   if (new URL(to, location.origin).origin !== location.origin) to = '/'
   if (to === address.value) return
+  if (!unasked && watch && !watch.keeps(to)) {
+    leave(() => go(to, { replace }))
+    return
+  }
   history[replace ? 'replaceState' : 'pushState'](null, '', to)
   const moved = to.split('?')[0] !== path.value
   address.value = to
@@ -39,22 +71,27 @@ export function setParams(change: Record<string, string | undefined>, { replace 
 
 const still = 300 // ms without a key
 
-/** A parameter of the address that is typed. The address follows once the typing pauses, and the text where the address changes by itself. */
-export function useTyped(name: string): [text: string, setText: (text: string) => void] {
+/**
+ * A parameter of the address that is typed. The address follows once the typing pauses, and the
+ * text where the address changes by itself. eager: it follows the first key after a pause at once.
+ */
+export function useTyped(name: string, { eager = false } = {}): [text: string, setText: (text: string) => void] {
   const set = params.value.get(name) ?? ''
   const [text, setText] = useState(set)
   const mine = useRef(set)
+  const last = useRef(0) // when a key was pressed
   useEffect(() => {
     if (set !== mine.current) setText(set)
     mine.current = set
   }, [set])
   useEffect(() => {
-    const typed = text.trim()
+    const typed = text.trim(), paused = Date.now() - last.current >= still
+    last.current = Date.now()
     if (typed === mine.current) return
     const timer = setTimeout(() => {
       mine.current = typed
       setParams({ [name]: typed })
-    }, still)
+    }, eager && paused ? 0 : still)
     return () => clearTimeout(timer)
   }, [text])
   return [text, setText]
@@ -83,7 +120,13 @@ export function match(pattern: string, at: string): Record<string, string> | nul
 
 /** Starts to follow links and the browser's buttons. known tells which paths are places here. */
 export function startRouter(known: (path: string) => boolean) {
-  addEventListener('popstate', () => { address.value = location.pathname + location.search })
+  addEventListener('popstate', () => {
+    const to = location.pathname + location.search
+    if (watch && to !== address.value && !watch.keeps(to)) {
+      history.pushState(null, '', address.value) // the address is that of the page until the viewer has said to leave it
+      leave(() => history.back())
+    } else address.value = to
+  })
   document.addEventListener('click', (e) => {
     const link = (e.target as Element).closest?.('a')
     if (!link || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return

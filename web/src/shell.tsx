@@ -7,24 +7,35 @@ import { person, session, type Session } from './api/client'
 import { useQuery } from './api/query'
 import { live, outdated } from './api/stream'
 import { signOut } from './api/session'
+import { SignInAgain } from './pages/gate/again'
 import { lazy } from './pages/lazy'
 import { palette } from './pages/parts'
-import { params, path } from './router'
+import { leave, params, path } from './router'
 import { theme, turnTheme } from './theme'
-import { Badge, Button, Icon, IconButton, Questions, Toasts, type IconName } from './ui'
+import { Badge, Button, Icon, IconButton, Questions, Time, Toasts, type IconName } from './ui'
 import { t } from './words'
 
 const groups: { name: string; links: [href: string, name: string, icon: IconName][] }[] = [
   { name: '', links: [['/', 'Overview', 'home']] },
   { name: 'Mail', links: [['/inbox', 'Inbox', 'inbox'], ['/mailboxes', 'Mailboxes', 'mail'], ['/sent', 'Sent', 'send'], ['/approvals', 'Approvals', 'check']] },
   { name: 'Infrastructure', links: [['/domains', 'Domains', 'globe'], ['/webhooks', 'Webhooks', 'hook'], ['/jobs', 'Jobs', 'bolt']] },
-  { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark']] },
+  { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark'], ['/audit', 'Audit log', 'book']] },
 ]
+
+const requests: (typeof groups)[0]['links'][0] = ['/requests', 'Requests', 'list']
+const server: (typeof groups)[0] = { name: 'Server', links: [['/settings', 'Settings', 'wrench'], ['/host', 'Host', 'server'], ['/backups', 'Backups', 'archive'], ['/accounts', 'Accounts', 'building'], requests] }
 
 /** The navigation of the person of a mailbox. */
 const ownGroups = (): typeof groups => [{ name: '', links: [['/inbox', t('shell.mail'), 'inbox'], ['/me', t('shell.me'), 'user']] }]
 
-const keyName = /Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘ K' : 'Ctrl K'
+/** The navigation of who is signed in. */
+function groupsOf(): typeof groups {
+  if (person()) return ownGroups()
+  if (session.value!.operator) return [...groups, server]
+  return groups.map((g) => (g.name === 'Account' ? { ...g, links: [...g.links, requests] } : g))
+}
+
+const mac = /Mac|iPhone|iPad/.test(navigator.userAgent)
 
 function isWithin(href: string, at: string): boolean {
   return href === '/' ? at === '/' : at === href || at.startsWith(href + '/')
@@ -57,6 +68,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </div>
       <Toasts />
       <Questions />
+      <SignInAgain />
       {finding && <Palette navigation={linksOf().map(([href, name, icon]) => ({ href, name, icon }))} onClose={() => setFinding(false)} />}
     </>
   )
@@ -80,7 +92,7 @@ function useFindKey(find: () => void) {
 
 /** The links of the navigation. */
 function linksOf() {
-  return (person() ? ownGroups() : groups).flatMap((g) => g.links)
+  return groupsOf().flatMap((g) => g.links)
 }
 
 function Brand() {
@@ -90,8 +102,8 @@ function Brand() {
 function Navigation({ at, onFind }: { at: string; onFind: () => void }) {
   return (
     <nav aria-label={t('shell.main')}>
-      <button type="button" class="find-button" aria-haspopup="dialog" onClick={onFind}><Icon name="search" /> <span class="grow">{t('palette.title')}</span> <kbd aria-hidden="true">{keyName}</kbd></button>
-      {(person() ? ownGroups() : groups).map((g) => (
+      <button type="button" class="find-button" aria-haspopup="dialog" onClick={onFind}><Icon name="search" /> <span class="grow">{t('palette.title')}</span> <kbd aria-hidden="true">{mac ? '⌘ K' : `${t('ui.key.ctrl')} K`}</kbd></button>
+      {groupsOf().map((g) => (
         <div key={g.name}>
           {g.name && <h2>{g.name}</h2>}
           <ul>
@@ -135,7 +147,7 @@ function Foot() {
       </a>
       <div class="row-between">
         <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={next === 'dark' ? t('shell.dark') : t('shell.light')} onClick={turnTheme} />
-        <Button look="ghost" small icon="out" onClick={() => signOut()}>{t('shell.sign_out')}</Button>
+        <Button look="ghost" small icon="out" onClick={() => leave(signOut)}>{t('shell.sign_out')}</Button>
       </div>
     </div>
   )
@@ -154,6 +166,7 @@ function Banners() {
   return (
     <>
       {!person() && (s.sandbox || s.outbound === 'capture') && <div class="banner" role="region" aria-label="Notice"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
+      {s.by_operator && <div class="banner" role="region" aria-label="Signed in by a link"><Icon name="key" /> <span>Signed in to {s.account.name} by a link, until <Time of={s.expires_at} form="short" />. You can’t see or change who has access.</span></div>}
       {offline && <div class="banner" role="status"><Icon name="alert" /> {t('shell.offline')}</div>}
       {outdated.value && <div class="banner info" role="status">{t('shell.updated')} <Button small look="ghost" onClick={() => location.reload()}>{t('shell.reload')}</Button></div>}
     </>

@@ -98,17 +98,18 @@ async function send(h) {
 export async function placesOf(h) {
   const { data: jobs } = await h.api('GET', '/v1/jobs?limit=100')
   const letter = (await h.api('GET', `/v1/email-users/${h.box.user_id}/inbox`)).data.find((m) => m.subject.startsWith('Keys'))
+  const asked = await until('requests are in the log', async () => (await h.api('GET', '/v1/requests?limit=1')).data[0])
   const d = '/domains/' + h.domain.id
   return {
     overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose', 'inbox-sent': '/inbox?folder=sent', 'inbox-drafts': '/inbox?folder=drafts', 'inbox-all': '/inbox?folder=all',
-    mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates', groups: '/mailboxes/groups',
+    mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, ...Object.fromEntries(['addresses', 'access', 'rules', 'reply'].map((tab) => ['mailbox-' + tab, `/mailboxes/${h.box.user_id}/${tab}`])), bulk: '/mailboxes/bulk', templates: '/mailboxes/templates', groups: '/mailboxes/groups',
     sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup', approvals: '/approvals', approval: '/approvals/' + h.held.id,
     domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id, 'domain-in-use': '/domains/' + h.used.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
     ...Object.fromEntries(['dns', 'zone', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])), 'domain-zone-own': d + '/zone?source=custom',
     webhooks: '/webhooks', webhook: '/webhooks/' + h.hook.id, 'webhook-failing': '/webhooks/' + h.failing.id, events: '/webhooks/events',
     jobs: '/jobs', job: '/jobs/' + jobs.find((j) => j.status === 'completed').id, 'job-failed': '/jobs/' + jobs.find((j) => j.status === 'completed').id + '?failed',
-    team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', 'dns-credentials': '/account/dns', connect: '/connect', nowhere: '/nowhere',
+    team: '/team', tokens: '/tokens', profile: '/profile', account: '/account', 'dns-credentials': '/account/dns', connect: '/connect', requests: '/requests', request: '/requests/' + asked.request_id, audit: '/audit', nowhere: '/nowhere',
   }
 }
 

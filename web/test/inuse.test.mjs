@@ -1,7 +1,7 @@
 // Domains that are in use: credentials for DNS providers, and what becomes of what a domain has elsewhere.
 import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
-import { account, api, domain, page, shot, sound, unique, until } from './rig.mjs'
+import { describe } from 'node:test'
+import { account, api, domain, on, page, shot, sound, unique, until } from './rig.mjs'
 import { scanned } from './harbour.mjs'
 
 const main = (p) => p.getByRole('main')
@@ -15,7 +15,7 @@ const provider = (p) => p.route('**/v1/domains/check-provider', (route) => route
 
 describe('domains in use', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
-    const walk = (name, go) => test(name + (small ? ' on a phone' : ''), go)
+    const walk = on(small)
     const name = (what) => 'inuse-' + what + (small ? '-phone' : '')
 
     walk('adds a DNS credential, renames it and deletes it', async (t) => {
@@ -53,6 +53,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await dialog.getByRole('button', { name: 'Save' }).click()
       await dialog.getByRole('alert').getByText(/does not accept these credentials/).waitFor()
       await dialog.getByRole('button', { name: 'Close' }).first().click()
+      await p.getByRole('button', { name: 'Discard' }).click()
       await p.getByRole('button', { name: 'Delete Head office' }).click()
       await p.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
       await p.getByText('No DNS credentials yet').waitFor()
@@ -163,14 +164,16 @@ describe('domains in use', { concurrency: 2 }, () => {
       const card = p.locator('.card', { has: p.getByRole('heading', { name: 'Website', exact: true }) })
       await card.getByLabel('Website of the domain').selectOption('Stays at its own server')
       await card.getByLabel('Address of the website').fill('192.0.2.7')
-      await card.getByRole('button', { name: 'Save' }).click()
+      await p.getByRole('button', { name: 'Save' }).click()
+      await p.getByText('Saved.').waitFor()
       await p.getByText('is at its own server').waitFor()
       assert.deepEqual((await api('GET', '/v1/domains/' + d.id)).apex, { mode: 'elsewhere', addresses: ['192.0.2.7'], alias: null })
       await shot(p, name('website'), { whole: true })
       await sound(p, 'the website of a domain')
       await card.getByLabel('Website of the domain').selectOption('Visitors come to this server')
-      await card.getByRole('button', { name: 'Save' }).click()
+      await p.getByRole('button', { name: 'Save' }).click()
       await p.getByText('is at its own server').waitFor({ state: 'detached' })
+      await until('visitors come here', async () => (await api('GET', '/v1/domains/' + d.id)).apex.mode === 'here')
     })
 
     walk('adds a domain whose records are entered by hand and whose mail stays', async (t) => {

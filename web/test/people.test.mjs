@@ -276,6 +276,7 @@ describe('people', { concurrency: 2 }, () => {
       const universal = p.getByLabel('Fetch external mailboxes in the background'), before = await universal.isChecked()
       await universal.setChecked(!before)
       await is('the universal inbox is turned', ({ universal_inbox_enabled: on }) => on === !before)
+      await p.locator('.card', { has: p.getByRole('heading', { name: 'Outreach tools' }) }).getByRole('button', { name: 'Set up' }).click()
       await p.getByLabel('Phrases, one per line').fill('kitten parade')
       await p.locator('.card', { has: p.getByRole('heading', { name: 'Warm-up mail' }) }).getByRole('button', { name: 'Save' }).click()
       await is('the phrase is kept', ({ warmup_phrases: phrases }) => phrases.join() === 'kitten parade')

@@ -19,7 +19,8 @@ export async function operations() {
   return (await known).filter((o) => o.roles)
 }
 
-const shown = ['list_credentials', 'list_smtp_credentials', 'list_approvals', 'get_approval', 'list_dns_credentials'] // what a page reads that not everybody may
+const shown = ['list_credentials', 'list_smtp_credentials', 'list_approvals', 'get_approval', 'list_dns_credentials',
+  'list_settings', 'get_health', 'list_backups', 'list_accounts', 'get_account_by_id', 'get_account_usage', 'list_requests', 'get_request', 'list_audit'] // what a page reads that not everybody may
 
 const refusal = { status: 409, json: { error: { code: 'walk', message: 'Nothing is changed on this walk.', request_id: 'req_walk' } } }
 export const refused = /status of 409/ // as the console tells of it
@@ -149,9 +150,9 @@ async function walk(places) {
 
   const nameOf = (e) => e.getAttribute('aria-label') ?? words(e.labels?.[0] ?? e)
 
-  /** What a form is made of, since what it asks for may depend on it. */
+  /** What a form is made of, since what it asks for may depend on it. The fields of the save bar are outside of it: what is emptied there is removed. */
   function shapeOf(form) {
-    return [...form.querySelectorAll('input, select, textarea')].filter((e) => seen(e) && (e.type !== 'checkbox') && (e.type !== 'radio' || e.checked)).map((e) => nameOf(e) + (e.tagName === 'SELECT' ? e.value : '')).join()
+    return [...form.elements].filter((e) => /^(INPUT|SELECT|TEXTAREA)$/.test(e.tagName) && seen(e) && (e.type !== 'checkbox') && (e.type !== 'radio' || e.checked)).map((e) => nameOf(e) + (e.tagName === 'SELECT' ? e.value : !form.contains(e) && e.value === '' ? ' (empty)' : '')).join()
   }
 
   /** All that can be pressed now, by a name that stays the same. */
@@ -222,9 +223,12 @@ async function walk(places) {
     }
   }
 
+  /** The button that loses what was filled in, where that is asked. */
+  const discard = () => dialog()?.querySelector('h2').textContent === 'Discard changes?' && dialog().querySelector('[type=submit]')
+
   async function leaveDialogs() {
-    for (let n = 0; n < 9; n++) {
-      const close = (dialog() ?? document.querySelector('.compose-dock'))?.querySelector('[aria-label^=Close]')
+    for (let n = 0; n < 18; n++) {
+      const close = discard() || (dialog() ?? document.querySelector('.compose-dock'))?.querySelector('[aria-label^=Close]')
       if (!close) return
       await set(() => close.click())
     }
@@ -236,6 +240,8 @@ async function walk(places) {
       history.pushState(null, '', path)
       dispatchEvent(new PopStateEvent('popstate'))
     })
+    const left = discard()
+    if (left) await set(() => left.click())
   }
 
   async function begin(path) {

@@ -1,10 +1,12 @@
 // What the walks through the dashboard share: a browser, a signed-in page that suffers no error, and the API to make what
 // a walk needs. The server is a real one, named by the environment.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { connect } from 'node:net'
 import { once } from 'node:events'
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { promisify } from 'node:util'
 import { chromium } from 'playwright-core'
@@ -55,10 +57,10 @@ const cookies = new Map() // of who was signed in, once for all tests of a proce
  * A page, signed in as the owner unless told otherwise. An error in its console, a fault of its scripts, a broken policy
  * or a request to elsewhere fails the test.
  */
-export async function page(t, { phone: small = false, as = owner, dark = false, expect = [], server = as?.server ?? here } = {}) {
+export async function page(t, { phone: small = false, as = owner, dark = false, expect = [], locale = 'en-GB', server = as?.server ?? here } = {}) {
   const context = await (await browser()).newContext({
     viewport: small ? phone : desktop, hasTouch: small, isMobile: small, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce',
-    locale: 'en-GB', timezoneId: 'Europe/Rome', permissions: ['clipboard-read', 'clipboard-write'],
+    locale, timezoneId: 'Europe/Rome', permissions: ['clipboard-read', 'clipboard-write'],
   })
   context.setDefaultTimeout(40_000)
   const faults = []
@@ -96,6 +98,41 @@ export async function account(email, server = here) {
   const { stdout } = await run(env.MAILSTEAD_BIN, ['account', 'create', '--data', server.data, '--owner-email', email, '--owner-password', password, '--plan', 'enterprise', '--json'])
   const { token } = JSON.parse(stdout)
   return { email, password, server, token, api: (method, path, body) => request(server, token, method, path, body), as: (token) => (method, path, body) => request(server, token, method, path, body) }
+}
+
+/**
+ * A server of its own, for what concerns a whole installation. Its settings are a function of its directory. Gives the
+ * server, its owner with the password that init has printed, the API as the owner calls it, and how to stop it.
+ */
+export async function launch(settings = () => '') {
+  const dir = await mkdtemp(join(tmpdir(), 'walk-')), data = join(dir, 'data'), ready = join(dir, 'ready.json')
+  await mkdir(data, { mode: 0o700 })
+  await writeFile(join(data, 'mailstead.toml'), '[limits]\nrate_per_minute = 100000\nburst_per_minute = 100000\n' + settings(dir))
+  const { stdout } = await run(env.MAILSTEAD_BIN, ['init', '--data', data, '--owner-email', 'owner@walk.test', '--json'])
+  const { owner_password: password, token } = JSON.parse(stdout), at = (name) => [`--${name}`, '127.0.0.1:0']
+  const child = spawn(env.MAILSTEAD_BIN, ['serve', '--data', data, '--ready-file', ready, ...['http', 'smtp', 'submission', 'imap', 'dns'].flatMap(at)], { stdio: 'ignore' })
+  const ended = once(child, 'exit')
+  const { http, smtp } = await until('the server is ready', async () => {
+    if (child.exitCode !== null) throw new Error('the server has ended with ' + child.exitCode)
+    return readFile(ready, 'utf8').then(JSON.parse, () => undefined)
+  })
+  const server = { url: 'http://' + http, smtp, data }
+  const stop = async () => {
+    child.kill('SIGTERM')
+    await ended
+    await rm(dir, { recursive: true, force: true })
+  }
+  return { dir, server, stop, owner: { email: 'owner@walk.test', password, server }, api: (method, path, body) => request(server, token, method, path, body) }
+}
+
+/** Has a user who signed in with a printed password choose another, and gives it. */
+export async function choosePassword({ email, password, server }) {
+  const headers = { 'Content-Type': 'application/json', Origin: server.url }, next = 'a sentence that nobody guesses'
+  const entry = await fetch(server.url + '/session', { method: 'POST', headers, body: JSON.stringify({ email, password }) })
+  const cookie = entry.headers.get('set-cookie').split(';')[0]
+  const answer = await fetch(server.url + '/session/profile', { method: 'PATCH', headers: { ...headers, Cookie: cookie }, body: JSON.stringify({ password: next, current_password: password }) })
+  assert.equal(answer.status, 200)
+  return { email, password: next, server }
 }
 
 /** Calls the API as the owner. */
@@ -198,17 +235,18 @@ export async function shot(p, name, { whole = false } = {}) {
 let axe
 
 /**
- * Fails on what axe finds serious, by all of its rules or those that are named, and on a page that scrolls sideways; on a
- * phone also on targets that a finger misses, and on what lies beyond the edge. The frame of a message runs no scripts: it
- * is left out. Colours, which take most of the time, are the same at both widths: walks look at them on a wide screen only.
+ * Fails on what axe finds serious, or moderate where that is asked for, by all of its rules or those that are named, and on a
+ * page that scrolls sideways; on a phone also on targets that a finger misses, and on what lies beyond the edge. The frame of
+ * a message runs no scripts: it is left out. Colours, which take most of the time, are the same at both widths: walks look at
+ * them on a wide screen only.
  */
-export async function sound(p, where = p.url(), { only, colours = !fingers.has(p) } = {}) {
+export async function sound(p, where = p.url(), { only, colours = !fingers.has(p), moderate = false } = {}) {
   axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
   const small = fingers.has(p)
   await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
   if (!await p.evaluate(() => Boolean(globalThis.axe))) await p.evaluate(`(() => {${axe}})()`)
-  const found = await p.evaluate(async ({ only, small, colours }) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small }, 'color-contrast': { enabled: colours } } })).violations
-    .filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), { only, small, colours })
+  const found = await p.evaluate(async ({ only, small, colours, moderate }) => (await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small }, 'color-contrast': { enabled: colours } } })).violations
+    .filter((v) => ['serious', 'critical'].includes(v.impact) || (moderate && v.impact === 'moderate')).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`), { only, small, colours, moderate })
   assert.deepEqual(found, [], where)
   assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
   if (small) assert.deepEqual(await p.evaluate(beyond), [], 'beyond the edge: ' + where)

@@ -1,17 +1,19 @@
 // What a role forbids is neither offered by the pages nor done by the server.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { before, describe, test } from 'node:test'
-import { account, fresh, page, unique } from './rig.mjs'
+import { join as pathOf } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { account, choosePassword, fresh, launch, page, unique } from './rig.mjs'
 import { harbour, ill, laden, placesOf, rarities } from './harbour.mjs'
 import { operations, press, refused } from './presser.mjs'
 
 const roles = ['owner', 'admin', 'member']
 
+// What the operator's pages ask for, which nobody else may.
+const operators = ['check_health', 'list_settings', 'update_settings', 'test_settings', 'list_backups', 'create_backup', 'drill_backup', 'list_accounts', 'create_account', 'get_account_by_id', 'update_account_by_id', 'delete_account', 'get_account_usage', 'create_sign_in_link']
 // What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method, what is held is
 // downloaded by a link, and the records of a zone are set by name and type.
-const operators = ['check_health', 'list_settings', 'update_settings', 'test_settings', 'list_backups', 'create_backup', 'drill_backup', 'list_requests', 'list_accounts', 'create_account', 'get_request', 'get_account_by_id', 'update_account_by_id', 'delete_account', 'get_account_usage', 'create_sign_in_link']
-const unreached = ['list_audit', 'delete_email_users_bulk', 'get_health', 'create_custom_dns_record', 'update_custom_dns_record', 'delete_custom_dns_record', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
+const unreached = ['delete_email_users_bulk', 'get_health', 'create_custom_dns_record', 'update_custom_dns_record', 'delete_custom_dns_record', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
 
 // Places for a deed that members may not do, and what says so there.
 const closed = ['/domains/add', '/mailboxes/bulk', '/account/dns']
@@ -30,7 +32,7 @@ const atLeast = {
 
 const soak = Boolean(process.env.MAILSTEAD_SOAK)
 
-let h, places, pressedAt, team
+let h, places, pressedAt, team, own, operator, operatorPlaces
 
 before(async () => {
   h = await harbour()
@@ -41,7 +43,12 @@ before(async () => {
   for (const role of ['admin', 'member']) h[role] = await join(h, role)
   team = (await h.api('GET', '/v1/account/users')).users
   for (const role of ['admin', 'member']) await ownToken(h[role])
+  own = await launch((dir) => `[backup]\nto = ${JSON.stringify(pathOf(dir, 'backups'))}\n`) // who runs it has the pages of the operator
+  operator = await choosePassword(own.owner)
+  const tenant = await account(unique('tenant') + '@people.test', own.server), { id } = await tenant.api('GET', '/v1/account')
+  operatorPlaces = ['/settings', '/host', '/backups', '/accounts', '/accounts/' + id]
 })
+after(() => own.stop())
 
 /** Somebody who was invited, and has chosen a password. */
 async function join(a, role) {
@@ -121,11 +128,20 @@ describe('roles', { concurrency: 2 }, () => {
     })
   }
 
+  test('operator: everything that can be pressed is allowed', async (t) => {
+    const p = await page(t, { as: operator, expect: [refused] })
+    const { asked, pressed, lost } = await press(p, operatorPlaces)
+    const reached = new Set(asked.map((a) => a.id))
+    t.diagnostic(`${Object.values(pressed).reduce((a, b) => a + b)} things pressed, ${lost.length} not found again: ${lost.join('; ')}; asked for: ${[...reached].sort().join(' ')}`)
+    assert.deepEqual(asked.filter((a) => (a.roles ? !a.roles.includes('owner') : a.path.startsWith('/v1'))), [])
+    assert.deepEqual(operators.filter((id) => !reached.has(id)), [])
+  })
+
   test('every page is among the places that are walked', async () => {
     const [text] = (await readFile(new URL('../src/pages/index.ts', import.meta.url), 'utf8')).split('export const ownPlaces') // those are walked in own.test.mjs
-    const patterns = [...text.matchAll(/(?:path: |team\()'([^']+)'/g)].map(([, path]) => path)
+    const patterns = [...text.matchAll(/(?:path: |(?:team|operator)\()'([^']+)'/g)].map(([, path]) => path), all = [...Object.values(places), ...operatorPlaces]
     assert.ok(patterns.length > 20)
-    const walked = (pattern) => Object.values(places).some((at) => new RegExp('^' + pattern.replace(/:\w+/g, '[^/]+') + '$').test(at.split('?')[0]))
+    const walked = (pattern) => all.some((at) => new RegExp('^' + pattern.replace(/:\w+/g, '[^/]+') + '$').test(at.split('?')[0]))
     assert.deepEqual(patterns.filter((pattern) => pattern !== '/oauth/authorize' && !walked(pattern)), []) // that one is walked in consent.test.mjs
   })
 

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { build } from 'esbuild'
 
-const { outputFiles: [file] } = await build({ entryPoints: [new URL('../src/api/wording.ts', import.meta.url).pathname], bundle: true, write: false, format: 'esm' })
-const { faultIn, mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
+const contents = "export * from './api/wording'; export { use } from './words'; export { de } from './words/de'"
+const { outputFiles: [file] } = await build({ stdin: { contents, resolveDir: new URL('../src', import.meta.url).pathname, loader: 'ts' }, bundle: true, write: false, format: 'esm' })
+const { de, faultIn, mendOf, plain, use, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
 
 test('texts that speak of the API are not shown', () => {
   for (const text of ['Switch it on with POST /v1/account/universal-inbox.', 'Leave edge_api_token out.', 'Give `users`.', 'The body is not one JSON object.', 'Its operator adds one to mailstead.toml.']) assert.equal(plain(text), undefined, text)
@@ -40,4 +41,23 @@ test('what is wrong with a field is said in words', () => {
   assert.equal(wrongWith(details[1]), 'Is required')
   assert.equal(wordsOf({ code: 'validation_error', message: 'users.3.username: is required' }), 'Username is required.')
   assert.equal(wordsOf({ code: '', message: 'The server did not answer.' }), 'The server did not answer.')
+})
+
+test('in another language errors are said in it, and nothing that the server says in English', () => {
+  use('de', de)
+  try {
+    assert.equal(wordsOf({ code: 'rate_limited', message: 'Slow down.', retryAfter: 1800 }), 'Zu viele Anfragen oder Versuche. Versuchen Sie es in 30 Minuten noch einmal.')
+    assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), de['error.upstream_error'])
+    assert.equal(wordsOf({ code: 'cannot_unsubscribe', message: 'This message cannot be unsubscribed from.' }), de['error.cannot_unsubscribe'])
+    assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Something new.' }), de['error.unknown'])
+    assert.equal(wordsOf({ code: 'internal_error', message: '', requestId: 'req_1' }), de['error.internal_error'] + ' Anfrage-ID: req_1')
+    const details = [{ field: 'new_password', code: 'out_of_range', message: 'must have 8 to 128 characters' }, { field: 'conditions.0', code: 'invalid', message: 'needs a value' }]
+    assert.equal(wrongWith(details[0]), 'Muss 8 bis 128 Zeichen haben')
+    assert.equal(wrongWith(details[1]), 'Ist ungültig')
+    assert.equal(wordsOf({ code: 'validation_error', message: '', details: details.slice(0, 1) }), 'Neues Passwort: muss 8 bis 128 Zeichen haben.')
+    assert.equal(wordsOf({ code: 'validation_error', message: '', details: details.slice(1) }), de['error.validation_error'])
+    assert.equal(plain('There is no TXT record at _dmarc.'), undefined)
+  } finally {
+    use('en')
+  }
 })

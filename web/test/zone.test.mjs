@@ -113,6 +113,7 @@ describe('zones', { concurrency: 2 }, () => {
       await dialog.getByLabel('Name', { exact: true }).and(p.locator('[aria-invalid=true]')).waitFor()
       await sound(p, 'a managed name')
       await p.keyboard.press('Escape')
+      await p.getByRole('button', { name: 'Discard' }).click()
       const wanted = {
         A: ['192.0.2.1', [['IPv4 address', '192.0.2.1']]], AAAA: ['2001:db8::1', [['IPv6 address', '2001:db8::1']]], TXT: ['"say \\"hi\\" ü"', [['Text', 'say "hi" ü']]],
         MX: ['20 mx.other.example', [['Priority', '20'], ['Mail server', 'mx.other.example']]], CAA: ['0 iodef "mailto:a@other.example"', [['Tag', 'iodef'], ['Value', 'mailto:a@other.example']]],

@@ -1,9 +1,13 @@
 // Calls of /v1 and /session. Every operation is called by its name with one object that holds path parameters, query
 // parameters and body fields alike, as `mailstead call` does.
 import { signal } from '@preact/signals'
+import { setClock } from './clock'
 import { operations } from './generated/operations'
 import type { components, operations as Operations } from './generated/schema'
+import { signedInAgain } from './proof'
 import { mendOf, wordsOf, wrongWith, type Fault, type Mend } from './wording'
+
+export { serverNow } from './clock'
 
 export type Schemas = components['schemas']
 export type Operation = keyof typeof operations & keyof Operations
@@ -31,6 +35,11 @@ export interface Session {
   limited: boolean
   /** Runs the installation. */
   operator: boolean
+  /**
+   * Who runs the installation has signed in by a link, and neither sees nor changes who has
+   * access.
+   */
+  by_operator: boolean
   /** The password is another's choice: the user has to choose one before anything else. */
   choose_password: boolean
   /** Who is signed in; for the person of a mailbox, the mailbox. */
@@ -89,7 +98,7 @@ export class ApiError extends Error {
   /** What is wrong with a field of the form, if the error is about it. */
   of(field: string): string | undefined {
     const detail = this.detailOf(field)
-    return detail && wrongWith(detail)
+    return detail && wrongWith(detail, this.code)
   }
 
   /** The detail that is about a field of the form. */
@@ -130,39 +139,57 @@ function callBy<O extends Operation>(operation: O, input: object, headers?: Reco
   }
   const search = query.size > 0 ? '?' + query : ''
   const body = method === 'GET' || method === 'DELETE' ? undefined : rest
-  return request(method!, path + search, body, headers) as Promise<Output<O>>
-}
-
-let ahead = 0 // ms that the server's clock is ahead of the browser's
-
-/** The time by the server's clock, in ms since 1970. */
-export function serverNow(): number {
-  return Date.now() + ahead
+  const ask = () => request(method!, path + search, body, headers) as Promise<Output<O>>
+  return ask().catch(async (error: ApiError) => {
+    if (error.code !== 'sign_in_again' || !await signedInAgain()) throw error
+    return ask()
+  })
 }
 
 let leaving = false // then a request goes on without the page
 addEventListener('pagehide', () => { leaving = true }, { capture: true })
 addEventListener('pageshow', () => { leaving = false })
 
+let began = 0 // sessions that this page has begun: each ends the one before it
+let beginning: Promise<unknown> = Promise.resolve()
+
+/** Begins a session by what is sent to the path, and has enter show it. */
+export function beginSession(path: string, body: unknown, enter: (session: unknown) => Promise<void>): Promise<void> {
+  const entered = send('POST', path, body).then(enter)
+  beginning = entered.then(() => { began++ }, () => { /* the session before goes on */ })
+  return entered
+}
+
 /** Sends one request of the page's own origin and gives its JSON. */
 export async function request(method: string, path: string, body?: unknown, more?: Record<string, string>): Promise<unknown> {
+  const still = sameSession(), before = began, who = session.value?.user.id
+  try {
+    return await send(method, path, body, more)
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 'unauthorized' || !session.value || !still()) throw error
+    await beginning
+    if (!still() || session.value.user.id !== who) throw error
+    if (began !== before) return request(method, path, body, more) // it was sent in the session before
+    session.value = null
+    throw error
+  }
+}
+
+async function send(method: string, path: string, body?: unknown, more?: Record<string, string>): Promise<unknown> {
   const headers: Record<string, string> = { Accept: 'application/json', ...more }
   if (body !== undefined) headers['Content-Type'] = 'application/json'
-  const still = sameSession()
   let response: Response, text: string
+  const asked = Date.now()
   try {
     response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', keepalive: leaving })
+    setClock(response.headers.get('Date'), asked, Date.now())
     text = await response.text()
   } catch {
     throw new ApiError(0, { code: 'offline', message: '' })
   }
-  const date = Date.parse(response.headers.get('Date') ?? '')
-  if (date) ahead = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0
   const answer = parse(text)
   if (response.ok) return answer
-  const error = errorOf(response, answer, path)
-  if (error.code === 'unauthorized' && session.value && still()) session.value = null
-  throw error
+  throw errorOf(response, answer, path)
 }
 
 function parse(text: string): unknown {

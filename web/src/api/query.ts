@@ -193,6 +193,19 @@ function below<T>(items: T[], before: T[], idOf: (item: T) => string): T[] {
   return last === undefined ? [] : before.slice(places.get(idOf(last))! + 1).filter((item) => !seen.has(idOf(item)))
 }
 
+const known = new WeakMap<object, Set<string>>() // the ids of rows: with a hundred thousand, to collect them for each page takes long
+
+/** The rows with those of the next page, but for those that are there already. */
+function joined<T>(items: T[], page: T[], idOf: (item: T) => string): T[] {
+  const ids = known.get(items) ?? new Set(items.map(idOf))
+  const fresh = page.filter((item) => !ids.has(idOf(item)))
+  for (const item of fresh) ids.add(idOf(item))
+  const all = items.concat(fresh)
+  known.delete(items)
+  known.set(all, ids)
+  return all
+}
+
 /**
  * Reads a long list page by page. When its kind changed the first pages are read again: new rows appear, changed ones
  * change, and those that are gone go.
@@ -254,10 +267,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
         const page = await read(state.cursor)
         if (turn !== latest.current.turn) return
         again.done()
-        setState((s) => {
-          const seen = new Set(s.items.map(idOf))
-          return { ...s, items: [...s.items, ...page.data.filter((item) => !seen.has(idOf(item)))], pages: s.pages + 1, cursor: page.pagination.cursor, error: undefined }
-        })
+        setState((s) => ({ ...s, items: joined(s.items, page.data, idOf), pages: s.pages + 1, cursor: page.pagination.cursor, error: undefined }))
       } catch (error) {
         if (turn !== latest.current.turn) return
         again.after(error, more)

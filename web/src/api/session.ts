@@ -1,7 +1,7 @@
 // Signing in and out.
 import { effect, signal } from '@preact/signals'
 import { forget } from './query'
-import { ApiError, request, sameSession, session, type Session } from './client'
+import { ApiError, beginSession, request, sameSession, session, type Session } from './client'
 import { hush, listen, onChange } from './stream'
 
 type Known = Omit<Session, 'user'> & {
@@ -70,22 +70,25 @@ export async function resume() {
 /** Why it is not yet known who is signed in. */
 export const unreachable = signal<ApiError | undefined>(undefined)
 
-/** Signs in. The code is that of the second factor, if there is one. */
-export async function signIn(email: string, password: string, code?: string) {
+/**
+ * Signs in. The code is that of the second factor, if there is one; as says as whom, where the
+ * address is both a team user's and a mailbox's.
+ */
+export async function signIn(email: string, password: string, code?: string, as?: Session['kind']) {
   forget()
-  await enter(await request('POST', '/session', { email, password, code }))
+  await beginSession('/session', { email, password, code, as }, enter)
 }
 
 /** Signs in by what the browser answered for a passkey. */
 export async function signInByPasskey(credential: unknown) {
   forget()
-  await enter(await request('POST', '/session/passkey', { credential }))
+  await beginSession('/session/passkey', { credential }, enter)
 }
 
 /** Takes what a link for a first sign-in offers. */
 export async function welcome(form: { token: string; email?: string; name?: string; password: string; code?: string }) {
   forget()
-  await enter(await request('POST', '/session/welcome', form))
+  await beginSession('/session/welcome', form, enter)
 }
 
 /** Reads the session again after its user changed. */

@@ -1,8 +1,18 @@
 // What errors are called on screen: one table of codes, in words of the dashboard, with the place
-// where each is mended.
+// where each is mended. Codes that are marked `people` are met by people with a mailbox too, whose
+// pages have them in other languages (src/words).
+import { language, t, textOf, tn } from '../words'
 import table from './wordings.json'
 
-interface Wording { text: string; href?: string; link?: string; request?: boolean }
+interface Wording {
+  text: string
+  href?: string
+  link?: string
+  request?: boolean
+  people?: boolean
+  /** The server's texts are for the operator, who knows the settings file. */
+  verbatim?: boolean
+}
 interface Detail { field: string; code: string; message: string }
 
 /** What the server says about a fault: in the answer to a request, in a job, or in a domain. */
@@ -12,14 +22,17 @@ export interface Fault { code: string; message: string; details?: Detail[]; requ
 export interface Mend { href: string; link: string }
 
 const codes: Record<string, Wording | undefined> = table.codes
-const verdicts: Record<string, string | undefined> = table.details
 const fields: Record<string, string | undefined> = table.fields
 
 const names = /\S+[.@]\S+/g // of hosts and the like, which may have an underscore
 const apiTerms = /\/v1\b|\b(GET|POST|PUT|PATCH|DELETE)\b|[A-Za-z0-9]_[a-z]|`|\bJSON\b/
 
-/** A text of the server, if it does not speak of the API. quotes: what it quotes are the viewer's own words. */
+/**
+ * A text of the server, if it is in the language of the page and does not speak of the API. quotes:
+ * what it quotes are the viewer's own words.
+ */
 export function plain(text: string, quotes = false): string | undefined {
+  if (language.value !== 'en') return undefined
   const server = quotes ? text.replace(/"[^"]*"/g, '') : text
   return text.includes('mailstead.toml') || apiTerms.test(server.replace(names, '')) ? undefined : text
 }
@@ -29,9 +42,9 @@ export function wordsOf(f: Fault): string {
   const details = f.details ?? detailIn(f)
   if (['validation_error', 'too_many_items', 'invalid_record'].includes(f.code) && details.length > 0) return details.map(sentence).join(' ')
   const known = codes[f.code]
-  if (!known) return ended(plain(f.message) || 'Something went wrong. Try again.')
-  const text = known.text.replace('{message}', () => ended(plain(f.message, f.code === 'invalid_domain') ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()
-  return known.request && f.requestId ? `${text} Request ID: ${f.requestId}` : text || 'Something went wrong. Try again.'
+  if (!known) return ended(plain(f.message) || t('error.unknown'))
+  const text = (textOf('error.' + f.code) ?? known.text).replace('{message}', () => ended((known.verbatim ? f.message : plain(f.message, f.code === 'invalid_domain')) ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()
+  return known.request && f.requestId ? `${text} ${t('error.request', { id: f.requestId })}` : text || t('error.unknown')
 }
 
 /** A fault in the words of the server alone, as items of a list have it: some begin with their code. */
@@ -48,9 +61,20 @@ export function mendOf(f: Fault): Mend | undefined {
   return { href: known.href.replace('{field}', () => encodeURIComponent(field!)), link: known.link }
 }
 
-/** What is wrong with one field, for the place below it. */
-export function wrongWith(d: Detail): string {
-  return capital(plain(d.message) ?? verdicts[d.code] ?? verdicts['invalid']!)
+/** What is wrong with one field, for the place below it. of is the code of the whole error. */
+export function wrongWith(d: Detail, of = ''): string {
+  return capital((codes[of]?.verbatim ? d.message : plain(d.message)) ?? verdictOn(d))
+}
+
+const range = /^must have (?:from )?(\d+) to (\d+) characters\b/, atMost = /^must have at most (\d+) characters\b/
+
+/** What is wrong with a field, in words of the page. */
+function verdictOn({ code, message }: Detail): string {
+  const [, from, to] = range.exec(message) ?? []
+  if (from && to) return t('error.field.range', { from, to })
+  const [, most] = atMost.exec(message) ?? []
+  if (most) return t('error.field.at_most', { n: most })
+  return textOf('detail.' + code) ?? t('detail.invalid')
 }
 
 /** The detail of a fault that has it in its message alone, as those of the items of a list do. */
@@ -63,15 +87,17 @@ const verb = /^(must|is|are|has|have|names|cannot|takes|needs|comes|was|may|lead
 
 /** What is wrong with one field, where the field is not seen. */
 function sentence(d: Detail): string {
-  const text = plain(d.message) ?? verdicts[d.code] ?? verdicts['invalid']!
+  const text = plain(d.message) ?? verdictOn(d)
   const field = d.field.split(/[.[\]]/).findLast((part) => /[a-z]/i.test(part)) ?? ''
-  return ended(verb.test(text) ? `${fields[field] ?? capital(field.replaceAll('_', ' '))} ${text}` : capital(text))
+  const name = textOf('field.' + field)
+  if (language.value !== 'en') return ended(name ? t('error.field', { field: name, text }) : t('error.validation_error'))
+  return ended(verb.test(text) ? t('error.field', { field: name ?? fields[field] ?? capital(field.replaceAll('_', ' ')), text }) : capital(text))
 }
 
 function waitOf(seconds: number): string {
-  if (seconds <= 0) return 'later'
-  if (seconds < 100) return `in ${Math.ceil(seconds)} s`
-  return seconds < 5400 ? `in ${Math.ceil(seconds / 60)} minutes` : `in ${Math.ceil(seconds / 3600)} hours`
+  if (seconds <= 0) return t('error.wait.later')
+  if (seconds < 100) return t('error.wait.seconds', { n: Math.ceil(seconds) })
+  return seconds < 5400 ? tn('error.wait.minutes', Math.ceil(seconds / 60)) : tn('error.wait.hours', Math.ceil(seconds / 3600))
 }
 
 function capital(text: string): string {

@@ -9,7 +9,7 @@ function placesOf<M>(of: Part<M>) {
   return (path: string, name: keyof M): Place => ({ path, page: lazy(of, (m) => m[name] as ComponentType<any>) })
 }
 
-const team = placesOf(parts.team), domains = placesOf(parts.domains)
+const team = placesOf(parts.team), domains = placesOf(parts.domains), operator = placesOf(parts.operator)
 
 const inbox = lazy(parts.mail, (m) => m.Inbox)
 
@@ -22,12 +22,20 @@ const mail: Place[] = [
 /** Where the server asks whether a program may act for a team user; the person of a mailbox gets a page of its own there. */
 const consent: Place = { path: '/oauth/authorize', page: lazy(parts.team, (m) => m.Consent) }
 
+/**
+ * Makes the places of a page with tabs: each has an address, and the page stays as the viewer goes
+ * from one to the other.
+ */
+function tabbed(first: Place): Place[] {
+  return [first, { ...first, path: first.path + '/:tab' }].map((place) => ({ ...place, keep: first.path }))
+}
+
 /** The places of a team user. */
 export const places: Place[] = [
   team('/', 'Overview'),
-  team('/mailboxes', 'Mailboxes'), team('/mailboxes/templates', 'Templates'), team('/mailboxes/groups', 'Groups'), team('/mailboxes/bulk', 'Bulk'), team('/mailboxes/:id', 'Mailbox'),
+  team('/mailboxes', 'Mailboxes'), team('/mailboxes/templates', 'Templates'), team('/mailboxes/groups', 'Groups'), team('/mailboxes/bulk', 'Bulk'), ...tabbed(team('/mailboxes/:id', 'Mailbox')),
   ...mail,
-  domains('/domains', 'Domains'), domains('/domains/add', 'Add'), domains('/domains/:id', 'DomainPage'), domains('/domains/:id/:tab', 'DomainPage'),
+  domains('/domains', 'Domains'), domains('/domains/add', 'Add'), ...tabbed(domains('/domains/:id', 'DomainPage')),
   team('/jobs', 'Jobs'), team('/jobs/:id', 'Job'),
   team('/account', 'Account'), team('/account/dns', 'DNSCredentials'), team('/connect', 'Connect'),
   team('/team', 'Team'), team('/tokens', 'Tokens'), team('/profile', 'Profile'),
@@ -35,6 +43,11 @@ export const places: Place[] = [
   team('/sent/reputation', 'Reputation'), team('/sent/templates', 'MessageTemplates'), team('/sent/:id', 'Message'),
   team('/approvals', 'Approvals'), team('/approvals/:id', 'ApprovalPage'),
   team('/webhooks', 'Webhooks'), team('/webhooks/events', 'Events'), team('/webhooks/:id', 'Endpoint'),
+  operator('/settings', 'Settings'),
+  operator('/host', 'Host'), operator('/backups', 'Backups'),
+  operator('/accounts', 'Accounts'), operator('/accounts/:id', 'AccountPage'),
+  operator('/requests', 'Requests'), operator('/requests/:id', 'RequestPage'),
+  operator('/audit', 'Audit'),
   consent,
 ]
 

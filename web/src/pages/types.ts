@@ -5,6 +5,9 @@ import type { ComponentType } from 'preact'
 export interface Place {
   path: string
   page: ComponentType<any>
-  /** Places of one name are one page, which stays as it is when the viewer goes from one to the other. */
+  /**
+   * Places of one name are one page, which stays as it is when the viewer goes from one to the
+   * other. A part of the address in the name, such as :id, makes a page of each.
+   */
   keep?: string
 }

@@ -1,11 +1,21 @@
 import uPlot from 'uplot'
 import { useEffect, useRef } from 'preact/hooks'
 import { theme } from '../theme'
+import { locale } from '../words'
 
 export interface Series { name: string; values: (number | null)[]; color: string; fill?: boolean }
 
+interface ChartProps {
+  days: string[]
+  series: Series[]
+  height?: number
+  label: string
+  /** What it says to those who do not see it, where the sums of its values say nothing. */
+  summary?: string
+}
+
 /** A line chart over days. color is the name of a colour of the theme, such as --accent. */
-export function Chart({ days, series, height = 200, label }: { days: string[]; series: Series[]; height?: number; label: string }) {
+export function Chart({ days, series, height = 200, label, summary }: ChartProps) {
   const box = useRef<HTMLDivElement>(null)
   const key = JSON.stringify([days, series])
   const look = theme.value
@@ -31,7 +41,7 @@ export function Chart({ days, series, height = 200, label }: { days: string[]; s
   return (
     <figure class="stack-tight">
       <div class="chart" ref={box} aria-hidden="true" />
-      <figcaption class="visually-hidden">{label}: {series.map((s) => `${s.name} ${s.values.reduce<number>((sum, v) => sum + (v ?? 0), 0)}`).join(', ')}</figcaption>
+      <figcaption class="visually-hidden">{summary ?? `${label}: ${series.map((s) => `${s.name} ${s.values.reduce<number>((sum, v) => sum + (v ?? 0), 0)}`).join(', ')}`}</figcaption>
     </figure>
   )
 }
@@ -42,9 +52,9 @@ function options(width: number, height: number, series: Series[], color: (name: 
     width, height,
     cursor: { points: { size: 7 }, drag: { x: false, y: false } },
     scales: { y: { range: (_, __, max) => [0, Math.max(4, max * 1.1)] } },
-    axes: [{ ...axis, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleDateString(undefined, { day: 'numeric', month: 'short' })), space: 70 },
-      { ...axis, size: 52, values: (_, at) => at.map((v) => (Number.isInteger(v) ? v.toLocaleString() : '')) }],
-    series: [{ value: (_, t) => (t ? new Date(t * 1000).toLocaleDateString() : '') },
+    axes: [{ ...axis, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleDateString(locale.value, { day: 'numeric', month: 'short' })), space: 70 },
+      { ...axis, size: 52, values: (_, at) => at.map((v) => (Number.isInteger(v) ? v.toLocaleString(locale.value) : '')) }],
+    series: [{ value: (_, t) => (t ? new Date(t * 1000).toLocaleDateString(locale.value) : '') },
       ...series.map((s): uPlot.Series => ({ label: s.name, stroke: color(s.color), width: 2, points: { show: false }, fill: s.fill ? color(s.color + '-soft') : undefined }))],
   }
 }

@@ -1,7 +1,6 @@
 // What pages are made of.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { barred } from '../access'
 import { setTitle } from '../title'
 import { IconButton } from './button'
 import type { IconName } from './icons'
@@ -45,19 +44,6 @@ export function Card({ title, note, actions, flush, children }: { title?: Compon
       )}
       <div class="body">{children}</div>
     </section>
-  )
-}
-
-export function Tabs({ tabs, current, label }: { tabs: { href: string; name: string; id: string }[]; current: string; label: string }) {
-  const bar = useRef<HTMLElement>(null)
-  useEffect(() => { // where there is no room for all of them, the one that is open shows
-    const at = bar.current!.querySelector<HTMLElement>('[aria-current]')
-    if (at) bar.current!.scrollLeft = at.offsetLeft - bar.current!.offsetLeft - (bar.current!.clientWidth - at.offsetWidth) / 2
-  }, [current, tabs.length])
-  return (
-    <nav class="tabs" aria-label={label} ref={bar}>
-      {tabs.filter((t) => !barred(t.href)).map((t) => <a key={t.id} href={t.href} aria-current={t.id === current ? 'page' : undefined}>{t.name}</a>)}
-    </nav>
   )
 }
 

@@ -1,30 +1,67 @@
 // Long lists, of which only the lines in view are in the page.
+import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Pages } from '../api/query'
+import { compact, turnDensity } from '../density'
 import { t } from '../words'
+import { IconButton } from './button'
+import { Select } from './form'
+import { Icon } from './icons'
 import { Failure, Loading } from './notice'
+import { count, plural } from './values'
+
+/** A column of a list that is a table. */
+export interface Column {
+  name: string
+  /** The orders that its head asks for: the first one, and when that is in use the second. */
+  sorts?: readonly [string, string]
+  /** Its values are numbers, at the right. */
+  number?: boolean
+  /** It has no head for the eye. */
+  bare?: boolean
+}
+
+/** Makes a list a table: its rows are cells, and its columns have heads by which it is sorted. */
+export interface Table {
+  columns: Column[]
+  /** The class of the rows and of the row of heads, which has their columns. */
+  class: string
+  /** The order of the list, if it has several. With a minus before it, it descends. */
+  sort?: string
+  onSort?: (sort: string) => void
+}
 
 interface Props<T> {
   pages: Pages<T>
   idOf: (item: T) => string
+  /** What is in a line; in a table its cells. */
   row: (item: T, index: number) => ComponentChildren
   /** The height of a line in pixels, on a wide screen and on a narrow one. */
   height: number
   narrowHeight?: number
+  /** The same where lists are compact; lines without these are as high as ever. */
+  compactHeight?: number
+  narrowCompactHeight?: number
   empty: ComponentChildren
   label: string
   /** Keeps the line of this id in view. */
   current?: string
+  table?: Table
 }
 
-const narrow = matchMedia('(max-width: 700px)')
+const narrowScreen = matchMedia('(max-width: 700px)')
+
+/** Whether the screen is that of a phone. */
+export const narrow = signal(narrowScreen.matches)
+narrowScreen.addEventListener('change', () => { narrow.value = narrowScreen.matches })
+
 const spare = 8 // lines above and below the view
 
 /** A list of lines of one height that reads on as the viewer scrolls the page or the box that it lies in. */
-export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, empty, label, current }: Props<T>) {
+export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, compactHeight = height, narrowCompactHeight = narrowHeight, empty, label, current, table }: Props<T>) {
   const box = useRef<HTMLDivElement>(null)
-  const size = narrow.matches ? narrowHeight : height
+  const size = narrow.value ? (compact.value ? narrowCompactHeight : narrowHeight) : compact.value ? compactHeight : height
   const [from, to] = useWindow(box, size, pages.items.length)
   useAnchor(box, size, pages.items, idOf)
 
@@ -38,20 +75,102 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, e
 
   if (pages.items.length === 0) {
     if (pages.error) return <Failure error={pages.error} retry={pages.reload} />
-    return pages.loading ? <Loading lines={6} /> : <>{empty}</>
+    return pages.loading || pages.more ? <Loading lines={6} /> : <>{empty}</> // a search through much may find the first later
   }
+  const length = pages.items.length
+  const lines = pages.items.slice(from, to).map((item, i) => (
+    <div key={idOf(item)} {...(table ? { role: 'row', 'aria-rowindex': from + i + 2, class: 'line ' + table.class } : { role: 'listitem', 'aria-setsize': pages.more ? -1 : length, 'aria-posinset': from + i + 1 })}
+      style={{ top: (from + i) * size + 'px', height: size + 'px' }}>
+      {row(item, from + i)}
+    </div>
+  ))
+  const all = { ref: box, class: 'virtual', style: { height: length * size + 'px' } }
   return (
     <>
-      <div ref={box} class="virtual" role="list" aria-label={label} style={{ height: pages.items.length * size + 'px' }}>
-        {pages.items.slice(from, to).map((item, i) => (
-          <div key={idOf(item)} role="listitem" aria-setsize={pages.more ? -1 : pages.items.length} aria-posinset={from + i + 1} style={{ top: (from + i) * size + 'px', height: size + 'px' }}>
-            {row(item, from + i)}
-          </div>
-        ))}
-      </div>
+      {table ? (
+        <div role="table" aria-label={label} aria-rowcount={pages.more ? -1 : length + 1} class="sorted" onKeyDown={step}>
+          <Heads of={table} />
+          <div {...all} role="rowgroup">{lines}</div>
+        </div>
+      ) : <div {...all} role="list" aria-label={label}>{lines}</div>}
       {pages.error ? <Failure error={pages.error} retry={async () => pages.loadMore()} /> : pages.more && <div class="more" role="status"><span class="spinner" style={{ display: 'inline-block' }} /><span class="visually-hidden">{t('ui.loading_more')}</span></div>}
     </>
   )
+}
+
+function Heads({ of: { columns, class: rows, sort = '', onSort } }: { of: Table }) {
+  return (
+    <div role="rowgroup" class="sorted-heads">
+      <div role="row" aria-rowindex={1} class={'line ' + rows}>
+        {columns.map(({ name, sorts, number, bare }) => {
+          const on = sorts?.includes(sort)
+          return (
+            <span key={name} role="columnheader" class={number ? 'number' : undefined} aria-sort={on ? (sort.startsWith('-') ? 'descending' : 'ascending') : undefined}>
+              {sorts ? (
+                <button type="button" class="sorted-by" onClick={() => onSort?.(sort === sorts[0] ? sorts[1] : sorts[0])}>
+                  {name}{on && <Icon name={sort.startsWith('-') ? 'down' : 'collapse'} />}
+                </button>
+              ) : <span class={bare ? 'visually-hidden' : undefined}>{name}</span>}
+            </span>
+          )
+        })}
+      </div>
+    </div>
+  )
+}
+
+/** Goes from the link of one row to that of the next or the one before. */
+function step(e: KeyboardEvent) {
+  if ((e.key !== 'ArrowDown' && e.key !== 'ArrowUp') || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return
+  const at = (e.target as Element).closest('.virtual > [role=row]')
+  const next = e.key === 'ArrowDown' ? at?.nextElementSibling : at?.previousElementSibling
+  const link = next?.querySelector('a')
+  if (!next || !link) return
+  e.preventDefault()
+  link.focus({ preventScroll: true })
+  next.scrollIntoView({ block: 'nearest' })
+}
+
+interface BarProps {
+  children?: ComponentChildren
+  /** How many there are. */
+  total?: string
+  table?: Table
+  /** The orders of the list, for a screen without heads. */
+  orders?: readonly (readonly [string, string])[]
+}
+
+/**
+ * What stands above a list: its filters, how many there are, the order on a phone, and the switch
+ * to a compact list.
+ */
+export function ListBar({ children, total, table, orders }: BarProps) {
+  return (
+    <div class="list-bar">
+      {children}
+      {table?.onSort && orders && narrow.value && <Select label="Order" hideLabel value={table.sort ?? ''} onChange={table.onSort} options={orders} />}
+      <span class="list-about"><span class="muted small nowrap">{total}</span><DensityButton /></span>
+    </div>
+  )
+}
+
+/** Makes the rows of lists lower, or higher again. */
+export function DensityButton() {
+  return <IconButton look="ghost" small icon={compact.value ? 'rows' : 'rows-dense'} label={compact.value ? t('ui.comfortable') : t('ui.compact')} onClick={turnDensity} />
+}
+
+/** How many things a list has: all of them if that is known, else those that were read so far. */
+export function totalOf<T>(pages: Pages<T>, one: string, many = one + 's', known?: number): string {
+  if (known !== undefined) return plural(known, one, many)
+  if (pages.loading || (pages.items.length === 0 && pages.more)) return ''
+  return pages.more ? `${count(pages.items.length)}+ ${many}` : plural(pages.items.length, one, many)
+}
+
+/** Whether something has been so once, such as that the first page is there, before which less is read. */
+export function useOnce(is: boolean): boolean {
+  const once = useRef(false)
+  once.current ||= is
+  return once.current
 }
 
 function scrollerOf(element: HTMLElement): HTMLElement | null {
@@ -89,20 +208,20 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
 
 /** Keeps the lines in view where they are when others come or go above them. At the very top the new ones are shown. */
 function useAnchor<T>(box: { current: HTMLDivElement | null }, size: number, items: T[], idOf: (item: T) => string) {
-  const before = useRef(items)
+  const before = useRef({ items, size })
   useLayoutEffect(() => {
-    const old = before.current
-    before.current = items
+    const { items: old, size: height } = before.current
+    before.current = { items, size }
     const element = box.current
-    if (!element || old === items) return
+    if (!element || (old === items && height === size)) return
     const scroller = scrollerOf(element)
     const top = (scroller?.getBoundingClientRect().top ?? 0) - element.getBoundingClientRect().top
-    const first = Math.floor(top / size)
+    const first = Math.floor(top / height)
     if (top <= 0 || first >= old.length) return
     const id = idOf(old[first]!)
-    const at = items.findIndex((item) => idOf(item) === id)
-    if (at >= 0 && at !== first) (scroller ?? document.documentElement).scrollTop += (at - first) * size
-  }, [items])
+    const at = old === items ? first : items.findIndex((item) => idOf(item) === id)
+    if (at >= 0) (scroller ?? document.documentElement).scrollTop += at * size - first * height
+  }, [items, size])
 }
 
 function reveal(element: HTMLElement, top: number, size: number) {

@@ -115,7 +115,7 @@ function Shown({ toast: t }: { toast: Toast }) {
   return (
     <div class={'toast' + (t.bad ? ' bad' : '')} role={t.bad ? 'alert' : undefined} onMouseEnter={() => hold(t)} onMouseLeave={() => release(t)} onFocusIn={() => hold(t)} onFocusOut={() => release(t)}>
       <span>{t.text}{t.mend && <> <a href={t.mend.href} onClick={t.over}>{t.mend.link}</a></>}</span>
-      <button type="button" title={t.undo ? 'Ctrl + Z' : undefined} onClick={t.undo ?? t.over}>{t.undo ? text('ui.undo') : text('ui.dismiss')}</button>
+      <button type="button" title={t.undo ? `${text('ui.key.ctrl')} + Z` : undefined} onClick={t.undo ?? t.over}>{t.undo ? text('ui.undo') : text('ui.dismiss')}</button>
     </div>
   )
 }

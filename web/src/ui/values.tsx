@@ -1,8 +1,8 @@
 // How values are written: times in the viewer's zone, sizes, counts, secrets and code.
-import { signal } from '@preact/signals'
+import { computed, signal } from '@preact/signals'
 import { useState } from 'preact/hooks'
 import { serverNow } from '../api/client'
-import { t } from '../words'
+import { locale, t } from '../words'
 import { Button, IconButton } from './button'
 import { Notice } from './notice'
 import { failed, told } from './toast'
@@ -10,20 +10,24 @@ import { failed, told } from './toast'
 const minute = signal(Date.now())
 setInterval(() => { minute.value = Date.now() }, 30_000)
 
-const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
-const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' })
+/** How values are written in the language of the page. */
+const formats = computed(() => {
+  const of = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(locale.value, options)
+  return {
+    full: of({ dateStyle: 'full', timeStyle: 'long' }), day: of({ dateStyle: 'medium' }), clock: of({ timeStyle: 'short' }), dayAndClock: of({ dateStyle: 'medium', timeStyle: 'short' }),
+    relative: new Intl.RelativeTimeFormat(locale.value, { numeric: 'auto', style: 'short' }),
+    number: new Intl.NumberFormat(locale.value), tenths: new Intl.NumberFormat(locale.value, { minimumFractionDigits: 1, maximumFractionDigits: 1 }),
+  }
+})
 
 const units: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]
 
 /** How long ago, or how soon. */
 export function ago(at: Date, now = serverNow()): string {
   const away = Math.round((at.getTime() - now) / 1000), seconds = away > 0 && away < 5 ? 0 : away // clocks differ a little
-  if (Math.abs(seconds) > 6 * 86_400) return day.format(at)
+  if (Math.abs(seconds) > 6 * 86_400) return formats.value.day.format(at)
   const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1]
-  return relative.format(Math.trunc(seconds / size), unit)
+  return formats.value.relative.format(Math.trunc(seconds / size), unit)
 }
 
 /** A text of somebody else's, which may run from right to left. */
@@ -40,26 +44,24 @@ export function theirList(texts: string[]) {
 export function Time({ of, form = 'ago', none = t('ui.never') }: { of: string | null | undefined; form?: 'ago' | 'at' | 'date' | 'short'; none?: string }) {
   if (!of) return <span class="muted">{none}</span>
   const at = new Date(of)
-  return <time dateTime={of} title={full.format(at)}>{written(at, form)}</time>
+  return <time dateTime={of} title={formats.value.full.format(at)}>{written(at, form)}</time>
 }
 
 function written(at: Date, form: string): string {
   switch (form) {
     case 'at':
-      return dayAndClock.format(at)
+      return formats.value.dayAndClock.format(at)
     case 'date':
-      return day.format(at)
+      return formats.value.day.format(at)
     case 'short': // the clock for today, the day for earlier
-      return at.toDateString() === new Date(minute.value).toDateString() ? clock.format(at) : day.format(at)
+      return at.toDateString() === new Date(minute.value).toDateString() ? formats.value.clock.format(at) : formats.value.day.format(at)
   }
   void minute.value // says when to write it anew
   return ago(at)
 }
 
-const numbers = new Intl.NumberFormat()
-
 export function count(n: number): string {
-  return numbers.format(n)
+  return formats.value.number.format(n)
 }
 
 /** A number with its noun. */
@@ -69,18 +71,18 @@ export function plural(n: number, one: string, many = one + 's'): string {
 
 /** A size in binary units. */
 export function bytes(n: number): string {
-  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  const names = t('ui.byte_units').split(' ')
   let i = 0
   while (n >= 1000 && i < names.length - 1) {
     n /= 1024
     i++
   }
-  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${names[i]}`
+  return `${i === 0 || n >= 100 ? Math.round(n) : formats.value.tenths.format(n)} ${names[i]}`
 }
 
 export function money(amount: number | null, currency: string | null): string {
   if (amount === null) return 'unknown'
-  return new Intl.NumberFormat(undefined, { style: 'currency', currency: currency || 'USD' }).format(amount)
+  return new Intl.NumberFormat(locale.value, { style: 'currency', currency: currency || 'USD' }).format(amount)
 }
 
 /** Words for a status or a code. */
@@ -89,7 +91,8 @@ export function words(code: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
-async function copy(text: string) {
+/** Copies a text, and tells that it did. */
+export async function copy(text: string) {
   try {
     await navigator.clipboard.writeText(text)
     told(t('ui.copied'))
@@ -107,7 +110,7 @@ export function Copyable({ text, label }: { text: string; label?: string }) {
   return <span class="copyable"><code>{text}</code><CopyButton text={text} label={label} /></span>
 }
 
-export function Code({ text, label = 'Code' }: { text: string; label?: string }) {
+export function Code({ text, label = t('ui.code') }: { text: string; label?: string }) {
   return (
     <div class="code">
       <pre tabIndex={0} role="region" aria-label={label}><code>{text}</code></pre>
@@ -123,7 +126,7 @@ export function Code({ text, label = 'Code' }: { text: string; label?: string })
 export function Secret({ name, text, again }: { name: string; text: string; again?: string }) {
   return (
     <div class="stack-tight">
-      <Notice tone={again ? 'info' : 'warn'}>Copy the {name} now. {again ?? 'It is not shown again.'}</Notice>
+      <Notice tone={again ? 'info' : 'warn'}>{t('ui.secret', { name })} {again ?? t('ui.secret.once')}</Notice>
       <Code text={text} label={name} />
     </div>
   )
@@ -133,5 +136,5 @@ export function Secret({ name, text, again }: { name: string; text: string; agai
 export function Hidden({ read, hint }: { read: () => Promise<string>; hint: string }) {
   const [text, setText] = useState<string>()
   if (text !== undefined) return <Copyable text={text} />
-  return <span class="row"><code>{hint}</code><Button small icon="eye" onClick={async () => setText(await read())}>Show</Button></span>
+  return <span class="row"><code>{hint}</code><Button small icon="eye" onClick={async () => setText(await read())}>{t('ui.show')}</Button></span>
 }

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Bar, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words, Wrong } from '../../ui'
+import { Bar, Button, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words, Wrong } from '../../ui'
 import { AccountTabs } from './tabs'
 
 type AccountOut = Schemas['Account']
@@ -130,7 +130,15 @@ function Warmup({ account: a, reload }: { account: AccountOut; reload: () => Pro
     await reload()
     setEdits((all) => Object.fromEntries(Object.entries(all).filter(([name, text]) => text !== edits[name as keyof WarmupForm])))
   }
+  const [open, setOpen] = useState(a.warmup_phrases.length + a.warmup_headers.length > 0)
   if (!can('update_account')) return null
+  if (!open) {
+    return (
+      <Card title="Outreach tools" note="Some tools send mail between your mailboxes that nobody reads. Mailstead can mark it and keep it out of the inbox." actions={<Button small onClick={() => setOpen(true)}>Set up</Button>}>
+        <p class="muted">Not set up.</p>
+      </Card>
+    )
+  }
   return (
     <Card title="Warm-up mail">
       <Form submit="Save" onSubmit={save} disabled={JSON.stringify(form) === JSON.stringify(had)}>

@@ -34,7 +34,7 @@ export function CredentialDialog({ of, provider: first = 'cloudflare', onDone, o
   }
   return (
     <Dialog title={of ? `Edit ${of.name}` : 'Add DNS credential'} onClose={onClose}>
-      <Form onSubmit={submit} submit={of ? 'Save' : 'Add'} disabled={lacks}>
+      <Form onSubmit={submit} submit={of ? 'Save' : 'Add'} of={[name, zoneText, given]} disabled={lacks}>
         {!of && <Select label="Provider" name="provider" value={provider} onChange={setProvider} options={providerOptions} />}
         <p class="muted small">{about.rights} Mailstead tries it before saving, and stores it encrypted.</p>
         <TextField label="Name" name="name" value={name} onInput={setName} maxLength={100} placeholder={about.name} hint="A name to recognize it by." autoFocus />

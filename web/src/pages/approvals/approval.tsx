@@ -45,7 +45,7 @@ function Decision({ of: a, approve, onClose, onDone }: { of: Detail; approve: bo
     <Dialog title={approve ? 'Approve this message?' : 'Reject this message?'} onClose={onClose}>
       <div class="stack">
         <p>{approve ? `It is sent to ${plural(recipientsOf(a).length, 'recipient')}, exactly as shown here.` : 'It is not sent. If it came by SMTP, its sender gets a delivery report.'}</p>
-        <Form submit={approve ? 'Approve and send' : 'Reject'} danger={!approve} onSubmit={submit}>
+        <Form submit={approve ? 'Approve and send' : 'Reject'} danger={!approve} onSubmit={submit} of={note} optional>
           <TextArea label="Note" name="note" hint="Optional. Shown with this approval and sent to webhooks." value={note} onInput={setNote} rows={3} autoFocus />
         </Form>
       </div>

@@ -1,9 +1,9 @@
 // The DMARC policy: what others are to do with mail that only pretends to be from a domain.
-import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Copyable, Form, Notice, Select, Show, TextArea, TextField, Time, told } from '../../ui'
-import type { TabProps } from './types'
+import { ask, Badge, Button, Card, Copyable, Notice, Select, Show, TextArea, TextField, Time, told } from '../../ui'
+import type { DomainDrafts } from './draft'
+import type { FieldsProps } from './types'
 import { ReportAddresses } from './report-address'
 import { dmarcTags, dmarcText, obsoleteTags, type Policy, withoutObsolete, withTag } from './dmarc-text'
 import type { Domain } from './words'
@@ -14,7 +14,7 @@ const policies: { id: Policy; name: string; about: string }[] = [
   { id: 'none', name: 'None (monitor only)', about: 'Receivers deliver the message and send you reports. Use it to find out who sends as your domain.' },
 ]
 
-export function Dmarc({ domain: d, reload }: TabProps) {
+export function Dmarc({ domain: d, reload, drafts }: FieldsProps) {
   const account = useQuery('get_account', {})
   return (
     <Show of={account}>
@@ -22,7 +22,7 @@ export function Dmarc({ domain: d, reload }: TabProps) {
         <>
           <Current domain={d} standard={a.default_dmarc} reload={reload} />
           {d.dns_provider === 'manual' && <Notice>You manage this domain’s DNS. To change the policy, edit the TXT record <code>_dmarc</code> at your DNS provider. The form below builds its value.</Notice>}
-          {d.dns_provider === 'manual' || can('set_dmarc') ? <Builder key={d.dmarc_override?.value} domain={d} standard={a.default_dmarc} reload={reload} /> : <Notice>The account’s owner or an admin can edit the policy.</Notice>}
+          {d.dns_provider === 'manual' || can('set_dmarc') ? <Builder domain={d} standard={a.default_dmarc} draft={drafts.dmarc} /> : <Notice>The account’s owner or an admin can edit the policy.</Notice>}
         </>
       )}
     </Show>
@@ -48,38 +48,31 @@ function Current({ domain: d, standard, reload }: { domain: Domain; standard: st
   )
 }
 
-function Builder({ domain: d, standard, reload }: { domain: Domain; standard: string; reload: () => Promise<void> }) {
-  const [value, setValue] = useState(d.dmarc_override?.value ?? standard)
+function Builder({ domain: d, standard, draft }: { domain: Domain; standard: string; draft: DomainDrafts['dmarc'] }) {
+  const value = draft.values.value ?? standard
+  const setValue = (text: string) => draft.set({ value: text === standard && !d.dmarc_override ? null : text })
   const tags = dmarcTags(value), obsolete = obsoleteTags(value)
   const set = (tag: string, text: string) => setValue(withTag(value, tag, text))
   const byHand = d.dns_provider === 'manual'
-  const submit = async () => {
-    await call('set_dmarc', { domain_id: d.id, value: withoutObsolete(value) })
-    told('Policy published.')
-    await reload()
-  }
-  const same = withoutObsolete(value) === (d.dmarc_override?.value ?? standard)
-  const fields = (
-    <>
-      <PolicyChoice value={tags.p as Policy} onChange={(p) => set('p', p)} />
-      <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
-        hint="Use a mailbox on this server to see charts of the reports under Reports." />
-      <ReportAddresses rua={tags.rua ?? ''} />
-      <details>
-        <summary>Advanced</summary>
-        <div class="grid-2">
-          <Select label="Subdomain policy (sp)" value={tags.sp ?? ''} onChange={(v) => set('sp', v)} options={[['', 'Same as the domain'], ['none', 'None'], ['quarantine', 'Quarantine'], ['reject', 'Reject']]} />
-          <Select label="DKIM alignment (adkim)" value={tags.adkim ?? 'r'} onChange={(v) => set('adkim', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
-          <Select label="SPF alignment (aspf)" value={tags.aspf ?? 'r'} onChange={(v) => set('aspf', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
-        </div>
-      </details>
-      <TextArea label="Record" name="value" value={value} onInput={setValue} rows={2} mono hint="You can also edit the record directly. It must start with v=DMARC1." />
-      {obsolete.length > 0 && <Notice tone="warn"><code>{obsolete.join('; ')}</code> has no effect: receivers that follow RFC 9989 ignore it. {byHand ? 'The value below leaves it out.' : 'Publishing the policy removes it.'} To test a policy, use <code>t=y</code>: receivers then apply the next milder one.</Notice>}
-    </>
-  )
   return (
     <Card title="Custom policy" note="What receivers do with mail that claims to be from your domain but fails both SPF and DKIM.">
-      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(dmarcTags(withoutObsolete(value)))} label="Copy policy" /></div> : <Form onSubmit={submit} submit="Publish policy" disabled={same}>{fields}</Form>}
+      <div class="form">
+        <PolicyChoice value={tags.p as Policy} onChange={(p) => set('p', p)} />
+        <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
+          hint="Use a mailbox on this server to see charts of the reports under Reports." />
+        <ReportAddresses rua={tags.rua ?? ''} />
+        <details>
+          <summary>Advanced</summary>
+          <div class="grid-2">
+            <Select label="Subdomain policy (sp)" value={tags.sp ?? ''} onChange={(v) => set('sp', v)} options={[['', 'Same as the domain'], ['none', 'None'], ['quarantine', 'Quarantine'], ['reject', 'Reject']]} />
+            <Select label="DKIM alignment (adkim)" value={tags.adkim ?? 'r'} onChange={(v) => set('adkim', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
+            <Select label="SPF alignment (aspf)" value={tags.aspf ?? 'r'} onChange={(v) => set('aspf', v === 'r' ? '' : v)} options={[['r', 'Relaxed: domain or subdomain'], ['s', 'Strict: exact domain']]} />
+          </div>
+        </details>
+        <TextArea label="Record" name="value" value={value} onInput={setValue} rows={2} mono hint="You can also edit the record directly. It must start with v=DMARC1." />
+        {obsolete.length > 0 && <Notice tone="warn"><code>{obsolete.join('; ')}</code> has no effect: receivers that follow RFC 9989 ignore it. {byHand ? 'The value below leaves it out.' : <Button small onClick={() => setValue(withoutObsolete(value))}>Leave it out</Button>} To test a policy, use <code>t=y</code>: receivers then apply the next milder one.</Notice>}
+        {byHand && <Copyable text={dmarcText(dmarcTags(withoutObsolete(value)))} label="Copy policy" />}
+      </div>
     </Card>
   )
 }

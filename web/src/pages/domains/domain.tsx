@@ -1,10 +1,13 @@
-// A domain's page: its state, the one next step, and its tabs.
+// A domain's page: its state, the one next step, and its tabs. One bar saves what is changed in
+// any of them.
 import type { ComponentType } from 'preact'
 import { useQuery } from '../../api/query'
-import { Badge, Empty, LinkButton, Page, Show, Tabs } from '../../ui'
+import { go } from '../../router'
+import { Badge, Empty, LinkButton, Page, PageTabs, SaveArea, Show, TabPanel } from '../../ui'
 import { Paused } from '../mailboxes/paused'
 import { Dmarc } from './dmarc'
 import { Dns } from './dns'
+import { tabsOfFields, useDomainDrafts } from './draft'
 import { DomainJobs } from './jobs'
 import { DomainMailboxes } from './mailboxes'
 import { Making } from './make'
@@ -14,11 +17,11 @@ import { Repairs } from './repair'
 import { Reports } from './reports'
 import { Settings } from './settings'
 import { Overview } from './summary'
-import type { TabProps } from './types'
+import type { FieldsProps, TabProps } from './types'
 import { StateBadge } from './words'
 import { Zone } from './zone'
 
-interface Tab { id: string; name: string; page: ComponentType<TabProps>; hosted?: true }
+interface Tab { id: string; name: string; page: ComponentType<FieldsProps>; hosted?: true }
 
 const tabs: Tab[] = [
   { id: '', name: 'Overview', page: Overview },
@@ -42,15 +45,27 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
     <Page title={title} back={{ href: '/domains', label: 'Domains' }}
       heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
       actions={d && d.email_users_count > 0 && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>Mailboxes</LinkButton>}
-      tabs={<Tabs label="Domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
+      tabs={<PageTabs label="Domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
       <Show of={domain}>
-        {(d) => {
-          if (!at) return <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />
-          return <><Paused of={d.sending_paused} name={d.domain} domain={d.id} />{tab === '' && <NextStep domain={d} reload={domain.reload} />}<at.page domain={d} reload={domain.reload} /></>
-        }}
+        {(d) => at ? <Parts tab={at} domain={d} reload={domain.reload} /> : <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />}
       </Show>
       <Repairs />
       <Making />
     </Page>
+  )
+}
+
+/** What is in the tabs. What was changed in one stays as the viewer goes to another. */
+function Parts({ tab, domain: d, reload }: TabProps & { tab: Tab }) {
+  const { drafts, parts } = useDomainDrafts(d, reload)
+  const place = '/domains/' + d.id
+  return (
+    <SaveArea parts={parts} at={place} reveal={(field) => go(`${place}/${tabsOfFields[field.split('.')[0]!] ?? 'settings'}`)}>
+      <TabPanel current={tab.id}>
+        <Paused of={d.sending_paused} name={d.domain} domain={d.id} />
+        {tab.id === '' && <NextStep domain={d} reload={reload} />}
+        <tab.page domain={d} reload={reload} drafts={drafts} />
+      </TabPanel>
+    </SaveArea>
   )
 }

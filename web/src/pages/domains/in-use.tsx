@@ -193,7 +193,7 @@ export function BringMail({ domain: d, reload, onClose }: TabProps & { onClose: 
   }
   return (
     <Dialog title={`Bring the mail of ${d.domain_unicode} here`} wide={byApi(d.dns_provider)} onClose={onClose}>
-      <Form onSubmit={bring} submit="Bring mail here">
+      <Form onSubmit={bring} submit="Bring mail here" of={expected} optional>
         <p>{byApi(d.dns_provider) ? `Mailstead replaces the MX records at ${providerNames[d.dns_provider]}. You can put them back later, in the settings of the domain.` : d.dns_provider === 'manual' ? 'Replace the MX records at your DNS provider after that.' : 'Mailstead replaces the MX records.'} Mail that is already at {theirList(d.mx?.hosts ?? []) || 'the other servers'} stays there.</p>
         {byApi(d.dns_provider) && d.dns_credential_id !== null && <PlanPreview of={plan} replace={false} />}
         <TextArea label="Addresses that receive mail now" name="mx.expected_addresses" value={expected} onInput={setExpected} rows={3} mono placeholder={`ann@${d.domain}`} hint="Optional. You are warned about those without a mailbox here." />

@@ -1,47 +1,55 @@
 // All domains, with what is wrong with each.
 import { can } from '../../api/client'
-import { usePages, type Pages } from '../../api/query'
+import { usePages, useQuery } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { Badge, Button, Card, Empty, Icon, LinkButton, LongList, Page, plural, Select, TextField } from '../../ui'
-import { useFleet, type Fleet } from './fleet'
-import { needsYou, providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
+import { Badge, Button, Card, count, Empty, LinkButton, ListBar, LongList, Page, Select, TextField, Time, totalOf, useOnce, type Column } from '../../ui'
+import { useSandboxActivation } from './activate'
+import { providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
 
 type Status = Domain['status'] | ''
+type Sort = '-problems' | 'domain' | '-domain' | '-created_at' | 'created_at'
+
+const orders: [Sort, string][] = [['-problems', 'Problems first'], ['domain', 'Name, A to Z'], ['-domain', 'Name, Z to A'], ['-created_at', 'Newest first'], ['created_at', 'Oldest first']]
+
+const columns: Column[] = [
+  { name: 'Domain', sorts: ['domain', '-domain'] }, { name: 'Status', sorts: ['-problems', '-problems'] }, { name: 'Details' }, { name: 'DNS provider' }, { name: 'Mailboxes', number: true },
+  { name: 'Added', sorts: ['-created_at', 'created_at'] },
+]
 
 const states: [Status, string][] = [
   ['', 'Any status'], ['complete', 'Ready'], ['pending_ns', 'Nameservers not set'], ['pending_dns_records', 'DNS records missing'],
   ['in_progress', 'Setting up'], ['pending', 'Queued'], ['error', 'Failed'], ['deleting', 'Deleting'],
 ]
+const pause = 10_000 // ms between two counts: many domains that are set up at once change many times a second
+
 const providers: [Provider | '', string][] = [['', 'Any DNS provider'], ...(Object.entries(providerNames) as [Provider, string][])]
 
 function useFilter() {
   const of = (name: string) => params.value.get(name) ?? ''
-  return { q: of('q'), status: of('status') as Status, dns_provider: of('dns_provider') as Provider | '', tag: of('tag'), attention: of('needs') === 'you' }
+  return { q: of('q'), status: of('status') as Status, dns_provider: of('dns_provider') as Provider | '', tag: of('tag') }
 }
 
-/** The domains of a whole fleet that need somebody, as a list. */
-function attentionOf(fleet: Fleet): Pages<Domain> {
-  return {
-    items: (fleet.data ?? []).filter(needsYou), error: fleet.error, loading: fleet.loading, more: false,
-    loadMore: () => {}, reload: fleet.reload, drop: () => {}, patch: () => {},
-  }
-}
+const mostCounted = 100 // of the domains that need attention
 
 export function Domains() {
-  const { attention, ...filter } = useFilter()
-  const fleet = useFleet()
-  const asked = usePages('list_domains', {
-    limit: 50, q: filter.q || undefined, status: filter.status || undefined, tag: filter.tag || undefined, dns_provider: filter.dns_provider || undefined,
-  }, (d) => d.id, { when: !attention })
-  const pages = attention ? attentionOf(fleet) : asked
-  const filtered = attention || Object.values(filter).some(Boolean)
+  const filter = useFilter(), attention = params.value.get('needs') === 'you'
+  const sort = orders.find(([order]) => order === params.value.get('sort'))?.[0] ?? '-problems'
+  const pages = usePages('list_domains', {
+    limit: 50, q: filter.q || undefined, status: filter.status || undefined, tag: filter.tag || undefined, dns_provider: filter.dns_provider || undefined, problems: attention || undefined, sort,
+  }, (d) => d.id)
+  useSandboxActivation(pages.items)
+  const narrowed = Object.values(filter).some(Boolean), filtered = attention || narrowed
+  const read = useOnce(!pages.loading)
+  const account = useQuery('get_account', {}, { pause, when: read })
   const bare = !filtered && !pages.loading && !pages.error && pages.items.length === 0
+  const table = { columns, class: 'domains-line', sort, onSort: (sort: string) => setParams({ sort }) }
   return (
-    <Page title="Domains" intro="Domains that send and receive mail." actions={!bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add domain</LinkButton>}>
-      {!bare && <Summary fleet={fleet} attention={attention} />}
-      {!bare && !attention && <Filters filter={filter} tags={fleet.tags} />}
+    <Page title="Domains" actions={!bare && <LinkButton look="primary" icon="plus" href="/domains/add">Add domain</LinkButton>}>
+      {!bare && <Filters filter={filter} seen={pages.items.flatMap((d) => d.tags)} />}
+      {!bare && <ListBar total={totalOf(pages, 'domain', 'domains', filtered ? undefined : account.data?.domains_used)} table={table} orders={orders}>{read && <Attention all={account.data?.domains_used} on={attention} />}</ListBar>}
       <Card flush>
-        <LongList pages={pages} idOf={(d) => d.id} height={68} narrowHeight={96} label="Domains" row={(d) => <Row domain={d} />} empty={<None filtered={filtered} attention={attention} />} />
+        <LongList pages={pages} idOf={(d) => d.id} height={50} compactHeight={30} narrowHeight={96} narrowCompactHeight={58} label="Domains" table={bare ? undefined : table} row={(d) => <Row domain={d} />}
+          empty={<None filtered={filtered} attention={attention && !narrowed} />} />
       </Card>
     </Page>
   )
@@ -58,34 +66,30 @@ function None({ filtered, attention }: { filtered: boolean; attention: boolean }
   )
 }
 
-/** The whole fleet in one line. */
-function Summary({ fleet, attention }: { fleet: Fleet; attention: boolean }) {
-  if (!fleet.data || fleet.data.length === 0) return null
-  const need = fleet.data.filter(needsYou).length
-  const busy = fleet.data.filter((d) => stateOf(d).tone === 'info').length
-  const more = fleet.whole ? '' : '+'
-  const chip = (name: string, pressed: boolean, change: Record<string, string | undefined>) => (
-    <button type="button" class="domains-chip" aria-pressed={pressed} onClick={() => setParams(change)}>{name}</button>
-  )
+/** Chooses between all domains and those that need attention. */
+function Attention({ all, on }: { all?: number; on: boolean }) {
+  const { data } = useQuery('list_domains', { problems: true, limit: mostCounted }, { pause })
+  if (!data || all === undefined) return null
+  const n = data.data.length, some = n === 0 ? 'None need attention' : `${n}${data.pagination.has_more ? '+' : ''} need${n === 1 ? 's' : ''} attention`
   return (
-    <div class="row" role="group" aria-label="Show">
-      {chip(`All ${fleet.data.length}${more}`, !attention, { needs: undefined })}
-      {chip(need === 0 ? 'None need attention' : `${need}${more} need${need === 1 ? 's' : ''} attention`, attention, { needs: 'you', q: '', status: '', tag: '', dns_provider: '' })}
-      {busy > 0 && <span class="muted small">{busy} setting up</span>}
+    <div class="chips" role="group" aria-label="Show">
+      <button type="button" class="chip" aria-pressed={!on} onClick={() => setParams({ needs: undefined })}>All {count(all)}</button>
+      <button type="button" class="chip" aria-pressed={on} onClick={() => setParams({ needs: 'you', q: '', status: '', tag: '', dns_provider: '' })}>{some}</button>
     </div>
   )
 }
 
-function Filters({ filter, tags }: { filter: Omit<ReturnType<typeof useFilter>, 'attention'>; tags: string[] }) {
-  const [name, setName] = useTyped('q')
+/** seen: the tags of the domains that were read. */
+function Filters({ filter, seen }: { filter: ReturnType<typeof useFilter>; seen: string[] }) {
+  const [name, setName] = useTyped('q', { eager: true })
+  const [tag, setTag] = useTyped('tag')
+  const tags = [...new Set(seen)].sort((a, b) => a.localeCompare(b))
   return (
     <div class="domains-filters" role="search">
-      <div class="grow"><TextField label="Name" type="search" value={name} onInput={setName} placeholder="Search domains" /></div>
-      <Select label="Status" value={filter.status} onChange={(status) => setParams({ status })} options={states} />
-      <Select label="DNS provider" value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
-      {(tags.length > 0 || filter.tag) && (
-        <Select label="Tag" value={filter.tag} onChange={(tag) => setParams({ tag })} options={[['', 'Any tag'], ...[...new Set([...tags, filter.tag].filter(Boolean))].map((t) => [t, t] as const)]} />
-      )}
+      <div class="grow"><TextField label="Name" hideLabel type="search" value={name} onInput={setName} placeholder="Search domains" /></div>
+      <Select label="Status" hideLabel value={filter.status} onChange={(status) => setParams({ status })} options={states} />
+      <Select label="DNS provider" hideLabel value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
+      {(tags.length > 0 || tag) && <TextField label="Tag" hideLabel type="search" value={tag} onInput={setTag} placeholder="Tag" list={tags} maxLength={50} />}
     </div>
   )
 }
@@ -93,21 +97,21 @@ function Filters({ filter, tags }: { filter: Omit<ReturnType<typeof useFilter>, 
 function Row({ domain: d }: { domain: Domain }) {
   const { text } = stateOf(d)
   return (
-    <a class="line domains-row" href={`/domains/${d.id}`}>
-      <span class="domains-row-name">
-        <strong class="truncate">{d.domain_unicode}</strong>
-        <span class="domains-row-tags">
-          {d.tags.slice(0, 3).map((t) => <Badge key={t} plain>{t}</Badge>)}
-          {d.tags.length > 3 && <span class="muted small">+{d.tags.length - 3}</span>}
-        </span>
+    <>
+      <span role="cell" class="domains-line-name">
+        <a class="row-link truncate" href={`/domains/${d.id}`}>{d.domain_unicode}</a>
+        {d.tags.length > 0 && (
+          <span class="domains-line-tags">
+            {d.tags.slice(0, 2).map((t) => <Badge key={t} plain>{t}</Badge>)}
+            {d.tags.length > 2 && <span class="muted small">+{d.tags.length - 2}</span>}
+          </span>
+        )}
       </span>
-      <span class="domains-row-state"><StateBadge domain={d} /></span>
-      <span class="domains-row-text small muted">{text}</span>
-      <span class="domains-row-about small muted">
-        <span>{d.dns_provider === 'builtin' ? '' : providerNames[d.dns_provider]}</span>
-        <span class="nowrap">{d.email_users_count === 0 ? 'No mailboxes' : plural(d.email_users_count, 'mailbox', 'mailboxes')}</span>
-      </span>
-      <Icon name="next" />
-    </a>
+      <span role="cell" class="domains-line-state"><StateBadge domain={d} /></span>
+      <span role="cell" class="small muted domains-line-cell"><span class="domains-line-text" title={text}>{text}</span></span>
+      <span role="cell" class="domains-line-provider small muted truncate">{providerNames[d.dns_provider]}</span>
+      <span role="cell" class="domains-line-mailboxes muted number">{count(d.email_users_count)}<span class="domains-line-word">{d.email_users_count === 1 ? ' mailbox' : ' mailboxes'}</span></span>
+      <span role="cell" class="domains-line-added muted small nowrap"><Time of={d.created_at} form="date" /></span>
+    </>
   )
 }

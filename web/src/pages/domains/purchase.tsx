@@ -12,10 +12,11 @@ interface Order { years: string; renew: boolean; registrar: string; token: strin
 /** Asks anew for the price, takes the order, shows it once more, and buys. */
 export function Purchase({ offer: first, registrars, onClose }: { offer: Offer; registrars: string[]; onClose: () => void }) {
   const quote = useQuery('search_domain', { q: first.domain }, { kinds: [] })
-  const [order, setOrder] = useState<Order>({ years: '1', renew: true, registrar: first.registrar ?? registrars[0] ?? '', token: '', manual: false, extras: emptyExtras })
+  const [untouched] = useState<Order>({ years: '1', renew: true, registrar: first.registrar ?? registrars[0] ?? '', token: '', manual: false, extras: emptyExtras })
+  const [order, setOrder] = useState(untouched)
   const [sure, setSure] = useState(false)
   return (
-    <Dialog title={sure ? 'Review order' : `Buy ${first.domain}`} onClose={onClose}>
+    <Dialog title={sure ? 'Review order' : `Buy ${first.domain}`} unsaved={order !== untouched} onClose={onClose}>
       <Show of={quote} lines={4}>
         {(offer) => {
           if (!offer.purchasable || offer.price === null) return <Notice tone="bad">{offer.error ?? `${offer.domain} is no longer available. Choose another name.`}</Notice>

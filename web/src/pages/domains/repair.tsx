@@ -36,7 +36,7 @@ function TokenDialog({ domain: d, done }: { domain: Domain; done: () => unknown 
   }
   return (
     <Dialog title={`Set up ${d.domain_unicode} again`} onClose={close}>
-      <Form onSubmit={submit} submit="Set up again">
+      <Form onSubmit={submit} submit="Set up again" of={token} optional>
         <TextField label="Cloudflare API token" name="edge_api_token" type="password" value={token} onInput={setToken} autoComplete="off" mono autoFocus
           hint="Leave empty to use the stored token. A new token needs Zone: Read and DNS: Edit for this domain." />
       </Form>
@@ -57,7 +57,7 @@ export function deleteDomain(d: Domain) {
     run: async () => {
       await call('delete_domain', { domain_id: d.id })
       told(`${d.domain_unicode} is being deleted.`)
-      go('/domains')
+      go('/domains', { unasked: true })
     },
   })
 }

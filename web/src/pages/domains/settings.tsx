@@ -1,21 +1,21 @@
 // What a domain is filed under, its registration, setting it up again, and its end.
-import { useState } from 'preact/hooks'
-import { call, can } from '../../api/client'
-import { Badge, Button, Card, Check, Copyable, failed, Facts, Form, IconButton, Notice, TextArea, TextField, Time, told } from '../../ui'
-import type { TabProps } from './types'
+import { can } from '../../api/client'
+import { Badge, Button, Card, Check, Copyable, Facts, IconButton, Notice, TextArea, TextField, Time } from '../../ui'
+import type { DomainDrafts } from './draft'
 import { useFleet } from './fleet'
 import { DnsProvider } from './provider'
 import { deleteDomain, setUpAgain } from './repair'
+import type { FieldsProps, TabProps } from './types'
 import { providerNames, type Domain } from './words'
 
-export function Settings(props: TabProps) {
+export function Settings(props: FieldsProps) {
   const { domain: d } = props
   const mayChange = can('update_domain') && d.status !== 'deleting'
   return (
     <>
       <div class="grid-2">
         {mayChange ? <Tags {...props} /> : d.tags.length > 0 && <Card title="Tags"><div class="row">{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</div></Card>}
-        {mayChange ? <Notes key={d.notes} {...props} /> : d.notes && <Card title="Notes"><p class="domains-notes">{d.notes}</p></Card>}
+        {mayChange ? <Notes {...props} /> : d.notes && <Card title="Notes"><p class="domains-notes">{d.notes}</p></Card>}
       </div>
       <Registration {...props} mayChange={mayChange} />
       {mayChange && d.dns_provider !== 'external' && <DnsProvider {...props} />}
@@ -24,55 +24,31 @@ export function Settings(props: TabProps) {
   )
 }
 
-function Tags({ domain: d, reload }: TabProps) {
+function Tags({ domain: d, drafts: { settings: { values: f, set } } }: FieldsProps) {
   const { tags: known } = useFleet()
-  const [tag, setTag] = useState('')
-  const save = async (tags: string[]) => {
-    await call('update_domain', { domain_id: d.id, tags })
-    await reload()
-  }
-  const add = async () => {
-    await save([...d.tags, ...tag.split(',').map((t) => t.trim()).filter(Boolean)])
-    setTag('')
-  }
   return (
     <Card title="Tags" note="Use tags to group and filter domains.">
       <div class="stack">
-        {d.tags.length > 0 && (
+        {f.tags.length > 0 && (
           <ul class="domains-tags">
-            {d.tags.map((t) => <li key={t}>{t} <IconButton look="ghost" small icon="x" label={`Remove tag ${t}`} onClick={() => save(d.tags.filter((other) => other !== t))} /></li>)}
+            {f.tags.map((t) => <li key={t}>{t} <IconButton look="ghost" small icon="x" label={`Remove tag ${t}`} onClick={() => set({ tags: f.tags.filter((other) => other !== t) })} /></li>)}
           </ul>
         )}
-        <Form onSubmit={add} submit="Add" disabled={tag.trim() === ''}>
-          <TextField label="New tag" name="tags" value={tag} onInput={setTag} maxLength={50} list={known.filter((t) => !d.tags.includes(t))} placeholder="client-a" />
-        </Form>
+        <TextField label="New tags" name="tags" value={f.more} onInput={(more) => set({ more })} list={known.filter((t) => !d.tags.includes(t))} placeholder="client-a, newsletter" hint="Separate tags with commas." />
       </div>
     </Card>
   )
 }
 
-function Notes({ domain: d, reload }: TabProps) {
-  const [notes, setNotes] = useState(d.notes ?? '')
-  const save = async () => {
-    await call('update_domain', { domain_id: d.id, notes: notes.trim() || null })
-    told('Saved.')
-    await reload()
-  }
+function Notes({ drafts: { settings: { values: f, set } } }: FieldsProps) {
   return (
     <Card title="Notes" note="Only your team sees these.">
-      <Form onSubmit={save} submit="Save" disabled={notes.trim() === (d.notes ?? '')}>
-        <TextArea label="Notes" hideLabel name="notes" value={notes} onInput={setNotes} rows={5} />
-      </Form>
+      <TextArea label="Notes" hideLabel name="notes" value={f.notes} onInput={(notes) => set({ notes })} rows={5} />
     </Card>
   )
 }
 
-function Registration({ domain: d, reload, mayChange }: TabProps & { mayChange: boolean }) {
-  const renew = async (auto_renew: boolean) => {
-    await call('update_domain', { domain_id: d.id, auto_renew })
-    told(auto_renew ? 'Auto-renew turned on.' : 'Auto-renew turned off.')
-    await reload()
-  }
+function Registration({ domain: d, drafts, mayChange }: FieldsProps & { mayChange: boolean }) {
   return (
     <Card title="Registration">
       <div class="stack">
@@ -85,16 +61,16 @@ function Registration({ domain: d, reload, mayChange }: TabProps & { mayChange: 
           ['Updated', <Time of={d.updated_at} form="at" />],
           ['ID', <Copyable text={d.id} label="Copy ID" />],
         ]} />
-        {d.source === 'registered' ? <Renewal domain={d} mayChange={mayChange} onTurn={renew} /> : <p class="muted small">This domain was not bought here. Renew it at your registrar.</p>}
+        {d.source === 'registered' ? <Renewal domain={d} mayChange={mayChange} draft={drafts.settings} /> : <p class="muted small">This domain was not bought here. Renew it at your registrar.</p>}
       </div>
     </Card>
   )
 }
 
-function Renewal({ domain: d, mayChange, onTurn }: { domain: Domain; mayChange: boolean; onTurn: (on: boolean) => Promise<void> }) {
+function Renewal({ domain: d, mayChange, draft: { values: f, set } }: { domain: Domain; mayChange: boolean; draft: DomainDrafts['settings'] }) {
   if (!can('update_domain')) return <p class="muted small">Auto-renew is {d.auto_renew ? 'on' : 'off'}. The account’s owner or an admin can change this.</p>
   return (
-    <Check checked={d.auto_renew} disabled={!mayChange} onChange={(on) => void onTurn(on).catch(failed)} label="Auto-renew"
+    <Check name="auto_renew" checked={f.renew} disabled={!mayChange} onChange={(renew) => set({ renew })} label="Auto-renew"
       hint={`${d.registrar ?? 'The registrar'} charges for another year before the domain expires. If this is off, the domain expires.`} />
   )
 }

@@ -1,7 +1,6 @@
 // Adding and editing a record set: one name and type, and its values.
 import { useState } from 'preact/hooks'
 import { ApiError, call } from '../../api/client'
-import { wrongWith } from '../../api/wording'
 import { Button, Dialog, Form, IconButton, Notice, plural, Select, TextArea, TextField, told } from '../../ui'
 import type { Domain } from './words'
 import { emptyValue, fieldsOf, fqdn, isEmpty, kindOf, relative, seconds, types, valueOf, wrongIn, type RecordSet, type Type } from './zone-values'
@@ -16,7 +15,6 @@ export function SetDialog({ domain: d, set, fault, others, onClose, onDone }: Pr
   const [name, setName] = useState('')
   const [rows, setRows] = useState(() => set?.values.map((v) => fieldsOf(type, v)) ?? [emptyValue(type)])
   const [ttl, setTtl] = useState(String(set?.ttl ?? 300))
-  const [error, setError] = useState<Error>()
   const kind = kindOf(type)
   const there = set ? undefined : others.find((r) => r.type === type && r.name === relative(name, d.domain))
   const filled = rows.filter((fields) => !isEmpty(type, fields))
@@ -25,26 +23,23 @@ export function SetDialog({ domain: d, set, fault, others, onClose, onDone }: Pr
   const choose = (type: Type) => {
     setType(type)
     setRows([emptyValue(type)])
-    setError(undefined)
   }
   const submit = async () => {
     setRows(filled) // the server counts the values that it gets
-    setError(undefined)
     const values = filled.map((fields) => valueOf(type, fields))
     try {
       await call('set_zone_records', { domain_id: d.id, name: set?.name ?? relative(name, d.domain), type, ttl: Number(ttl), values: [...values, ...there?.values ?? []] })
     } catch (error) {
-      setError(error as Error)
+      if (error instanceof ApiError) for (const d of error.details) if (d.field === 'value' || d.field === 'values') d.field = 'values.0' // what is said of all of them stands at the first
       throw error
     }
     told(set ? 'Record updated.' : 'Record added.')
     await onDone()
   }
   const options = lifetimes.some(([v]) => v === ttl) ? lifetimes : [...lifetimes, [ttl, seconds(Number(ttl))] as [string, string]]
-  const whole = error instanceof ApiError ? error.details.find((x) => x.field === 'values' || x.field === 'value') : undefined
   return (
     <Dialog title={set ? `Edit ${set.type} ${set.name}` : 'Add record'} onClose={onClose}>
-      <Form onSubmit={submit} submit={set ? 'Save' : 'Add record'} disabled={bad} actions={<Button onClick={onClose}>Cancel</Button>}>
+      <Form onSubmit={submit} submit={set ? 'Save' : 'Add record'} of={[name, rows, ttl]} disabled={bad}>
         {fault && <Notice tone="bad" title="The DNS provider refused this record.">{fault}</Notice>}
         {set ? <p class="muted">{kind.about.charAt(0).toUpperCase() + kind.about.slice(1)}, for <code>{fqdn(set.name, d.domain)}</code></p> : (
           <>
@@ -54,7 +49,7 @@ export function SetDialog({ domain: d, set, fault, others, onClose, onDone }: Pr
           </>
         )}
         <div class="zone-values">
-          {rows.map((fields, r) => <Value key={r} type={type} fields={fields} row={r} rows={rows.length} wrong={whole && r === 0 ? wrongWith(whole) : undefined} onInput={(part, text) => change(r, part, text)} onRemove={() => setRows(rows.filter((_, i) => i !== r))} />)}
+          {rows.map((fields, r) => <Value key={r} type={type} fields={fields} row={r} rows={rows.length} onInput={(part, text) => change(r, part, text)} onRemove={() => setRows(rows.filter((_, i) => i !== r))} />)}
           {!kind.single && rows.length < mostValues && <div><Button small icon="plus" onClick={() => setRows([...rows, emptyValue(type)])}>Add value</Button></div>}
         </div>
         <Select label="TTL" name="ttl" value={ttl} onChange={setTtl} options={options} hint="How long resolvers cache the records. Use a short TTL while you test." />
@@ -63,10 +58,10 @@ export function SetDialog({ domain: d, set, fault, others, onClose, onDone }: Pr
   )
 }
 
-interface ValueProps { type: Type; fields: string[]; row: number; rows: number; wrong?: string; onInput: (part: number, text: string) => void; onRemove: () => void }
+interface ValueProps { type: Type; fields: string[]; row: number; rows: number; onInput: (part: number, text: string) => void; onRemove: () => void }
 
 /** One value, in the fields of its type. What the server finds wrong with it stands below the last of them. */
-function Value({ type, fields, row, rows, wrong, onInput, onRemove }: ValueProps) {
+function Value({ type, fields, row, rows, onInput, onRemove }: ValueProps) {
   const { parts } = kindOf(type)
   const last = parts.length - 1
   return (
@@ -74,7 +69,7 @@ function Value({ type, fields, row, rows, wrong, onInput, onRemove }: ValueProps
       {parts.map((p, i) => {
         const shared = {
           label: p.label, value: fields[i]!, onInput: (text: string) => onInput(i, text), placeholder: p.placeholder, mono: true, name: i === last ? `values.${row}` : undefined,
-          hint: row === rows - 1 ? p.hint : undefined, error: wrongIn(type, p, fields[i]!) ?? (i === last ? wrong : undefined), hideLabel: row > 0 && parts.length === 1,
+          hint: row === rows - 1 ? p.hint : undefined, error: wrongIn(type, p, fields[i]!), hideLabel: row > 0 && parts.length === 1,
         }
         return type === 'TXT' ? <TextArea key={i} {...shared} rows={3} /> : <TextField key={i} {...shared} list={p.list} inputMode={p.most === undefined ? undefined : 'numeric'} />
       })}

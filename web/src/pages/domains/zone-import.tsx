@@ -53,13 +53,13 @@ export function ImportDialog({ domain: d, onClose, onDone }: { domain: Domain; o
     else undoable(d, done.imported > 0 ? `${plural(done.imported, 'value')} imported.` : 'Records merged.', (c) => c.kind === 'import', onDone)
   }
   return (
-    <Dialog title="Import zone file" wide onClose={onClose}>
+    <Dialog title="Import zone file" wide unsaved={source.text !== ''} onClose={onClose}>
       {plan ? (
         <Review plan={plan} domain={d} left={left} onLeft={setLeft} onImport={run} onBack={() => { setPlan(undefined); setLeft(new Set()) }}
           replace={replace} onReplace={async (on) => { await look({ replace: on }); setReplace(on) }}
           accepted={accept.length > 0} onAccept={async (addresses) => { await look({ accept: addresses }); setAccept(addresses) }} />
       ) : (
-        <Form onSubmit={() => look()} submit="Check file" disabled={source.text.trim() === ''} actions={<Button onClick={onClose}>Cancel</Button>}>
+        <Form onSubmit={() => look()} submit="Check file" disabled={source.text.trim() === ''}>
           <p class="muted">Most DNS providers can export a zone file. Nothing is changed before you confirm.</p>
           <Choose source={source} onChange={setSource} />
           <TextField label="Skip names" name="exclude" value={without} onInput={setWithout} placeholder="old, _sip._tcp SRV" hint="Separate names with commas. Add a type to skip only that type." mono />

@@ -29,7 +29,7 @@ export function SPFDialog({ domain: d, record, onClose, onDone }: { domain: Doma
       <div class="stack">
         <p class="muted">SPF lists the servers that may send mail of {d.domain_unicode}. Mailstead’s terms come first; add those of other services that send for you.</p>
         {value && <Copyable text={shown('TXT', value)} label="Copy SPF record" />}
-        <Form onSubmit={save} submit="Save" disabled={terms.join(' ') === (now?.extra ?? []).join(' ') && all === (now?.all ?? '~')} actions={isSet && can('reset_spf') && <Button onClick={reset}>Reset to default</Button>}>
+        <Form onSubmit={save} submit="Save" of={[terms, all]} actions={isSet && can('reset_spf') && <Button onClick={reset}>Reset to default</Button>}>
           <TextArea label="Additional terms" name="extra" value={extra} onInput={setExtra} rows={4} placeholder={'include:_spf.example.net\nip4:192.0.2.0/24'} mono autoFocus hint="One per line. Receivers make at most 10 DNS lookups for all terms together." />
           <Select label="All other servers" name="all" value={all} onChange={setAll} options={[['~', 'Softfail (~all): accept, but treat as suspicious'], ['-', 'Fail (-all): reject']]} />
         </Form>

@@ -4,7 +4,7 @@ import { renew, signOut } from '../../api/session'
 import { Button, Form, NewPassword, Notice, TextField, told } from '../../ui'
 import { Frame } from './frame'
 
-/** Asks for an own password whoever signed in with one that somebody else set. Nothing else is shown until it is chosen. */
+/** Asks for an own password whoever signed in with one that they did not choose. Nothing else is shown until they have one. */
 export function ChoosePassword() {
   const [now, setNow] = useState(''), [next, setNext] = useState('')
   const submit = async () => {
@@ -13,7 +13,7 @@ export function ChoosePassword() {
     told('Password changed.')
   }
   return (
-    <Frame title="Choose your own password" intro="Someone else set the password you signed in with, so they know it too. Choose one that only you know.">
+    <Frame title="Choose your own password" intro="The password you signed in with was generated or set for you, so others may know it. Choose one that only you know.">
       <Form onSubmit={submit} submit="Change password" disabled={!now || !next || now === next}>
         <TextField label="Current password" name="current_password" type="password" hint="The one you signed in with." value={now} onInput={setNow} autoComplete="current-password" autoFocus />
         <NewPassword label="New password" value={next} onInput={setNext} />

@@ -5,6 +5,7 @@ import { signIn, welcome } from '../../api/session'
 import { useRead } from '../../api/query'
 import { cameFrom, go, params, path } from '../../router'
 import { Failure, Form, Loading, NewPassword, Notice, TextField } from '../../ui'
+import { rich, t } from '../../words'
 import { Frame } from './frame'
 import { PasskeyButton } from './passkey'
 
@@ -36,29 +37,29 @@ function SignIn() {
     done()
   }
   return (
-    <Frame title="Sign in">
-      <Form onSubmit={submit} submit="Sign in">
+    <Frame title={t('gate.sign_in')}>
+      <Form onSubmit={submit} submit={t('gate.sign_in')}>
         {second ? (
           <CodeField value={code} onInput={setCode} />
         ) : (
           <>
-            <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
-            <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
+            <TextField label={t('gate.email')} name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+            <TextField label={t('ui.password')} name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
           </>
         )}
       </Form>
       {!second && <PasskeyButton onDone={done} />}
-      <p class="small"><a href="/forgot">Forgot your password?</a></p>
+      <p class="small"><a href="/forgot">{t('gate.forgot')}</a></p>
     </Frame>
   )
 }
 
-function needsCode(error: unknown): boolean {
+export function needsCode(error: unknown): boolean {
   return error instanceof ApiError && error.code === 'second_factor_required'
 }
 
-function CodeField({ value, onInput }: { value: string; onInput: (code: string) => void }) {
-  return <TextField label="Code" name="code" hint="From your authenticator app. You can also use a recovery code." value={value} onInput={onInput} autoComplete="one-time-code" autoFocus mono />
+export function CodeField({ value, onInput }: { value: string; onInput: (code: string) => void }) {
+  return <TextField label={t('gate.code')} name="code" hint={t('gate.code.hint')} value={value} onInput={onInput} autoComplete="one-time-code" autoFocus mono />
 }
 
 function Forgot() {
@@ -69,13 +70,13 @@ function Forgot() {
     setSent(true)
   }
   return (
-    <Frame title="Reset your password" intro="We’ll email you a link to set a new password.">
-      {sent ? <Notice tone="ok">If {email} belongs to a team member, we sent a link to it; for a mailbox, to its recovery address. The link works once. If nothing comes, ask the person who manages your mailbox for a link.</Notice> : (
-        <Form onSubmit={submit} submit="Send link">
-          <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
+    <Frame title={t('gate.reset')} intro={t('gate.reset.intro')}>
+      {sent ? <Notice tone="ok">{t('gate.reset.sent', { email })}</Notice> : (
+        <Form onSubmit={submit} submit={t('gate.reset.send')}>
+          <TextField label={t('gate.email')} name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
         </Form>
       )}
-      <p class="small"><a href="/sign-in">Back to sign in</a></p>
+      <p class="small"><a href="/sign-in">{t('gate.back')}</a></p>
     </Frame>
   )
 }
@@ -87,13 +88,13 @@ function Welcome() {
   const { data, error } = useRead('welcome' + token, () => request('GET', '/session/welcome?token=' + encodeURIComponent(token)) as Promise<Invited>)
   if (error) {
     return (
-      <Frame title="Link expired or already used">
-        {error.status === 404 ? <Notice tone="warn"><a href="/sign-in">Sign in</a>, or ask the person who sent you the link for a new one.</Notice> : <Failure error={error} />}
+      <Frame title={t('gate.expired')}>
+        {error.status === 404 ? <Notice tone="warn">{rich('gate.expired.text', { sign_in: <a href="/sign-in">{t('gate.sign_in')}</a> })}</Notice> : <Failure error={error} />}
       </Frame>
     )
   }
   return (
-    <Frame title="Welcome to Mailstead" intro="Set up your sign-in.">
+    <Frame title={t('gate.welcome')} intro={t('gate.welcome.intro')}>
       {data ? <WelcomeForm token={token} invited={data} /> : <Loading lines={3} />}
     </Frame>
   )
@@ -116,13 +117,13 @@ function WelcomeForm({ token, invited }: { token: string; invited: Invited }) {
     go('/', { replace: true })
   }
   return (
-    <Form onSubmit={submit} submit="Save and sign in">
-      <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
-        hint={invited.may_change_email ? `Leave empty to keep ${invited.email}.` : undefined} />
-      <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" />
+    <Form onSubmit={submit} submit={t('gate.welcome.save')}>
+      <TextField label={t('gate.email')} name="email" type="email" value={email} onInput={setEmail} autoComplete="username" placeholder={invited.email} disabled={!invited.may_change_email}
+        hint={invited.may_change_email ? t('gate.welcome.keep', { email: invited.email }) : undefined} />
+      <TextField label={t('gate.name')} name="name" value={name} onInput={setName} autoComplete="name" />
       <NewPassword value={password} onInput={setPassword} />
       {second && <CodeField value={code} onInput={setCode} />}
-      {session.value && <Notice>You are signed in as {session.value.user.email}. Saving signs you in with the email above instead.</Notice>}
+      {session.value && <Notice>{t('gate.welcome.other', { email: session.value.user.email })}</Notice>}
     </Form>
   )
 }

@@ -2,6 +2,7 @@
 import { request } from '../../api/client'
 import { signInByPasskey } from '../../api/session'
 import { Button } from '../../ui'
+import { t } from '../../words'
 
 const isAddress = /^[\d.]+$|^\[/.test(location.hostname) // a passkey belongs to a name, not to an IP address
 
@@ -19,5 +20,5 @@ export function PasskeyButton({ onDone }: { onDone: () => void }) {
     await signInByPasskey(credential.toJSON())
     onDone()
   }
-  return <Button icon="key" onClick={enter}>Sign in with a passkey</Button>
+  return <Button icon="key" onClick={enter}>{t('gate.passkey')}</Button>
 }

@@ -51,7 +51,7 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
     const all = 'is_read' in change && change.is_read ? differing(await whole(messages.filter((m) => !m.is_read || (m.thread?.unread ?? 0) > 0)), change) : changed
     for (let i = 0; i < all.length; i += mostAtOnce) {
       const { errors } = await call('bulk_mark_messages', { messages: all.slice(i, i + mostAtOnce).map(refOf), ...change })
-      if (errors.length > 0) throw new Error(`${tn('inbox.not_marked', errors.length)} ${plain(errors[0]!.error) ?? ''}`)
+      if (errors.length > 0) throw new Error(`${tn('inbox.not_marked', errors.length)} ${plain(errors[0]!.error) ?? ''}`.trim())
     }
   } catch (error) {
     failed(error)
@@ -142,7 +142,7 @@ function later(messages: Message[], deed: Deed, act: (some: Message[]) => Promis
       const errors = await act(some)
       if (errors.length === 0) continue
       setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
-      failed(new Error(`${deed.failed(errors.length)} ${plain(errors[0]!.error) ?? ''}`))
+      failed(new Error(`${deed.failed(errors.length)} ${plain(errors[0]!.error) ?? ''}`.trim()))
     }
   }
   doLater(deed.done(messages.length), run, () => setGone(messages, false))

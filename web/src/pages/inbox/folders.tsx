@@ -173,7 +173,7 @@ function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[
             ))}
           </ul>
         )}
-        <Form submit={t('inbox.folder.add')} onSubmit={create} disabled={name.trim() === ''}>
+        <Form submit={t('inbox.folder.add')} cancel={false} onSubmit={create} disabled={name.trim() === ''}>
           <TextField label={t('inbox.folder.new')} name="name" value={name} onInput={setName} maxLength={255} hint={t('inbox.folder.hint')} />
         </Form>
       </div>

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can, person, session } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { compact, turnDensity } from '../../density'
 import { params, useTyped } from '../../router'
 import { ask, Button, count, Icon, IconButton, Menu, Notice, TextField, told } from '../../ui'
 import { rich, t, type Key } from '../../words'
@@ -23,7 +24,7 @@ export function Head({ onCompose, onHelp, onDown }: { onCompose: () => void; onH
         <span class="inbox-head-actions">
           <Refresh mailbox={mailbox} />
           <Options onHelp={onHelp} />
-          {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>{t('inbox.compose')}</Button>}
+          {can('send_email') && <Button look="primary" small icon="pencil" aria-label={t('inbox.compose')} onClick={onCompose}><span class="inbox-compose-name">{t('inbox.compose')}</span></Button>}
         </span>
       </div>
       {!person() && <MailboxPicker label={t('inbox.mailbox')} value={mailbox} all={t('inbox.all_mailboxes')} onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
@@ -43,6 +44,7 @@ function Options({ onHelp }: { onHelp: () => void }) {
   return (
     <Menu label={t('inbox.options')} small>
       {canNotify && <Button look="ghost" small icon="bell" aria-pressed={on} onClick={turn}>{on ? t('inbox.notify.off') : t('inbox.notify.on')}</Button>}
+      <Button look="ghost" small icon={compact.value ? 'rows' : 'rows-dense'} onClick={turnDensity}>{compact.value ? t('ui.comfortable') : t('ui.compact')}</Button>
       <Button look="ghost" small icon="keyboard" onClick={onHelp}>{t('inbox.keys')}</Button>
     </Menu>
   )
@@ -53,7 +55,8 @@ function Refresh({ mailbox }: { mailbox: string }) {
   const off = account.data?.universal_inbox_enabled === false
   const refresh = async () => {
     if (person()) {
-      told((await call('refresh_email_user_inbox', { user_id: session.value!.user.id })).message)
+      await call('refresh_email_user_inbox', { user_id: session.value!.user.id })
+      told(t('inbox.fetched'))
     } else if (mailbox) {
       const { data } = await call('list_email_users', { q: mailbox, limit: 100 })
       const found = data.find((m) => m.email === mailbox)
@@ -111,9 +114,11 @@ const toggles: [FilterName, string, Key][] = [
 ]
 
 function Toggles() {
+  const account = useQuery('get_account', {}, { when: !person() }).data
+  const warmup = params.value.has('exclude_warmup') || account !== undefined && account.warmup_phrases.length + account.warmup_headers.length > 0
   return (
     <div class="inbox-toggles" role="group" aria-label={t('inbox.filter')}>
-      {toggles.filter(([name]) => name !== 'exclude_warmup' || !person()).map(([name, value, text]) => {
+      {toggles.filter(([name]) => name !== 'exclude_warmup' || warmup).map(([name, value, text]) => {
         const on = params.value.get(name) === value
         return <button key={name} type="button" class="inbox-toggle" aria-pressed={on} onClick={() => setFilter({ [name]: on ? undefined : value })}>{on && <Icon name="check" />}{t(text)}</button>
       })}

@@ -20,7 +20,8 @@ import { Row } from './row'
 import { useSelection } from './selection'
 import type { Steps } from './types'
 
-const rowHeight = 86
+/** The heights of a row: three lines, or one, or on a phone two. */
+const heights = { height: 86, compactHeight: 36, narrowCompactHeight: 58 }
 
 export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const folder = params.value.get('in') ?? undefined
@@ -128,7 +129,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
           <UniversalNotice />
-          <LongList pages={pages} idOf={keyOf} height={rowHeight} label={t('inbox.list')} current={cursor} empty={<Nothing />}
+          <LongList pages={pages} idOf={keyOf} {...heights} label={t('inbox.list')} current={cursor} empty={<Nothing />}
             row={(m) => (
               <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!person() && !params.value.get('mailbox')}
                 onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))}
@@ -223,7 +224,7 @@ function Unopened({ onHelp }: { onHelp: () => void }) {
   return (
     <div class="inbox-reading inbox-unopened">
       <Empty icon="mail-open" title={t('inbox.unopened')} action={<Button look="ghost" small icon="keyboard" onClick={onHelp}>{t('inbox.all_keys')}</Button>}>
-        {rich('inbox.unopened.text', { next: <kbd>j</kbd>, previous: <kbd>k</kbd>, open: <kbd>Enter</kbd> })}
+        {rich('inbox.unopened.text', { next: <kbd>j</kbd>, previous: <kbd>k</kbd>, open: <kbd>{t('ui.key.enter')}</kbd> })}
       </Empty>
     </div>
   )

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { Button, Facts, Icon, theirs, told } from '../../ui'
-import { t, tn, type Key } from '../../words'
+import { locale, t, tn, type Key } from '../../words'
 import { inFolder } from './actions'
 import type { Detail } from './types'
 
@@ -53,7 +53,7 @@ const zoneOf = (e: Event): Intl.DateTimeFormatOptions => (e.all_day ? { timeZone
 /** The day as a leaf of a calendar. */
 function DayOf({ event: e }: { event: Event }) {
   if (!e.starts_at) return <Icon name="clock" />
-  const part = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(undefined, { ...options, ...zoneOf(e) }).format(new Date(e.starts_at!))
+  const part = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(locale.value, { ...options, ...zoneOf(e) }).format(new Date(e.starts_at!))
   return <span class="inbox-event-day" aria-hidden="true"><span>{part({ month: 'short' })}</span><strong>{part({ day: 'numeric' })}</strong></span>
 }
 
@@ -62,7 +62,7 @@ function When({ event: e }: { event: Event }) {
   if (!e.starts_at) return <>{t('message.invitation.no_time')}</>
   const starts = new Date(e.starts_at)
   const day: Intl.DateTimeFormatOptions = { weekday: 'long', day: 'numeric', month: 'long', year: 'numeric', ...zoneOf(e) }
-  const format = new Intl.DateTimeFormat(undefined, e.all_day ? day : { ...day, hour: 'numeric', minute: '2-digit', timeZoneName: 'short' })
+  const format = new Intl.DateTimeFormat(locale.value, e.all_day ? day : { ...day, hour: 'numeric', minute: '2-digit', timeZoneName: 'short' })
   const last = e.ends_at && (e.all_day ? new Date(Date.parse(e.ends_at) - 86_400_000) : new Date(e.ends_at)) // a day that ends is over at the next one's beginning
   return <time dateTime={e.starts_at}>{last && last > starts ? format.formatRange(starts, last) : format.format(starts)}</time>
 }

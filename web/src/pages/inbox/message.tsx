@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { plain } from '../../api/wording'
 import { setTitle } from '../../title'
 import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, theirList, theirs, Time, told } from '../../ui'
 import { rich, t, type Key } from '../../words'
@@ -144,15 +145,18 @@ function block(m: Detail) {
 function unsubscribe(m: Detail) {
   ask({
     title: t('message.unsubscribe.title'), action: t('message.unsubscribe'), danger: false, text: t('message.unsubscribe.text', { list: m.from_email, mailbox: m.mailbox }),
-    run: async () => told((await call('unsubscribe_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })).message),
+    run: async () => {
+      const { http_status: status } = await call('unsubscribe_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })
+      told(status >= 200 && status < 300 ? t('message.unsubscribe.done') : t('message.unsubscribe.unsure', { status }))
+    },
   })
 }
 
 function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' | 'forward'; name: string; disabled: boolean; onClick: () => void }) {
   return (
     <>
-      <span class="inbox-only-roomy"><Button look="ghost" small icon={icon} disabled={disabled} onClick={onClick}>{name}</Button></span>
-      <span class="inbox-only-tight"><IconButton look="ghost" small icon={icon} label={name} disabled={disabled} onClick={onClick} /></span>
+      <span class="inbox-tool-name inbox-only-roomy"><Button look="ghost" small icon={icon} disabled={disabled} onClick={onClick}>{name}</Button></span>
+      <span class="inbox-tool-name inbox-only-tight"><IconButton look="ghost" small icon={icon} label={name} disabled={disabled} onClick={onClick} /></span>
     </>
   )
 }
@@ -235,6 +239,17 @@ function Sender({ message: m, close, ...props }: Props & { message: Detail; clos
 
 const held: Record<string, Key> = { ham: 'message.spam.ham', unsure: 'message.spam.unsure', spam: 'message.spam.spam' }
 
+/** What a reason is about that is no word of the message. */
+const abouts: [RegExp, Key][] = [[/^sender/, 'message.spam.sender'], [/^link/, 'message.spam.link'], [/^attachment/, 'message.spam.attachment']]
+
+/** Why a message looks like spam: in the server's words, or else by the kind of the reason. */
+function reasonOf({ code, text }: { code: string; text: string }): string {
+  const said = plain(text, true)
+  if (said) return said
+  const word = /^(word|subject|phrase)$/.test(code) && /"(.+)"/.exec(text)?.[1]
+  return word ? t('message.spam.word', { word }) : t(abouts.find(([kind]) => kind.test(code))?.[1] ?? 'message.spam.other')
+}
+
 /** Why a message is in Junk, where the classifier put it there. */
 function Suspected({ message: m }: { message: Detail }) {
   if (m.spam?.verdict !== 'spam' || roleOf(m) !== 'junk') return null
@@ -244,7 +259,7 @@ function Suspected({ message: m }: { message: Detail }) {
       <Icon name="ban" />
       <div class="grow">
         <strong>{t('message.spam.looks')}</strong>
-        {why.length > 0 && <ul class="small muted">{why.map((r) => <li key={r.text}>{r.text}</li>)}</ul>}
+        {why.length > 0 && <ul class="small muted">{[...new Set(why.map(reasonOf))].map((text) => <li key={text}>{text}</li>)}</ul>}
       </div>
     </section>
   )

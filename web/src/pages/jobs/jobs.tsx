@@ -18,7 +18,7 @@ export function Jobs() {
     <Page title="Jobs" intro="Background work, such as setting up a domain. Jobs are kept for 30 days.">
       <div class="jobs-filters">
         <Select label="Status" value={status} onChange={(status) => setParams({ status })} options={states} />
-        <Select label="Type" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any type'], ...jobTypes.map((t) => [t, deed(t)] as const)]} />
+        <Select label="Type" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any type'], ...jobTypes().map((t) => [t, deed(t)] as const)]} />
         <TextField label="Domain" type="search" value={typed} onInput={setTyped} placeholder="example.com" />
       </div>
       <Card flush>

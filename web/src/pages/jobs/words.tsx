@@ -1,5 +1,5 @@
 // How jobs are spoken of.
-import type { Schemas } from '../../api/client'
+import { session, type Schemas } from '../../api/client'
 import { Badge, words, type Tone } from '../../ui'
 
 export type Job = Schemas['JobResponse']
@@ -17,16 +17,23 @@ const types: Record<string, string> = {
   zone_scan: 'Read DNS zone', redirect_update: 'Update redirect', forward_update: 'Update forwarding', inbox_sync: 'Sync external mailbox',
 }
 
+/** Those of the server itself, which its operator alone sees. */
+const ofServer: Record<string, string> = { backup: 'Back up', backup_drill: 'Backup drill', account_delete: 'Delete account' }
+
 /** What a job does. */
 export function deed(type: string): string {
-  return types[type] ?? words(type)
+  return types[type] ?? ofServer[type] ?? words(type)
 }
 
-export const jobTypes = Object.keys(types)
+/** The types of jobs that the viewer may see. */
+export function jobTypes(): string[] {
+  return Object.keys(session.value!.operator ? { ...types, ...ofServer } : types)
+}
 
 /** The place where the thing that a job is about is shown. */
 export function placeOf(resource: Job['resource']): string | undefined {
   if (!resource) return
   if (resource.id.startsWith('dom_')) return `/domains/${resource.id}`
   if (resource.id.startsWith('eu_')) return `/mailboxes/${resource.id}`
+  if (resource.type === 'host') return '/backups'
 }

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, type Input, type Output } from '../../api/client'
 import { go } from '../../router'
-import { Button, Check, Dialog, Form, Secret, Select, TextField } from '../../ui'
+import { Button, Dialog, Form, Secret, Select, TextField } from '../../ui'
 import { DomainChoice } from './domains'
 import { fromMiB, passwordAgain } from './words'
 
@@ -32,7 +32,6 @@ export function Create({ domain, username = '', external = false, stay, onClose 
 function CreateForm({ domain: first, username: proposed, external: elsewhere, onDone }: { domain: string; username: string; external: boolean; onDone: (made: Made) => void }) {
   const [external, setExternal] = useState(elsewhere)
   const [domain, setDomain] = useState(first), [username, setUsername] = useState(proposed), [name, setName] = useState(''), [password, setPassword] = useState('')
-  const [more, setMore] = useState(false)
   const [quota, setQuota] = useState(''), [daily, setDaily] = useState(''), [forward, setForward] = useState(''), [footer, setFooter] = useState('')
   const [imap, setImap] = useState<Server>({ host: '', port: '993', security: 'tls', username: '', password: '' })
   const [smtp, setSmtp] = useState<Server>({ host: '', port: '465', security: 'tls', username: '', password: '' })
@@ -46,25 +45,24 @@ function CreateForm({ domain: first, username: proposed, external: elsewhere, on
     onDone(made)
   }
   return (
-    <Form submit="Create" onSubmit={submit} disabled={!domain || !username}>
-      <Select label="Hosting" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'This server'], ['external', 'External (fetched over IMAP)']]} />
+    <Form submit="Create" onSubmit={submit} of={[username, name, password, quota, daily, forward, footer, imap, smtp]} optional={proposed !== ''} disabled={!domain || !username}>
+      <Select label="Hosting" name="type" value={external ? 'external' : 'hosted'} onChange={(v) => setExternal(v === 'external')} options={[['hosted', 'This server'], ['external', 'External (fetched over IMAP)']]} />
       <DomainChoice value={domain} onChange={setDomain} external={external} />
       <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} autoFocus />
       <TextField label="Display name" name="name" value={name} onInput={setName} hint="Shown in the From field of sent messages." />
       {external ? <><Login title="IMAP" prefix="imap" of={imap} onChange={setImap} /><Login title="SMTP (sending)" prefix="smtp" of={smtp} onChange={setSmtp} optional /></>
         : <TextField label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" hint="Leave empty to generate one." />}
-      <Check label="More settings" checked={more} onChange={setMore} />
-      {more && (
-        <fieldset class="mailboxes-part">
-          <legend class="visually-hidden">More settings</legend>
+      <details>
+        <summary>More settings</summary>
+        <div class="form">
           <div class="grid-2">
             {!external && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" />}
             <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Recipients per day: a message to three people counts as three." />
           </div>
           {!external && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
           <TextField label="Footer" name="footer" value={footer} onInput={setFooter} hint="Added to every message sent from this mailbox." />
-        </fieldset>
-      )}
+        </div>
+      </details>
     </Form>
   )
 }

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery, type Query } from '../../api/query'
-import { ask, Button, Card, Check, Copyable, Dialog, Facts, Form, IconButton, Secret, Select, Show, TextField, Time, told } from '../../ui'
+import { ask, Button, Card, Check, Copyable, Dialog, Done, Facts, Form, IconButton, PartError, Secret, Select, Show, TextField, Time, told } from '../../ui'
+import { rich, t } from '../../words'
 import { noPolicy, OwnWords, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
 import { Readers, TaintNotice } from '../policies/taint'
 
@@ -14,10 +15,10 @@ export function AppPasswords({ userID }: { userID: string }) {
   const list = useQuery('list_credentials', { user_id: userID }, { kinds: ['mailbox'], only: (c) => c.id === userID })
   const [making, setMaking] = useState(false)
   return (
-    <Card title="App passwords" note="One for each phone and program, so that you can end one without the others." actions={can('create_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New app password</Button>}>
-      <List of={list} none="No app passwords yet." onDelete={can('delete_credential') && (async (c) => { await call('delete_credential', { user_id: userID, credential_id: c.id }) })}
+    <Card title={t('apps.title')} note={t('apps.note')} actions={can('create_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>{t('apps.new')}</Button>}>
+      <List of={list} none={t('apps.none')} onDelete={can('delete_credential') && (async (c) => { await call('delete_credential', { user_id: userID, credential_id: c.id }) })}
         onClear={can('clear_credential_taint') && (async (c) => { await call('clear_credential_taint', { user_id: userID, credential_id: c.id }) })} />
-      {making && <Make title="New app password" protocols others={list.data?.data ?? []} onClose={() => setMaking(false)} onDone={list.reload} make={({ own_words: _, ...form }) => call('create_credential', { user_id: userID, ...form })} />}
+      {making && <Make title={t('apps.new')} protocols others={list.data?.data ?? []} onClose={() => setMaking(false)} onDone={list.reload} make={({ own_words: _, ...form }) => call('create_credential', { user_id: userID, ...form })} />}
     </Card>
   )
 }
@@ -39,11 +40,11 @@ type Deed = false | ((c: Credential) => Promise<void>) // false: the viewer may 
 
 function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credential[] }>; none: string; onDelete: Deed; onClear: Deed }) {
   const revoke = (c: Credential, drop: (c: Credential) => Promise<void>) => ask({
-    title: `Revoke ${c.name}?`, action: 'Revoke', text: 'What uses it is signed out at once.',
+    title: t('apps.revoke.title', { name: c.name }), action: t('apps.revoke.action'), text: t('apps.revoke.text'),
     run: async () => {
       await drop(c)
       await list.reload()
-      told('Revoked.')
+      told(t('apps.revoked'))
     },
   })
   const clear = async (c: Credential, end: (c: Credential) => Promise<void>) => {
@@ -57,15 +58,15 @@ function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credent
           {data.map((c) => (
             <div key={c.id} class="row-between mailboxes-credential">
               <div class="grow">
-                <strong>{c.name}</strong> <span class="muted small">{c.protocols.join(', ')}</span><br />
+                <strong>{c.name}</strong> <span class="muted small">{c.protocols.map((p) => p.toUpperCase()).join(', ')}</span><br />
                 <span class="muted small">
-                  {c.last_used_at ? <>last used <Time of={c.last_used_at} />{c.last_used_ip && ` from ${c.last_used_ip}`}</> : 'never used'}
-                  {c.expires_at && <>, expires <Time of={c.expires_at} form="date" /></>}
-                  {c.allowed_networks && `, only from ${c.allowed_networks.join(', ')}`}
+                  {c.last_used_at ? rich(c.last_used_ip ? 'apps.used.from' : 'passkeys.used', { when: <Time of={c.last_used_at} />, ip: c.last_used_ip }) : t('passkeys.unused')}
+                  {c.expires_at && <>, {rich('apps.expires', { when: <Time of={c.expires_at} form="date" /> })}</>}
+                  {c.allowed_networks && `, ${t('apps.networks', { networks: c.allowed_networks.join(', ') })}`}
                 </span>
                 <PolicyNote of={c.policy} own={c.own_words} />
               </div>
-              {onDelete && <IconButton look="ghost" small icon="trash" label={`Revoke ${c.name}`} onClick={() => revoke(c, onDelete)} />}
+              {onDelete && <IconButton look="ghost" small icon="trash" label={t('apps.revoke', { name: c.name })} onClick={() => revoke(c, onDelete)} />}
               {c.tainted && <div class="mailboxes-taint"><TaintNotice of={c.tainted} name={c.name} clear={onClear ? () => clear(c, onClear) : undefined} /></div>}
             </div>
           ))}
@@ -79,7 +80,7 @@ type Protocol = 'imap' | 'smtp' | 'api'
 
 interface Input { name: string; protocols?: Protocol[]; allowed_networks?: string[]; expires_in_days?: number; policy?: Schemas['PolicyInput']; own_words?: boolean }
 
-const lives = [['', 'Never'], ['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In a year']] as const
+const lives = () => [['', t('apps.expiry.never')], ['30', t('apps.expiry.days', { n: 30 })], ['90', t('apps.expiry.days', { n: 90 })], ['365', t('apps.expiry.year')]] as const
 
 function Make({ title, protocols = false, others, make, onDone, onClose }: { title: string; protocols?: boolean; others: Credential[]; make: (form: Input) => Promise<Made>; onDone: () => Promise<void>; onClose: () => void }) {
   const [name, setName] = useState(''), [days, setDays] = useState<string>(''), [networks, setNetworks] = useState(''), [mail, setMail] = useState(true), [api, setAPI] = useState(false)
@@ -95,28 +96,29 @@ function Make({ title, protocols = false, others, make, onDone, onClose }: { tit
     return (
       <Dialog title={made.name} onClose={onClose}>
         <div class="stack">
-          <Facts of={[['Username', <Copyable text={made.username} />]]} />
-          <Secret name="password" text={made.password} />
-          {made.token && <Secret name="token" text={made.token} />}
-          <div class="form-actions"><Button look="primary" onClick={onClose}>Done</Button></div>
+          <Facts of={[[t('connect.username'), <Copyable text={made.username} />]]} />
+          <Secret name={t('apps.secret.password')} text={made.password} />
+          {made.token && <Secret name={t('apps.secret.token')} text={made.token} />}
+          <Done />
         </div>
       </Dialog>
     )
   }
   return (
     <Dialog title={title} onClose={onClose}>
-      <Form submit="Create" onSubmit={submit} disabled={name.trim() === '' || (protocols && !mail && !api)}>
-        <TextField label="Name" name="name" value={name} onInput={setName} placeholder={protocols ? 'My phone' : 'Shop'} hint="The device or program that uses it." maxLength={100} autoFocus />
+      <Form submit={t('apps.create')} onSubmit={submit} of={[name, networks, limited && policy, own, days, mail, api]} disabled={name.trim() === '' || (protocols && !mail && !api)}>
+        <TextField label={t('passkeys.name')} name="name" value={name} onInput={setName} placeholder={protocols ? t('apps.name.example') : 'Shop'} hint={t('apps.name.hint')} maxLength={100} autoFocus />
         {protocols && (
           <fieldset class="stack-tight people-fieldset">
-            <legend class="label">Used for</legend>
-            <Check label="Mail programs" hint="IMAP and SMTP" checked={mail} onChange={setMail} />
-            <Check label="API" hint="Also makes a token that reads and sends this mailbox’s mail" checked={api} onChange={setAPI} />
+            <legend class="label">{t('apps.for')}</legend>
+            <PartError name="protocols" />
+            <Check label={t('apps.for.mail')} hint={t('apps.for.mail.hint')} checked={mail} onChange={setMail} />
+            <Check label="API" hint={t('apps.for.api.hint')} checked={api} onChange={setAPI} />
           </fieldset>
         )}
-        <Select label="Expires" name="expires_in_days" value={days} onChange={setDays} options={lives} />
-        <TextField label="Only from" name="allowed_networks" value={networks} onInput={setNetworks} placeholder="192.0.2.0/24" hint="Addresses or networks. Leave empty to allow all." />
-        <Check label="Limit what can be sent with it" hint="For assistants and other programs that act on what they read." checked={limited} onChange={setLimited} />
+        <Select label={t('apps.expiry')} name="expires_in_days" value={days} onChange={setDays} options={lives()} />
+        <TextField label={t('apps.only')} name="allowed_networks" value={networks} onInput={setNetworks} placeholder="192.0.2.0/24" hint={t('apps.only.hint')} />
+        <Check label={t('apps.limit')} hint={t('apps.limit.hint')} checked={limited} onChange={setLimited} />
         {limited && <PolicyFields of={policy} set={setPolicy} only={protocols ? undefined : 'send'} />}
         {limited && policy.taint && <Readers of={others} />}
         {!protocols && <OwnWords checked={own} onChange={setOwn} />}

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { Button, Dialog, Form, Notice, TextField, Time, told } from '../../ui'
+import { rich, t } from '../../words'
 import { localTime } from '../sent/words'
 import type { MailboxOut } from './words'
 
@@ -15,8 +16,8 @@ export function Expires({ of: u }: { of: MailboxOut }) {
   }
   return (
     <>
-      <Notice tone="warn" title="Temporary.">
-        This mailbox is deleted with all of its mail, its passwords and its tokens on <Time of={u.expires_at} form="at" />.
+      <Notice tone="warn" title={t('me.expires')}>
+        {rich('me.expires.text', { when: <Time of={u.expires_at} form="at" /> })}
         {can('update_email_user') && <span class="row"><Button small onClick={() => setMoving(true)}>Change time</Button><Button small onClick={keep}>Keep for good</Button></span>}
       </Notice>
       {moving && <Expiry of={u} onClose={() => setMoving(false)} />}
@@ -36,7 +37,7 @@ export function Expiry({ of: u, onClose }: { of: MailboxOut; onClose: () => void
   }
   return (
     <Dialog title={`Expiry of ${u.email}`} onClose={onClose}>
-      <Form submit="Save" onSubmit={submit} disabled={!at}>
+      <Form submit="Save" onSubmit={submit} of={at} optional={u.expires_at === null} disabled={!at}>
         <TextField label="Expires" name="expires_at" type="datetime-local" value={at} onInput={setAt} hint="The mailbox, its mail, its passwords and its tokens are deleted then. This can’t be undone." autoFocus />
       </Form>
     </Dialog>

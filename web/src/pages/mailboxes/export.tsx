@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, type Input, type Output } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Check, Dialog, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
+import { Check, Dialog, Done, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
 
 type Format = NonNullable<Input<'create_export'>['format']>
 
@@ -22,7 +22,7 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
   return (
     <Dialog title="Export mailboxes" onClose={onClose}>
       {made ? <Made of={made as Made} /> : !formats.data ? <Loading lines={3} /> : (
-        <Form submit="Create export" onSubmit={submit}>
+        <Form submit="Create export" onSubmit={submit} of={[domains, lines]} optional>
           <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
           <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
           {format === 'columns' && <TextArea label="Columns" hint="One a line, as header = value. In a value, {email} and the other names above stand for what the mailbox has." name="columns" value={lines} onInput={setLines} placeholder={'Login = {smtp_username}\nServer = {smtp_host}:{smtp_port}'} rows={5} />}
@@ -53,6 +53,7 @@ function Made({ of: e }: { of: Made }) {
       <div class="form-actions" onClick={() => setTimeout(() => setTaken(true), 300)}>
         {taken ? <span class="muted">Downloaded.</span> : <LinkButton look="primary" icon="download" href={e.download_url} download>Download</LinkButton>}
       </div>
+      {taken && <Done />}
     </div>
   )
 }

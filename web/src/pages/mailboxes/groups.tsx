@@ -59,7 +59,7 @@ function Edit({ of: g, onClose, onDone }: { of?: Group; onClose: () => void; onD
   }
   return (
     <Dialog title={g ? g.email : 'Create group'} onClose={onClose}>
-      <Form submit={g ? 'Save' : 'Create'} onSubmit={submit} disabled={list.length === 0 || (!g && email.trim() === '')}>
+      <Form submit={g ? 'Save' : 'Create'} onSubmit={submit} of={[email, name, list, sendAs]} disabled={list.length === 0 || (!g && email.trim() === '')}>
         {!g && <TextField label="Address" name="email" type="email" value={email} onInput={setEmail} placeholder="team@example.com" autoFocus />}
         <TextField label="Name" name="name" value={name} onInput={setName} />
         <TextArea label="Members" name="members" value={members} onInput={setMembers} rows={5} hint="One address on each line: of mailboxes here, of other groups, or elsewhere." />

@@ -1,62 +1,134 @@
-// One mailbox: how to connect to it, its limits, and what can be done with it.
-import { useRef, useState } from 'preact/hooks'
+// One mailbox, in tabs: its settings, its addresses, how to get into it, and what it does with mail
+// by itself. One bar saves what is changed in any of them.
+import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Done, Empty, Facts, failed, Form, LinkButton, Menu, Notice, Page, PageTabs, SaveArea, savedBy, Secret, Show, TabPanel, TextField, theirList, Time, told, useDraft, Wrong } from '../../ui'
+import { t } from '../../words'
 import { UniversalNotice } from '../inbox/head'
 import { saidSend } from '../policies/policy'
 import { Connection, security } from './connection'
 import { AppPasswords } from './credentials'
 import { Expires, Expiry } from './expiry'
-import { Aliases, PasswordLink, Recovery } from './own'
+import { PasswordLink } from './own'
 import { Held, Paused } from './paused'
-import { Rules, Vacation } from './rules'
-import { Sending } from './sending'
-import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
+import { ReplyFields, replyOf, Rules, saveReply } from './rules'
+import { Aliases, changeOf, formOf, RecoveryAddress, SendingPolicy, Settings } from './settings'
+import { passwordAgain, StatusBadge, type MailboxOut } from './words'
 
-export function Mailbox({ id }: { id: string }) {
+const hosted = (u: MailboxOut) => u.type === 'hosted'
+
+const tabs: { id: string; name: string; has: (u: MailboxOut) => boolean }[] = [
+  { id: '', name: 'Settings', has: () => true },
+  { id: 'addresses', name: 'Addresses', has: hosted },
+  { id: 'access', name: 'Access', has: hosted },
+  { id: 'rules', name: 'Rules', has: (u) => hosted(u) && can('list_rules') },
+  { id: 'reply', name: 'Automatic reply', has: (u) => hosted(u) && can('get_vacation') },
+]
+
+/** The tabs of fields that are not in the first one. */
+const places: Record<string, string> = { aliases: 'addresses', recovery_email: 'access', subject: 'reply', text: 'reply', from: 'reply', starts_at: 'reply', ends_at: 'reply' }
+
+const hrefOf = (id: string, tab: string) => `/mailboxes/${id}` + (tab && '/' + tab)
+
+type Opened = 'password' | 'link' | 'suspend' | 'expiry'
+
+export function Mailbox({ id, tab = '' }: { id: string; tab?: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
-  const [password, setPassword] = useState(false), [link, setLink] = useState(false), [suspending, setSuspending] = useState(false), [expiring, setExpiring] = useState(false)
+  const [open, setOpen] = useState<Opened>()
+  const close = () => setOpen(undefined)
   const u = mailbox.data
-  const held = useQuery('list_messages', { limit: 100, status: 'held', mailbox: u?.email }, { when: u !== undefined })
+  const shown = u ? tabs.filter((t) => t.has(u)) : [], at = tabs.find((t) => t.id === tab)
   return (
-    <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
-      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onLink={() => setLink(true)} onSuspend={() => setSuspending(true)} onExpiry={() => setExpiring(true)} />}>
+    <Page title={(u?.email ?? 'Mailbox') + (tab && at ? ' · ' + at.name : '')} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
+      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onOpen={setOpen} />}
+      tabs={shown.length > 1 && <PageTabs label="Mailbox" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: hrefOf(id, t.id) }))} />}>
       <Show of={mailbox}>
-        {(u) => (
-          <>
-            <Expires of={u} />
-            <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
-            {held.data?.data.some((m) => m.approval_id === null) && <Held id={u.id} email={u.email} />}
-            {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
-            {u.type === 'external' && <UniversalNotice />}
-            {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
-            {u.status === 'pending' && u.type === 'hosted' && <Notice>The mailbox’s domain is not ready yet. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
-            {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing can be sent, and incoming mail is refused.</Notice>}
-            <div class="grid-2">
-              {u.type === 'hosted' && <Connection of={u} />}
-              <About of={u} />
-              {can('update_email_user') && <Settings key={u.id} of={u} />}
-              {can('update_email_user') && <Sending key={'s' + JSON.stringify(u.send_policy)} of={u} />}
-              {u.type === 'hosted' && can('update_email_user') && <Aliases key={'a' + u.aliases.join()} of={u} />}
-              {u.type === 'hosted' && can('list_credentials') && <AppPasswords userID={u.id} />}
-              {u.type === 'hosted' && can('list_rules') && <Rules userID={u.id} />}
-              {u.type === 'hosted' && can('get_vacation') && <Vacation userID={u.id} />}
-              {u.type === 'hosted' && can('update_email_user') && <Recovery key={'r' + u.recovery_email} of={u} />}
-            </div>
-            {password && <Password of={u} onClose={() => setPassword(false)} />}
-            {link && <PasswordLink of={u} onClose={() => setLink(false)} />}
-            {expiring && <Expiry of={u} onClose={() => setExpiring(false)} />}
-            {suspending && <Suspend of={u} onClose={() => setSuspending(false)} />}
-          </>
-        )}
+        {(u) => shown.some((t) => t.id === tab) ? <Parts of={u} tab={tab} reload={mailbox.reload} /> : <Empty icon="search" title="Page not found" action={<LinkButton href={hrefOf(id, '')}>Back to mailbox</LinkButton>} />}
       </Show>
+      {u && open === 'password' && <Password of={u} onClose={close} />}
+      {u && open === 'link' && <PasswordLink of={u} onClose={close} />}
+      {u && open === 'expiry' && <Expiry of={u} onClose={close} />}
+      {u && open === 'suspend' && <Suspend of={u} onClose={close} />}
     </Page>
   )
 }
 
-function Actions({ of: u, onPassword, onLink, onSuspend, onExpiry }: { of: MailboxOut; onPassword: () => void; onLink: () => void; onSuspend: () => void; onExpiry: () => void }) {
+/**
+ * What is in the tabs. It stays as the viewer goes from one to the other, with what was changed in
+ * each.
+ */
+function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: () => Promise<void> }) {
+  const vacation = useQuery('get_vacation', { user_id: u.id }, { when: hosted(u) && can('get_vacation') })
+  const held = useQuery('list_messages', { limit: 100, status: 'held', mailbox: u.email })
+  const settings = useDraft(formOf(u)), reply = useDraft(replyOf(vacation.data))
+  const parts = [
+    savedBy(settings, async (changes, values) => {
+      const change = changeOf(changes, values)
+      await call('update_email_user', { user_id: u.id, ...change })
+      await reload()
+      return change.recovery_email ? 'Saved. Open the link in the mail that is on its way to confirm the recovery address.' : undefined
+    }),
+    savedBy(reply, async (_, values) => {
+      const text = await saveReply(u.id, vacation.data!, values)
+      await vacation.reload()
+      return text
+    }),
+  ]
+  const fields = { of: u, draft: settings }
+  const content = (
+    <>
+      <Expires of={u} />
+      <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
+      {held.data?.data.some((m) => m.approval_id === null) && <Held id={u.id} email={u.email} />}
+      {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
+      {u.type === 'external' && <UniversalNotice />}
+      {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
+      {u.status === 'pending' && u.type === 'hosted' && <Notice>The mailbox’s domain is not ready yet. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
+      {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing can be sent, and incoming mail is refused.</Notice>}
+      {tab === '' && (
+        <div class="grid-2">
+          {can('update_email_user') && <Settings {...fields} />}
+          <div class="stack">
+            {can('update_email_user') && <SendingPolicy {...fields} />}
+            <About of={u} />
+          </div>
+        </div>
+      )}
+      {tab === 'addresses' && (
+        <div class="grid-2">
+          {can('update_email_user') ? <Aliases {...fields} /> : <Card title="Aliases"><p>{u.aliases.join(', ') || 'None'}</p></Card>}
+          <Card title="Sender addresses"><Facts of={[['Address', <Copyable text={u.email} label="Copy address" />], ['Can send as', theirList(u.send_as)]]} /></Card>
+        </div>
+      )}
+      {tab === 'access' && (
+        <div class="grid-2">
+          <Connection of={u} />
+          <div class="stack">
+            {can('list_credentials') && <AppPasswords userID={u.id} />}
+            {can('update_email_user') && <RecoveryAddress {...fields} />}
+          </div>
+        </div>
+      )}
+      {tab === 'rules' && <Rules userID={u.id} />}
+      {tab === 'reply' && (
+        <Card title={t('away.title')} note={t('away.note')}>
+          <Show of={vacation} lines={4}>
+            {(v) => can('set_vacation') ? <div class="form"><ReplyFields of={reply.values} set={reply.set} /></div> : <p class="muted">{v.enabled ? v.text : 'Off.'}</p>}
+          </Show>
+        </Card>
+      )}
+    </>
+  )
+  return (
+    <SaveArea parts={parts} at={hrefOf(u.id, '')} reveal={(field) => go(hrefOf(u.id, places[field.split('.')[0]!] ?? ''))}>
+      {hosted(u) ? <TabPanel current={tab}>{content}</TabPanel> : <div class="stack">{content}</div>}
+    </SaveArea>
+  )
+}
+
+function Actions({ of: u, onOpen }: { of: MailboxOut; onOpen: (dialog: Opened) => void }) {
   const suspended = u.status === 'suspended'
   const activate = async () => {
     await call('update_email_user', { user_id: u.id, status: 'active' })
@@ -66,7 +138,7 @@ function Actions({ of: u, onPassword, onLink, onSuspend, onExpiry }: { of: Mailb
     title: `Delete ${u.email}?`, action: 'Delete', typed: u.email, text: 'All of its mail is deleted too. This can’t be undone.',
     run: async () => {
       await call('delete_email_user', { user_id: u.id })
-      go('/mailboxes')
+      go('/mailboxes', { unasked: true })
       told(`${u.email} is being deleted.`)
     },
   })
@@ -76,10 +148,10 @@ function Actions({ of: u, onPassword, onLink, onSuspend, onExpiry }: { of: Mailb
       {can('send_email') && <LinkButton icon="pencil" href={`/compose?from=${u.id}`}>Compose</LinkButton>}
       {can('update_email_user') && (
         <Menu label="More actions">
-          <Button look="ghost" small icon="key" onClick={onPassword}>Set password</Button>
-          {u.type === 'hosted' && can('create_recovery_link') && <Button look="ghost" small icon="external" onClick={onLink}>Get a password link</Button>}
-          <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={suspended ? activate : onSuspend}>{suspended ? 'Activate' : 'Suspend'}</Button>
-          <Button look="ghost" small icon="clock" onClick={onExpiry}>Set expiry</Button>
+          <Button look="ghost" small icon="key" onClick={() => onOpen('password')}>Set password</Button>
+          {u.type === 'hosted' && can('create_recovery_link') && <Button look="ghost" small icon="external" onClick={() => onOpen('link')}>Get a password link</Button>}
+          <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={suspended ? activate : () => onOpen('suspend')}>{suspended ? 'Activate' : 'Suspend'}</Button>
+          <Button look="ghost" small icon="clock" onClick={() => onOpen('expiry')}>Set expiry</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
@@ -94,7 +166,7 @@ function About({ of: u }: { of: MailboxOut }) {
         <Facts of={[
           ['Domain', <a href={`/domains/${u.domain_id}`}>{u.domain}</a>],
           ['Unread', count(u.unread_count)],
-          ['Sent today', `${count(u.sent_today)}${u.daily_send_limit !== null ? ` of ${count(u.daily_send_limit)}` : ''}`],
+          ['Recipients today', `${count(u.sent_today)}${u.daily_send_limit !== null ? ` of ${count(u.daily_send_limit)}` : ''}`],
           ['Storage', `${bytes(u.used_bytes)}${u.quota_bytes !== null ? ` of ${bytes(u.quota_bytes)}` : ''}`],
           ['Last login', u.type === 'hosted' && <Time of={u.last_login_at} />],
           ['Last fetched', u.type === 'external' && <Time of={u.last_sync_at} />],
@@ -109,35 +181,6 @@ function About({ of: u }: { of: MailboxOut }) {
         {u.quota_bytes !== null && <Bar limit value={u.used_bytes} of={u.quota_bytes} label="Storage used" />}
         {u.type === 'external' && can('refresh_email_user_inbox') && <div class="form-actions"><Button icon="refresh" onClick={async () => { await call('refresh_email_user_inbox', { user_id: u.id }); told('Fetching mail.') }}>Fetch now</Button></div>}
       </div>
-    </Card>
-  )
-}
-
-function Settings({ of: u }: { of: MailboxOut }) {
-  const before = useRef(u)
-  const [name, setName] = useState(u.name), [footer, setFooter] = useState(u.footer ?? ''), [forward, setForward] = useState(u.forward_to ?? '')
-  const [quota, setQuota] = useState(toMiB(u.quota_bytes)), [daily, setDaily] = useState(u.daily_send_limit?.toString() ?? ''), [relay, setRelay] = useState(u.relay ?? '')
-  const submit = async () => {
-    const body: Record<string, unknown> = { name, footer: footer || null, daily_send_limit: daily === '' ? null : Number(daily), relay: relay || null }
-    if (u.type === 'hosted') Object.assign(body, { forward_to: forward || null, quota_bytes: fromMiB(quota) ?? null })
-    // Only what was changed here: somebody else may have changed the rest meanwhile.
-    const changed = Object.entries(body).filter(([field, value]) => value !== (before.current as Record<string, unknown>)[field])
-    if (changed.length > 0) await call('update_email_user', { user_id: u.id, ...Object.fromEntries(changed) })
-    before.current = { ...before.current, ...Object.fromEntries(changed) }
-    told(changed.length > 0 ? 'Saved.' : 'Nothing has changed.')
-  }
-  return (
-    <Card title="Settings">
-      <Form submit="Save" onSubmit={submit}>
-        <TextField label="Display name" name="name" value={name} onInput={setName} />
-        <div class="grid-2">
-          {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" hint="Leave empty for no limit." />}
-          <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Recipients per day: a message to three people counts as three. Leave empty for no limit." />
-        </div>
-        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
-        <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Name of the relay that sends this mailbox’s mail. Leave empty to use the domain’s route." />
-        <TextArea label="Footer" name="footer" value={footer} onInput={setFooter} rows={3} hint="Added to every message sent from this mailbox." />
-      </Form>
     </Card>
   )
 }
@@ -177,8 +220,8 @@ function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
   }
   return (
     <Dialog title={`Set password for ${u.email}`} onClose={onClose}>
-      {made ? <Secret name="password" text={made} again={passwordAgain()} /> : (
-        <Form submit="Set password" onSubmit={submit} disabled={external && !text}>
+      {made ? <div class="stack"><Secret name="password" text={made} again={passwordAgain()} /><Done /></div> : (
+        <Form submit="Set password" onSubmit={submit} of={text} optional={!external}>
           <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete={external ? 'off' : 'new-password'} autoFocus
             hint={external ? `The password for ${u.imap_host}. Mail is fetched with it at once.` : 'Leave empty to generate one. Mail clients that use the old password stop working.'} />
           <HoldCheck checked={hold} onChange={setHold} />

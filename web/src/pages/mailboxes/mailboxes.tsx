@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
-import { call, can } from '../../api/client'
-import { usePages } from '../../api/query'
+import { call, can, session } from '../../api/client'
+import { usePages, useQuery } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { ask, Badge, Button, bytes, Card, Empty, Icon, LongList, Page, plural, Select, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, bytes, Card, count, Empty, Icon, ListBar, LongList, Page, plural, Select, TextField, theirs, Time, told, totalOf, useOnce, type Column } from '../../ui'
 import { Create } from './create'
 import { Export } from './export'
 import { TemporaryInbox } from './temporary'
@@ -10,9 +10,18 @@ import { MailboxTabs, StatusBadge, statuses, type MailboxOut, type Status } from
 
 const mostAtOnce = 100 // of mailboxes that one request deletes
 
+type Sort = '-created_at' | 'created_at' | 'email' | '-email'
+
+const orders: [Sort, string][] = [['-created_at', 'Newest first'], ['created_at', 'Oldest first'], ['email', 'Address, A to Z'], ['-email', 'Address, Z to A']]
+
+const columns: Column[] = [
+  { name: 'Address', sorts: ['email', '-email'] }, { name: 'Name' }, { name: 'Status' }, { name: 'Unread', number: true }, { name: 'Used', number: true }, { name: 'Created', sorts: ['-created_at', 'created_at'] },
+]
+
 export function Mailboxes() {
   const q = params.value.get('q') ?? '', domain = params.value.get('domain') ?? '', status = (params.value.get('status') ?? '') as Status | ''
-  const pages = usePages('list_email_users', { limit: 100, q: q || undefined, domain: domain || undefined, status: status || undefined }, (u) => u.id)
+  const sort = orders.find(([order]) => order === params.value.get('sort'))?.[0] ?? '-created_at'
+  const pages = usePages('list_email_users', { limit: 50, q: q || undefined, domain: domain || undefined, status: status || undefined, sort }, (u) => u.id)
   const [picked, setPicked] = useState(new Set<string>())
   const [dialog, setDialog] = useState<'create' | 'export' | 'temporary'>()
   const pick = (id: string, on: boolean) => setPicked((before) => {
@@ -22,6 +31,10 @@ export function Mailboxes() {
     return next
   })
   const filtered = q || domain || status
+  const read = useOnce(!pages.loading)
+  const account = useQuery('get_account', {}, { when: read && !filtered && !session.value!.limited })
+  const picks = can('delete_email_users_bulk_post')
+  const table = { columns: picks ? [{ name: 'Select', bare: true }, ...columns] : columns, class: 'mailboxes-line' + (picks ? ' picks' : ''), sort, onSort: (sort: string) => setParams({ sort }) }
   return (
     <Page title="Mailboxes" tabs={<MailboxTabs current="list" />}
       actions={
@@ -31,13 +44,14 @@ export function Mailboxes() {
           {can('create_email_user') && <Button look="primary" icon="plus" onClick={() => setDialog('create')}>Create mailbox</Button>}
         </>
       }>
-      <div class="mailboxes-filters">
+      <ListBar total={totalOf(pages, 'mailbox', 'mailboxes', filtered ? undefined : account.data?.email_users_used)} table={table} orders={orders}>
         <Search />
         <Select label="Status" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
         {domain && <Button icon="x" small onClick={() => setParams({ domain: '' })}>{domain.startsWith('dom_') ? 'One domain' : domain}</Button>}
-      </div>
+      </ListBar>
       <Card flush>
-        <LongList pages={pages} idOf={(u) => u.id} height={58} label="Mailboxes" row={(u) => <Row of={u} picked={picked.has(u.id)} onPick={(on) => pick(u.id, on)} />}
+        <LongList pages={pages} idOf={(u) => u.id} height={46} compactHeight={30} narrowHeight={66} narrowCompactHeight={54} label="Mailboxes" table={table}
+          row={(u) => <Row of={u} picked={picked.has(u.id)} onPick={picks ? (on) => pick(u.id, on) : undefined} />}
           empty={filtered ? <Empty icon="search" title="No mailboxes match" action={<Button onClick={() => setParams({ q: '', domain: '', status: '' })}>Clear filters</Button>} />
             : <Empty icon="mail" title="No mailboxes yet">A mailbox receives, stores and sends mail for one address. It needs a domain.</Empty>} />
       </Card>
@@ -50,20 +64,21 @@ export function Mailboxes() {
 }
 
 function Search() {
-  const [text, setText] = useTyped('q')
+  const [text, setText] = useTyped('q', { eager: true })
   return <div class="search"><Icon name="search" /><TextField label="Search by address or name" hideLabel type="search" value={text} onInput={setText} placeholder="Search by address or name" /></div>
 }
 
-function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPick: (on: boolean) => void }) {
+function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPick?: (on: boolean) => void }) {
   return (
-    <div class="line mailboxes-row">
-      {can('delete_email_users_bulk_post') && <input type="checkbox" class="mailboxes-tick" aria-label={`Select ${u.email}`} checked={picked} onChange={(e) => onPick(e.currentTarget.checked)} />}
-      <a class="grow" href={`/mailboxes/${u.id}`}><div class="truncate"><strong>{u.email}</strong></div><div class="muted small truncate">{u.expires_at && <>Expires <Time of={u.expires_at} />{u.name && ' · '}</>}{u.name || ' '}</div></a>
-      {u.type === 'external' && <Badge plain tone="info">external</Badge>}
-      <span class="mailboxes-unread muted small">{u.unread_count > 0 ? `${u.unread_count} unread` : ''}</span>
-      <span class="mailboxes-used muted small">{bytes(u.used_bytes)}</span>
-      <span class="mailboxes-state"><StatusBadge status={u.status} /></span>
-    </div>
+    <>
+      {onPick && <span role="cell" class="row-above mailboxes-pick"><input type="checkbox" class="mailboxes-tick" aria-label={`Select ${u.email}`} checked={picked} onChange={(e) => onPick(e.currentTarget.checked)} /></span>}
+      <span role="cell" class="mailboxes-address"><a class="row-link truncate" href={`/mailboxes/${u.id}`}>{u.email}</a>{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>
+      <span role="cell" class="mailboxes-name muted truncate">{u.expires_at && <>Expires <Time of={u.expires_at} />{u.name && ' · '}</>}{theirs(u.name)}</span>
+      <span role="cell" class="mailboxes-state"><StatusBadge status={u.status} /></span>
+      <span role="cell" class="mailboxes-unread muted number">{u.unread_count > 0 ? count(u.unread_count) : ''}<span class="mailboxes-word">{u.unread_count > 0 ? ' unread' : ''}</span></span>
+      <span role="cell" class="mailboxes-used muted number">{bytes(u.used_bytes)}</span>
+      <span role="cell" class="mailboxes-created muted small nowrap"><Time of={u.created_at} form="date" /></span>
+    </>
   )
 }
 

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Check, Dialog, Form, IconButton, Menu, Select, Show, TextArea, TextField, told } from '../../ui'
+import { ask, Badge, Button, Card, Check, Dialog, Form, IconButton, Menu, Select, Show, TextArea, TextField, told, useDraft } from '../../ui'
+import { language, locale, t, type Key } from '../../words'
 
 type Rule = Schemas['Rule']
 type Condition = Schemas['ConditionInput']
@@ -14,24 +15,51 @@ type Kind = Action['type']
 /** What a rule begins with: that of a message, or nothing. */
 export interface Draft { name: string; conditions: Condition[]; actions: Action[] }
 
-const fields: [Field, string][] = [['from', 'From'], ['to', 'To'], ['cc', 'Cc'], ['subject', 'Subject'], ['body', 'Text'], ['header', 'Header field'], ['list_id', 'Mailing list'], ['size', 'Size in bytes'], ['spam_score', 'Spam score']]
-const texts: [Op, string][] = [['contains', 'contains'], ['is', 'is'], ['matches', 'matches the expression'], ['exists', 'is there']]
-const numbers: [Op, string][] = [['above', 'is above'], ['below', 'is below'], ['is', 'is']]
-const kinds: [Kind, string][] = [
-  ['move', 'Move to'], ['copy', 'Copy to'], ['mark_read', 'Mark as read'], ['flag', 'Star'], ['forward', 'Forward to'], ['reply', 'Reply with'],
-  ['discard', 'Delete for good'], ['reject', 'Refuse, saying'], ['webhook', 'Send an event'], ['stop', 'Look at no more rules'],
-]
-const folders = [['archive', 'Archive'], ['junk', 'Junk'], ['trash', 'Trash'], ['inbox', 'Inbox']] as const
+const fields: Field[] = ['from', 'to', 'cc', 'subject', 'body', 'header', 'list_id', 'size', 'spam_score']
+const texts: Op[] = ['contains', 'is', 'matches', 'exists']
+const numbers: Op[] = ['above', 'below', 'is']
+const kinds: Kind[] = ['move', 'copy', 'mark_read', 'flag', 'forward', 'reply', 'discard', 'reject', 'webhook', 'stop']
+const folders = ['archive', 'junk', 'trash', 'inbox'] as const
 const valued: Kind[] = ['move', 'copy', 'forward', 'reply', 'reject', 'webhook']
 
 const isNumber = (field: Field) => field === 'size' || field === 'spam_score'
-const nameIn = <T extends string>(list: readonly (readonly [T, string])[], of: T) => list.find(([id]) => id === of)?.[1] ?? of
+const megabyte = 1_000_000 // bytes
+
+/** What a comparison is called. A size is larger or smaller than another. */
+function nameOfOp(field: Field, op: Op): string {
+  if (field === 'size' && (op === 'above' || op === 'below')) return t(op === 'above' ? 'rule.op.larger' : 'rule.op.smaller')
+  return t(`rule.op.${op}`)
+}
+
+/** What a folder is called, by its role or its name. */
+function nameOfFolder(folder: string): string {
+  const role = folders.find((role) => role === folder.toLowerCase())
+  return role ? t(`inbox.folder.${role}`) : folder
+}
+
+const sizes: Partial<Record<Op, [is: Key, not: Key]>> = { above: ['rule.size.larger', 'rule.size.most'], below: ['rule.size.smaller', 'rule.size.least'] }
+
+/** A condition in words. */
+function saidIf(c: Condition): string {
+  const size = c.field === 'size' ? t('rule.megabytes', { n: (Number(c.value) / megabyte).toLocaleString(locale.value, { maximumFractionDigits: 6 }) }) : ''
+  const key = sizes[c.op]
+  if (size && key) return t(key[c.not ? 1 : 0], { size })
+  if (c.field === 'list_id' && c.op === 'exists') return t(c.not ? 'rule.list.none' : 'rule.list.any')
+  if (c.field === 'list_id' && c.op === 'is' && !c.not) return t('rule.list.one', { list: c.value ?? '' })
+  const op = c.not ? t(`rule.op.${c.op}.not`) : nameOfOp(c.field, c.op)
+  return `${c.field === 'header' ? c.header : t(`rule.field.${c.field}`)} ${op} ${size || (c.value ?? '')}`.trim()
+}
+
+/** An action in words. */
+function saidThen({ type, value }: { type: Kind; value?: string | null }): string {
+  return `${t(`rule.do.${type}`)} ${type === 'move' || type === 'copy' ? nameOfFolder(value ?? '') : value ?? ''}`.trim()
+}
 
 /** A rule in one line of words. */
 function said(r: Rule): string {
-  const when = r.conditions.map((c) => `${c.field === 'header' ? c.header : nameIn(fields, c.field)} ${c.not ? 'not: ' : ''}${nameIn(isNumber(c.field) ? numbers : texts, c.op)} ${c.value ?? ''}`.trim())
-  const then = r.actions.map((a) => `${nameIn(kinds, a.type)} ${a.type === 'move' || a.type === 'copy' ? nameIn(folders, a.value as 'inbox') : a.value ?? ''}`.trim())
-  return `${when.length === 0 ? 'Every message' : when.join(r.match === 'any' ? ' or ' : ' and ')} → ${then.join(', ')}`
+  const list = new Intl.ListFormat(language.value, { type: r.match === 'any' ? 'disjunction' : 'conjunction' })
+  const when = r.conditions.map(({ value, ...c }) => saidIf({ ...c, ...(value !== null && { value }) }))
+  return `${when.length === 0 ? t('rule.every') : list.format(when)} → ${r.actions.map(saidThen).join(', ')}`
 }
 
 export function Rules({ userID }: { userID: string }) {
@@ -43,36 +71,36 @@ export function Rules({ userID }: { userID: string }) {
     await list.reload()
   }
   const remove = (r: Rule) => ask({
-    title: `Delete the rule ${r.name}?`, action: 'Delete', text: 'Mail that it has filed stays where it is.',
+    title: t('rule.delete.title', { name: r.name }), action: t('inbox.delete'), text: t('rule.delete.text'),
     run: async () => {
       await call('delete_rule', { user_id: userID, rule_id: r.id })
       await list.reload()
-      told('Rule deleted.')
+      told(t('rule.deleted'))
     },
   })
   return (
-    <Card title="Rules" note="What is done with mail as it arrives, in this order." actions={(
+    <Card title={t('rule.title')} note={t('rule.note')} actions={(
       <>
-        {list.data && list.data.data.length > 0 && <Button small onClick={() => setTesting(true)}>Try on stored mail</Button>}
-        {may && <Button small icon="plus" onClick={() => setEditing('new')}>New rule</Button>}
+        {list.data && list.data.data.length > 0 && <Button small onClick={() => setTesting(true)}>{t('rule.try')}</Button>}
+        {may && <Button small icon="plus" onClick={() => setEditing('new')}>{t('rule.new')}</Button>}
       </>
     )}>
       <Show of={list} lines={2}>
-        {({ data }) => data.length === 0 ? <p class="muted">No rules yet.</p> : (
+        {({ data }) => data.length === 0 ? <p class="muted">{t('rule.none')}</p> : (
           <div class="stack-tight">
             {data.map((r) => (
               <div key={r.id} class="row-between mailboxes-credential">
                 <span class="grow">
-                  <strong>{r.name}</strong> {!r.enabled && <Badge plain>off</Badge>}<br />
+                  <strong>{r.name}</strong> {!r.enabled && <Badge plain>{t('rule.off')}</Badge>}<br />
                   <span class="muted small mailboxes-rule">{said(r)}</span>
                 </span>
                 {may && (
-                  <Menu small label={`Actions for ${r.name}`}>
-                    <Button look="ghost" small icon="pencil" onClick={() => setEditing(r)}>Edit</Button>
-                    <Button look="ghost" small icon={r.enabled ? 'pause' : 'play'} onClick={() => change(r, { enabled: !r.enabled })}>{r.enabled ? 'Turn off' : 'Turn on'}</Button>
-                    {r.position > 0 && <Button look="ghost" small icon="back" onClick={() => change(r, { position: r.position - 1 })}>Move up</Button>}
-                    {r.position < data.length - 1 && <Button look="ghost" small icon="down" onClick={() => change(r, { position: r.position + 1 })}>Move down</Button>}
-                    <Button look="ghost" small icon="trash" onClick={() => remove(r)}>Delete</Button>
+                  <Menu small label={t('rule.actions', { name: r.name })}>
+                    <Button look="ghost" small icon="pencil" onClick={() => setEditing(r)}>{t('rule.edit')}</Button>
+                    <Button look="ghost" small icon={r.enabled ? 'pause' : 'play'} onClick={() => change(r, { enabled: !r.enabled })}>{r.enabled ? t('factor.turn_off') : t('factor.turn_on')}</Button>
+                    {r.position > 0 && <Button look="ghost" small icon="back" onClick={() => change(r, { position: r.position - 1 })}>{t('rule.up')}</Button>}
+                    {r.position < data.length - 1 && <Button look="ghost" small icon="down" onClick={() => change(r, { position: r.position + 1 })}>{t('rule.down')}</Button>}
+                    <Button look="ghost" small icon="trash" onClick={() => remove(r)}>{t('inbox.delete')}</Button>
                   </Menu>
                 )}
               </div>
@@ -92,31 +120,31 @@ export function EditRule({ userID, of: r, draft, onClose, onDone }: { userID: st
   const [conditions, setConditions] = useState<Condition[]>(r?.conditions.map(({ value, ...c }) => ({ ...c, ...(value !== null && { value }) })) ?? draft?.conditions ?? [{ field: 'from', op: 'contains', value: '' }])
   const [actions, setActions] = useState<Action[]>(r?.actions.map(({ type, value }) => ({ type, value: value ?? undefined })) ?? draft?.actions ?? [{ type: 'move', value: 'archive' }])
   const own = useQuery('list_folders', { user_id: userID })
-  const places: (readonly [string, string])[] = [...folders, ...(own.data?.data ?? []).filter((f) => f.role === null).map((f): [string, string] => [f.name, f.name])]
+  const places: (readonly [string, string])[] = [...folders.map((role) => [role, nameOfFolder(role)] as const), ...(own.data?.data ?? []).filter((f) => f.role === null).map((f): [string, string] => [f.name, f.name])]
   const put = <T,>(list: T[], n: number, to: T) => list.map((was, i) => (i === n ? to : was))
   const submit = async () => {
     const form = { name, match, conditions, actions: actions.map(({ type, value }) => (value ? { type, value } : { type })) }
     if (r) await call('update_rule', { user_id: userID, rule_id: r.id, ...form })
     else await call('create_rule', { user_id: userID, ...form })
     await onDone?.()
-    told('Rule saved. It is used for mail that arrives from now on.')
+    told(t('rule.saved'))
     onClose()
   }
   return (
-    <Dialog title={r ? r.name : 'New rule'} onClose={onClose} wide>
-      <Form submit="Save rule" onSubmit={submit} disabled={name.trim() === '' || actions.length === 0}>
-        <TextField label="Name" name="name" value={name} onInput={setName} maxLength={100} autoFocus />
+    <Dialog title={r ? r.name : t('rule.new')} onClose={onClose} wide>
+      <Form submit={t('rule.save')} onSubmit={submit} of={[name, match, conditions, actions]} optional={draft !== undefined} disabled={name.trim() === '' || actions.length === 0}>
+        <TextField label={t('passkeys.name')} name="name" value={name} onInput={setName} maxLength={100} autoFocus />
         <fieldset class="stack-tight people-fieldset">
-          <legend class="label">If</legend>
-          {conditions.length > 1 && <Select label="Which conditions" hideLabel name="match" value={match} onChange={setMatch} options={[['all', 'all of these fit'], ['any', 'one of these fits']]} />}
-          {conditions.length === 0 && <p class="muted">Every message.</p>}
+          <legend class="label">{t('rule.if')}</legend>
+          {conditions.length > 1 && <Select label={t('rule.match')} hideLabel name="match" value={match} onChange={setMatch} options={[['all', t('rule.match.all')], ['any', t('rule.match.any')]]} />}
+          {conditions.length === 0 && <p class="muted">{t('rule.every')}</p>}
           {conditions.map((c, n) => <If key={n} n={n + 1} of={c} set={(to) => setConditions(put(conditions, n, to))} drop={() => setConditions(conditions.filter((_, i) => i !== n))} />)}
-          <div><Button small icon="plus" onClick={() => setConditions([...conditions, { field: 'subject', op: 'contains', value: '' }])}>Add condition</Button></div>
+          <div><Button small icon="plus" onClick={() => setConditions([...conditions, { field: 'subject', op: 'contains', value: '' }])}>{t('rule.add_condition')}</Button></div>
         </fieldset>
         <fieldset class="stack-tight people-fieldset">
-          <legend class="label">Then</legend>
+          <legend class="label">{t('rule.then')}</legend>
           {actions.map((a, n) => <Then key={n} n={n + 1} of={a} places={places} set={(to) => setActions(put(actions, n, to))} drop={() => setActions(actions.filter((_, i) => i !== n))} />)}
-          <div><Button small icon="plus" onClick={() => setActions([...actions, { type: 'mark_read' }])}>Add action</Button></div>
+          <div><Button small icon="plus" onClick={() => setActions([...actions, { type: 'mark_read' }])}>{t('rule.add_action')}</Button></div>
         </fieldset>
       </Form>
     </Dialog>
@@ -127,14 +155,22 @@ function If({ n, of: c, set, drop }: { n: number; of: Condition; set: (to: Condi
   const number = isNumber(c.field)
   const field = (field: Field) => set({ field, op: isNumber(field) ? 'above' : 'contains', value: isNumber(field) ? 0 : '', ...(field === 'header' && { header: '' }), not: c.not })
   const op = (op: Op) => set({ ...c, op, value: op === 'exists' ? undefined : c.value ?? '' })
+  const unit = c.field === 'size' ? megabyte : 1
+  const numberIn = (text: string) => (unit === 1 ? Number(text) : Math.round(Number(text) * unit))
+  const [typed, setTyped] = useState('') // as it stands in the field, such as '0.' on the way to 0.5
+  const shown = !number ? String(c.value ?? '') : numberIn(typed) === c.value ? typed : String(Number(c.value ?? 0) / unit)
+  const value = (text: string) => {
+    setTyped(text)
+    set({ ...c, value: number ? numberIn(text) : text })
+  }
   return (
     <div class="row mailboxes-condition">
-      <Select label={`Field of condition ${n}`} hideLabel name={`field-${n}`} value={c.field} onChange={field} options={fields} />
-      {c.field === 'header' && <TextField label={`Name of the header field of condition ${n}`} hideLabel name={`header-${n}`} value={c.header ?? ''} onInput={(header) => set({ ...c, header })} placeholder="X-Project" />}
-      <Select label={`Comparison of condition ${n}`} hideLabel name={`op-${n}`} value={c.op} onChange={op} options={number ? numbers : texts} />
-      {c.op !== 'exists' && <TextField label={`Value of condition ${n}`} hideLabel name={`value-${n}`} type={number ? 'number' : 'text'} step={c.field === 'spam_score' ? '0.01' : undefined} value={String(c.value ?? '')} onInput={(text) => set({ ...c, value: number ? Number(text) : text })} />}
-      <Check label="Not" checked={c.not ?? false} onChange={(not) => set({ ...c, not })} />
-      <IconButton look="ghost" small icon="trash" label={`Remove condition ${n}`} onClick={drop} />
+      <Select label={t('rule.condition.field', { n })} hideLabel value={c.field} onChange={field} options={fields.map((f) => [f, t(`rule.field.${f}`)] as const)} />
+      {c.field === 'header' && <TextField label={t('rule.condition.header', { n })} hideLabel value={c.header ?? ''} onInput={(header) => set({ ...c, header })} placeholder="X-Project" />}
+      <Select label={t('rule.condition.op', { n })} hideLabel name={c.op === 'exists' ? `conditions.${n - 1}` : undefined} value={c.op} onChange={op} options={(number ? numbers : texts).map((op) => [op, nameOfOp(c.field, op)] as const)} />
+      {c.op !== 'exists' && <TextField label={t('rule.condition.value', { n })} hideLabel name={`conditions.${n - 1}`} type={number ? 'number' : 'text'} step={number ? 'any' : undefined} after={c.field === 'size' && t('rule.megabytes.unit')} value={shown} onInput={value} />}
+      <Check label={t('rule.not')} checked={c.not ?? false} onChange={(not) => set({ ...c, not })} />
+      <IconButton look="ghost" small icon="trash" label={t('rule.condition.remove', { n })} onClick={drop} />
     </div>
   )
 }
@@ -144,11 +180,12 @@ function Then({ n, of: a, places, set, drop }: { n: number; of: Action; places: 
   const value = (value: string) => set({ ...a, value })
   return (
     <div class="row mailboxes-condition">
-      <Select label={`Action ${n}`} hideLabel name={`type-${n}`} value={a.type} onChange={type} options={kinds} />
+      <Select label={t('rule.action', { n })} hideLabel name={valued.includes(a.type) ? undefined : `actions.${n - 1}`} value={a.type} onChange={type} options={kinds.map((k) => [k, t(`rule.do.${k}`)] as const)} />
       {a.type === 'move' || a.type === 'copy'
-        ? <Select label={`Folder of action ${n}`} hideLabel name={`folder-${n}`} value={a.value ?? 'archive'} onChange={value} options={places.some(([id]) => id === a.value) ? places : [...places, [a.value ?? '', a.value ?? '']]} />
-        : valued.includes(a.type) && <TextField label={`Value of action ${n}`} hideLabel name={`action-value-${n}`} type={a.type === 'forward' ? 'email' : 'text'} value={a.value ?? ''} onInput={value} />}
-      <IconButton look="ghost" small icon="trash" label={`Remove action ${n}`} onClick={drop} />
+        ? <Select label={t('rule.action.folder', { n })} hideLabel name={`actions.${n - 1}`} value={a.value ?? 'archive'} onChange={value} options={places.some(([id]) => id === a.value) ? places : [...places, [a.value ?? '', a.value ?? '']]} />
+        : valued.includes(a.type) && <TextField label={t('rule.action.value', { n })} hideLabel name={`actions.${n - 1}`} type={a.type === 'forward' ? 'email' : 'text'} value={a.value ?? ''} onInput={value} />}
+      {a.type === 'stop' && <span class="small muted grow">{t('rule.stop.note')}</span>}
+      <IconButton look="ghost" small icon="trash" label={t('rule.action.remove', { n })} onClick={drop} />
     </div>
   )
 }
@@ -157,10 +194,10 @@ function Then({ n, of: a, places, set, drop }: { n: number; of: Action; places: 
 function Try({ userID, rules, onClose }: { userID: string; rules: Rule[]; onClose: () => void }) {
   const mail = useQuery('list_email_user_inbox', { user_id: userID, limit: 20 })
   return (
-    <Dialog title="What the rules would do" onClose={onClose} wide>
-      <p class="muted">With the latest messages of the inbox, if they arrived now. Nothing is changed.</p>
+    <Dialog title={t('rule.try.title')} onClose={onClose} wide>
+      <p class="muted">{t('rule.try.text')}</p>
       <Show of={mail} lines={4}>
-        {({ data }) => data.length === 0 ? <p class="muted">The inbox is empty.</p> : <div class="stack-tight">{data.map((m) => <Tried key={m.uid} userID={userID} uid={m.uid} subject={m.subject} rules={rules} />)}</div>}
+        {({ data }) => data.length === 0 ? <p class="muted">{t('rule.try.empty')}</p> : <div class="stack-tight">{data.map((m) => <Tried key={m.uid} userID={userID} uid={m.uid} subject={m.subject} rules={rules} />)}</div>}
       </Show>
     </Dialog>
   )
@@ -171,12 +208,12 @@ function Tried({ userID, uid, subject, rules }: { userID: string; uid: string; s
   const name = (id: string) => rules.find((r) => r.id === id)?.name ?? id
   return (
     <div class="mailboxes-credential">
-      <strong class="truncate" style={{ display: 'block' }}>{subject || '(no subject)'}</strong>
+      <strong class="truncate" style={{ display: 'block' }}>{subject || t('message.no_subject')}</strong>
       <Show of={tested} lines={1}>
-        {(t) => (
+        {(would) => (
           <span class="muted small">
-            {t.matched.length === 0 ? 'No rule fits.' : `${t.matched.map(name).join(', ')}: ${t.actions.map((a) => `${nameIn(kinds, a.type as Kind)} ${a.value ?? ''}`.trim()).join(', ') || 'nothing'}`}
-            {t.skipped.length > 0 && ` No time for: ${t.skipped.map(name).join(', ')}.`}
+            {would.matched.length === 0 ? t('rule.try.none') : `${would.matched.map(name).join(', ')}: ${would.actions.map((a) => saidThen({ ...a, type: a.type as Kind })).join(', ') || t('rule.try.nothing')}`}
+            {would.skipped.length > 0 && ` ${t('rule.try.skipped', { names: would.skipped.map(name).join(', ') })}`}
           </span>
         )}
       </Show>
@@ -187,8 +224,8 @@ function Tried({ userID, uid, subject, rules }: { userID: string; uid: string; s
 export function Vacation({ userID }: { userID: string }) {
   const vacation = useQuery('get_vacation', { user_id: userID })
   return (
-    <Card title="Automatic reply" note="Once a week to each person who writes to you; never to lists and machines.">
-      <Show of={vacation} lines={4}>{(v) => <Reply key={JSON.stringify(v)} of={v} userID={userID} reload={vacation.reload} />}</Show>
+    <Card title={t('away.title')} note={t('away.note')}>
+      <Show of={vacation} lines={4}>{(v) => <Reply of={v} userID={userID} reload={vacation.reload} />}</Show>
     </Card>
   )
 }
@@ -206,26 +243,53 @@ const instant = (day: string, last = false) => {
   return d.toISOString()
 }
 
-function Reply({ of: v, userID, reload }: { of: Schemas['Vacation']; userID: string; reload: () => Promise<unknown> }) {
-  const [on, setOn] = useState(v.enabled), [subject, setSubject] = useState(v.subject ?? ''), [text, setText] = useState(v.text), [from, setFrom] = useState(day(v.starts_at)), [to, setTo] = useState(day(v.ends_at, true))
-  const submit = async () => {
-    await call('set_vacation', { user_id: userID, enabled: on, subject: subject.trim() || null, text, from: v.from, starts_at: instant(from), ends_at: instant(to, true) })
-    await reload()
-    told(on ? 'Saved. New mail is answered.' : 'Saved. Nothing is answered.')
-  }
-  if (!can('set_vacation')) return <p class="muted">{v.enabled ? v.text : 'Off.'}</p>
+type Reply = Schemas['Vacation']
+
+/** An automatic reply as its fields have it. */
+export interface ReplyForm { on: boolean; subject: string; text: string; from: string; to: string }
+
+export function replyOf(v: Reply | undefined): ReplyForm {
+  return { on: v?.enabled ?? false, subject: v?.subject ?? '', text: v?.text ?? '', from: day(v?.starts_at ?? null), to: day(v?.ends_at ?? null, true) }
+}
+
+/**
+ * Sets the automatic reply, and gives what to tell the viewer. before is the present one, which
+ * has more than its fields.
+ */
+export async function saveReply(userID: string, before: Reply, f: ReplyForm): Promise<string> {
+  await call('set_vacation', { user_id: userID, enabled: f.on, subject: f.subject.trim() || null, text: f.text, from: before.from, starts_at: instant(f.from), ends_at: instant(f.to, true) })
+  return f.on ? t('away.saved.on') : t('away.saved.off')
+}
+
+export function ReplyFields({ of: f, set }: { of: ReplyForm; set: (change: Partial<ReplyForm>) => void }) {
   return (
-    <Form submit="Save automatic reply" onSubmit={submit} disabled={on && text.trim() === ''}>
-      <Check label="Answer new mail" checked={on} onChange={setOn} />
-      <TextField label="Subject" name="subject" value={subject} onInput={setSubject} maxLength={200} hint="Leave empty for “Auto:” and the subject of the message." />
-      <TextArea label="Text" name="text" value={text} onInput={setText} rows={4} />
+    <>
+      <Check label={t('away.on')} checked={f.on} onChange={(on) => set({ on })} />
+      <TextField label={t('compose.subject')} name="subject" value={f.subject} onInput={(subject) => set({ subject })} maxLength={200} hint={t('away.subject.hint')} />
+      <TextArea label={t('away.text')} name="text" value={f.text} onInput={(text) => set({ text })} rows={4} />
       <fieldset class="mailboxes-part">
-        <legend>Away</legend>
+        <legend>{t('away.when')}</legend>
         <div class="grid-2">
-          <TextField label="First day" name="starts_at" type="date" value={from} onInput={setFrom} hint="Leave empty to start now." />
-          <TextField label="Last day" name="ends_at" type="date" value={to} onInput={setTo} hint="Leave empty for no end." />
+          <TextField label={t('away.first')} name="starts_at" type="date" value={f.from} onInput={(from) => set({ from })} hint={t('away.first.hint')} />
+          <TextField label={t('away.last')} name="ends_at" type="date" value={f.to} onInput={(to) => set({ to })} hint={t('away.last.hint')} />
         </div>
       </fieldset>
+    </>
+  )
+}
+
+function Reply({ of: v, userID, reload }: { of: Reply; userID: string; reload: () => Promise<unknown> }) {
+  const { values: form, changes, changed, set, reset } = useDraft(replyOf(v))
+  const submit = async () => {
+    const text = await saveReply(userID, v, form)
+    await reload()
+    reset(changes)
+    told(text)
+  }
+  if (!can('set_vacation')) return <p class="muted">{v.enabled ? v.text : t('factor.off')}</p>
+  return (
+    <Form submit={t('away.save')} onSubmit={submit} disabled={!changed}>
+      <ReplyFields of={form} set={set} />
     </Form>
   )
 }

@@ -19,7 +19,7 @@ export function TemporaryInbox({ domain: first, onClose }: { domain: string; onC
   }
   return (
     <Dialog title="Temporary inbox" onClose={onClose}>
-      <Form submit="Create" onSubmit={submit} disabled={!domain}>
+      <Form submit="Create" onSubmit={submit} of={[username, limited && policy]} optional disabled={!domain}>
         <p class="muted">An address for a program or a test. You get a password and an API token that work for this mailbox alone.</p>
         <DomainChoice value={domain} onChange={setDomain} ready />
         <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} hint="Leave empty to generate one." autoFocus />

@@ -3,7 +3,9 @@ import { useState } from 'preact/hooks'
 import { call, session } from '../../api/client'
 import { renew } from '../../api/session'
 import { useQuery } from '../../api/query'
-import { Card, Check, Form, leastPassword, Page, Show, TextArea, TextField, told } from '../../ui'
+import { choose, chosen, languages, ofBrowser, type Language } from '../../language'
+import { Card, Check, Form, leastPassword, Page, Select, Show, TextArea, TextField, told } from '../../ui'
+import { t } from '../../words'
 import { Connection } from '../mailboxes/connection'
 import { AppPasswords } from '../mailboxes/credentials'
 import { Expires } from '../mailboxes/expiry'
@@ -18,7 +20,7 @@ export function Me() {
   const { user } = session.value!
   const mailbox = useQuery('get_email_user', { user_id: user.id }, { only: (c) => c.id === user.id })
   return (
-    <Page title="My mailbox" intro={user.email}>
+    <Page title={t('shell.me')} intro={user.email}>
       <Show of={mailbox} lines={8}>
         {(u) => (
           <>
@@ -34,6 +36,7 @@ export function Me() {
               <Recovery key={'r' + u.recovery_email} of={u} />
               <SecondFactor />
               <Passkeys />
+              <LanguageChoice />
             </div>
             <Sessions />
           </>
@@ -48,13 +51,13 @@ function Name({ of: u }: { of: MailboxOut }) {
   const submit = async () => {
     await update(u, { name, signature: signature || null })
     await renew()
-    told('Saved.')
+    told(t('me.saved'))
   }
   return (
-    <Card title="Name and signature">
-      <Form submit="Save" onSubmit={submit} disabled={name === u.name && signature === (u.signature ?? '')}>
-        <TextField label="Your name" name="name" value={name} onInput={setName} autoComplete="name" hint="Shown in the From field of what you send." maxLength={200} />
-        <TextArea label="Signature" name="signature" value={signature} onInput={setSignature} rows={3} hint="Put below new messages that you write here." />
+    <Card title={t('me.name')}>
+      <Form submit={t('me.save')} onSubmit={submit} disabled={name === u.name && signature === (u.signature ?? '')}>
+        <TextField label={t('gate.name')} name="name" value={name} onInput={setName} autoComplete="name" hint={t('me.name.hint')} maxLength={200} />
+        <TextArea label={t('me.signature')} name="signature" value={signature} onInput={setSignature} rows={3} hint={t('me.signature.hint')} />
       </Form>
     </Card>
   )
@@ -64,13 +67,13 @@ function Forward({ of: u }: { of: MailboxOut }) {
   const [to, setTo] = useState(u.forward_to ?? ''), [keep, setKeep] = useState(u.forward_keep_copy)
   const submit = async () => {
     await update(u, { forward_to: to.trim() || null, forward_keep_copy: keep })
-    told('Saved.')
+    told(t('me.saved'))
   }
   return (
-    <Card title="Forwarding">
-      <Form submit="Save forwarding" onSubmit={submit} disabled={to.trim() === (u.forward_to ?? '') && keep === u.forward_keep_copy}>
-        <TextField label="Forward to" name="forward_to" type="email" value={to} onInput={setTo} hint="Leave empty to forward nothing." />
-        <Check label="Keep a copy here" checked={keep} onChange={setKeep} />
+    <Card title={t('me.forward')}>
+      <Form submit={t('me.forward.save')} onSubmit={submit} disabled={to.trim() === (u.forward_to ?? '') && keep === u.forward_keep_copy}>
+        <TextField label={t('me.forward.to')} name="forward_to" type="email" value={to} onInput={setTo} hint={t('me.forward.hint')} />
+        <Check label={t('me.forward.keep')} checked={keep} onChange={setKeep} />
       </Form>
     </Card>
   )
@@ -82,14 +85,25 @@ function Password() {
     await call('change_my_password', { current_password: now, new_password: next })
     setNow('')
     setNext('')
-    told('Password changed. Other sessions are signed out; app passwords still work.')
+    told(t('me.password.changed'))
   }
   return (
-    <Card title="Password">
-      <Form submit="Change password" onSubmit={submit} disabled={!now || !next}>
-        <TextField label="Current password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
-        <TextField label="New password" name="new_password" type="password" value={next} onInput={setNext} autoComplete="new-password" hint={`At least ${leastPassword} characters. Nobody else can see it.`} />
+    <Card title={t('ui.password')}>
+      <Form submit={t('me.password.change')} onSubmit={submit} disabled={!now || !next}>
+        <TextField label={t('me.password.now')} name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
+        <TextField label={t('me.password.new')} name="new_password" type="password" value={next} onInput={setNext} autoComplete="new-password" hint={t('me.password.hint', { n: leastPassword })} />
       </Form>
+    </Card>
+  )
+}
+
+/** The language of these pages, which this browser keeps. */
+function LanguageChoice() {
+  const all = Object.entries(languages) as [Language, string][]
+  return (
+    <Card title={t('me.language')}>
+      <Select label={t('me.language.label')} value={chosen.value ?? ''} onChange={(to) => choose(to || undefined)} hint={t('me.language.hint')}
+        options={[['', t('me.language.browser', { language: languages[ofBrowser()] })], ...all]} />
     </Card>
   )
 }

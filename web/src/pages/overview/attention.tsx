@@ -1,16 +1,30 @@
-// What needs the viewer, worst first, each with its one next step.
+// What needs the viewer, worst first, each with its one next step. For the operator, that is the server's health first.
+import type { ComponentChildren } from 'preact'
 import { can, session, type Schemas } from '../../api/client'
 import { wordsOf } from '../../api/wording'
 import { Card, count, Icon, plural } from '../../ui'
 import { obstaclesOf } from '../domains/scan'
 import { issueWords } from '../domains/words'
 import { deed } from '../jobs/words'
+import { nameOf, problemsOf, useHealth, withCode, type Check } from '../operator/checks'
 import { disabledReasons } from '../webhooks/types'
 import { useDomains, useEndpoints, useFailedJobs, type Domain, type Endpoint } from './read'
 
-interface Item { key: string; weight: number; title: string; text: string; href: string; step: string }
+interface Item { key: string; weight: number; title: string; text: ComponentChildren; href: string; step: string; bad?: boolean }
 
 const shown = 8
+const shownOfHealth = 4
+
+/** What is wrong with the server; the rest of a long list is one item. */
+function ofHealth(checks: Check[]): Item[] {
+  const problems = problemsOf(checks), rest = problems.length - shownOfHealth
+  const items = problems.slice(0, rest === 1 ? undefined : shownOfHealth).map((c, i): Item => ({
+    key: `health ${c.code} ${c.subject} ${i}`, weight: c.status === 'error' ? 200 : 190, title: `Server: ${nameOf(c)}`, text: withCode(c.message),
+    href: c.code.startsWith('backup') ? '/backups' : '/host', step: 'See what to do', bad: c.status === 'error',
+  }))
+  if (rest > 1) items.push({ key: 'health', weight: 180, title: `Server: ${rest} more checks need attention`, text: problems.slice(shownOfHealth).map(nameOf).join(', '), href: '/host', step: 'See all checks', bad: false })
+  return items
+}
 
 /** The next step of a domain that mail does not flow through as it should; nothing if it does. */
 function ofDomain(d: Domain): Item | undefined {
@@ -26,7 +40,7 @@ function ofDomain(d: Domain): Item | undefined {
       if (d.mx?.mode === 'elsewhere') return { key: d.id, weight: 30, title: `${name}: mail is still elsewhere`, text: 'Create its mailboxes and import their mail, then bring the mail here.', href, step: 'Bring mail here' }
       return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider. Setup then continues automatically.', href, step: 'See records' }
     case 'complete':
-      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: mail is at risk`, text: issueWords(issue).text, href, step: 'Fix record' }
+      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: DNS records are wrong`, text: issueWords(issue).text, href, step: 'Fix record' }
       if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: ${issueWords(issue).title}`, text: issueWords(issue).text, href, step: 'See why' }
   }
 }
@@ -59,18 +73,18 @@ function ofUsage(usage: Schemas['Usage']): Item[] {
 }
 
 export function Attention({ usage }: { usage: Schemas['Usage'] | undefined }) {
-  const domains = useDomains(), endpoints = useEndpoints(), jobs = useFailedJobs()
+  const domains = useDomains(), endpoints = useEndpoints(), jobs = useFailedJobs(), health = useHealth(session.value!.operator)
   const failed = (jobs.data?.data ?? []).map((j): Item => ({
     key: j.id, weight: 45, title: `Job failed: ${deed(j.type)}`, text: j.error ? wordsOf(j.error) : '', href: `/jobs/${j.id}`, step: 'See details',
   }))
-  const items = [...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...failed, ...(usage ? ofUsage(usage) : []), secondFactor()]
+  const items = [...ofHealth(health.data?.checks ?? []), ...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...failed, ...(usage ? ofUsage(usage) : []), secondFactor()]
     .filter((item) => item !== undefined).sort((a, b) => b.weight - a.weight)
   if (items.length === 0) return null
   return (
     <Card title="Needs attention" flush>
       <div class="rows overview-attention">
         {items.slice(0, shown).map((item) => (
-          <a key={item.key} class={'line' + (item.weight >= 70 ? ' bad' : '')} href={item.href}>
+          <a key={item.key} class={'line' + (item.bad ?? item.weight >= 70 ? ' bad' : '')} href={item.href}>
             <Icon name="alert" />
             <span class="grow"><strong>{item.title}</strong><br /><span class="muted small">{item.text}</span></span>
             <span class="small nowrap overview-step">{item.step}</span>

@@ -6,23 +6,33 @@ import { deed } from '../jobs/words'
 import { Attention } from './attention'
 import { ServerHealth } from './health'
 import { useDomains, useEndpoints, type Domain } from './read'
-import { Start } from './start'
+import { Start, useStart } from './start'
 
 export function Overview() {
   const usage = useQuery('get_usage', {})
+  const start = useStart()
   const { account, hostname } = session.value!
+  const quiet = usage.data && isQuiet(usage.data)
+  const bare = start.shown && quiet !== false // what is empty says nothing on the first run
   return (
     <Page title="Overview" intro={account.name && !account.name.includes('@') ? `${account.name} on ${hostname}` : hostname}>
-      <Start />
+      <Start of={start} />
       <Attention usage={usage.data} />
-      <Show of={usage} lines={8}>{(u) => <Traffic usage={u} />}</Show>
+      {!bare && <Show of={usage} lines={8}>{(u) => (quiet ? <Card title="Mail, last 30 days"><p class="muted">No mail yet</p></Card> : <Traffic usage={u} />)}</Show>}
       <div class="overview-columns">
-        <div class="stack"><Jobs />{can('list_webhooks') && <Endpoints />}</div>
-        <div class="stack"><ServerHealth /><DomainHealth />{usage.data && <Storage usage={usage.data} />}</div>
+        <div class="stack"><Jobs bare={bare} />{can('list_webhooks') && <Endpoints bare={bare} />}</div>
+        <div class="stack"><ServerHealth /><DomainHealth bare={bare} />{usage.data && <Storage usage={usage.data} bare={bare} />}</div>
       </div>
     </Page>
   )
 }
+
+/** Whether there is nothing to draw: no mail came or went in the last 30 days, and none waits. */
+function isQuiet({ messages, daily }: Schemas['Usage']): boolean {
+  return messages.queued === 0 && daily.every((d) => d.received + d.sent + d.bounced + d.complained === 0)
+}
+
+interface Bare { bare: boolean }
 
 function Traffic({ usage }: { usage: Schemas['Usage'] }) {
   const { messages: m, daily } = usage
@@ -59,8 +69,9 @@ function standing(d: Domain): Tone {
 
 const standings: [Tone, string][] = [['bad', 'failing'], ['warn', 'degraded'], ['none', 'not ready'], ['ok', 'healthy']]
 
-function DomainHealth() {
+function DomainHealth({ bare }: Bare) {
   const domains = useDomains()
+  if (bare && !domains.data?.length) return null
   return (
     <Card title="Domains" actions={<LinkButton small look="ghost" href="/domains">All domains</LinkButton>}>
       <Show of={domains} lines={2}>
@@ -79,7 +90,8 @@ function DomainHealth() {
   )
 }
 
-function Storage({ usage: { storage: s } }: { usage: Schemas['Usage'] }) {
+function Storage({ usage: { storage: s }, bare }: Bare & { usage: Schemas['Usage'] }) {
+  if (bare && s.messages === 0) return null
   return (
     <Card title="Storage">
       <div class="stack-tight">
@@ -90,8 +102,9 @@ function Storage({ usage: { storage: s } }: { usage: Schemas['Usage'] }) {
   )
 }
 
-function Jobs() {
+function Jobs({ bare }: Bare) {
   const running = useQuery('list_jobs', { status: 'in_progress', limit: 6 })
+  if (bare && !running.data?.data.length) return null
   return (
     <Card title="Running jobs" flush actions={<LinkButton small look="ghost" href="/jobs">All jobs</LinkButton>}>
       <Show of={running} lines={2}>
@@ -110,8 +123,9 @@ function Jobs() {
   )
 }
 
-function Endpoints() {
+function Endpoints({ bare }: Bare) {
   const endpoints = useEndpoints()
+  if (bare && !endpoints.data?.length) return null
   return (
     <Card title="Webhooks" flush actions={<LinkButton small look="ghost" href="/webhooks">All webhooks</LinkButton>}>
       <Show of={endpoints} lines={2}>

@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
 import { renew } from '../../api/session'
-import { Badge, Button, Card, Copyable, CopyButton, Dialog, Form, Notice, plural, Qr, TextField, told } from '../../ui'
+import { Badge, Button, Card, Copyable, CopyButton, Dialog, Form, Notice, Qr, TextField, told } from '../../ui'
+import { t, tn } from '../../words'
 
 interface Start { secret: string; uri: string }
 
@@ -12,15 +13,15 @@ export function SecondFactor() {
   const [codes, setCodes] = useState<string[]>()
   const [ending, setEnding] = useState(false)
   return (
-    <Card title="Two-factor authentication" actions={user.totp_enabled ? <Badge tone="ok">On</Badge> : <Badge>Off</Badge>}>
+    <Card title={t('factor.title')} actions={user.totp_enabled ? <Badge tone="ok">{t('factor.on')}</Badge> : <Badge>{t('factor.off')}</Badge>}>
       <div class="stack">
         <p class="muted">{user.totp_enabled
-          ? `Signing in needs your password and a code from your authenticator app. ${plural(user.recovery_codes_left, 'recovery code')} left.`
-          : 'Require a code from an authenticator app at sign-in, so that a stolen password is not enough.'}</p>
+          ? `${t('factor.about.on')} ${tn('factor.left', user.recovery_codes_left)}`
+          : t('factor.about.off')}</p>
         <div class="form-actions">
           {user.totp_enabled
-            ? <Button look="danger" onClick={() => setEnding(true)}>Turn off</Button>
-            : <Button look="primary" icon="shield" onClick={() => setMaking(true)}>Set up</Button>}
+            ? <Button look="danger" onClick={() => setEnding(true)}>{t('factor.turn_off')}</Button>
+            : <Button look="primary" icon="shield" onClick={() => setMaking(true)}>{t('factor.set_up')}</Button>}
         </div>
       </div>
       {making && <SetUp onClose={() => setMaking(false)} onDone={(codes) => { setMaking(false); setCodes(codes) }} />}
@@ -33,8 +34,8 @@ export function SecondFactor() {
 function SetUp({ onClose, onDone }: { onClose: () => void; onDone: (codes: string[]) => void }) {
   const [start, setStart] = useState<Start>()
   return (
-    <Dialog title="Set up two-factor authentication" onClose={onClose}>
-      {start ? <Scan start={start} onDone={onDone} /> : <Prove submit="Continue" onProved={async (password) => setStart((await request('POST', '/session/totp', { password })) as Start)} />}
+    <Dialog title={t('factor.set_up.title')} onClose={onClose}>
+      {start ? <Scan start={start} onDone={onDone} /> : <Prove submit={t('factor.continue')} onProved={async (password) => setStart((await request('POST', '/session/totp', { password })) as Start)} />}
     </Dialog>
   )
 }
@@ -43,8 +44,8 @@ function SetUp({ onClose, onDone }: { onClose: () => void; onDone: (codes: strin
 function Prove({ submit, danger, onProved }: { submit: string; danger?: boolean; onProved: (password: string) => Promise<void> }) {
   const [password, setPassword] = useState('')
   return (
-    <Form submit={submit} danger={danger} onSubmit={() => onProved(password)}>
-      <TextField label="Current password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
+    <Form submit={submit} danger={danger} onSubmit={() => onProved(password)} of={password}>
+      <TextField label={t('me.password.now')} name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus />
     </Form>
   )
 }
@@ -58,12 +59,12 @@ function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => vo
   }
   return (
     <div class="people-factor">
-      <Qr text={start.uri} label="QR code for the authenticator app" />
+      <Qr text={start.uri} label={t('factor.qr')} />
       <div class="stack">
-        <p>Scan this with your authenticator app, or enter the key manually:</p>
+        <p>{t('factor.scan')}</p>
         <Copyable text={start.secret} />
-        <Form submit="Turn on" onSubmit={submit}>
-          <TextField label="6-digit code" name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
+        <Form submit={t('factor.turn_on')} onSubmit={submit} of={code}>
+          <TextField label={t('factor.code')} name="code" value={code} onInput={setCode} inputMode="numeric" autoComplete="one-time-code" autoFocus mono />
         </Form>
       </div>
     </div>
@@ -72,13 +73,13 @@ function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => vo
 
 function Codes({ codes, onClose }: { codes: string[]; onClose: () => void }) {
   return (
-    <Dialog title="Recovery codes" onClose={onClose}>
+    <Dialog title={t('factor.codes')} onClose={onClose}>
       <div class="stack">
-        <Notice tone="warn">Store these somewhere other than your phone. Each one works once instead of a 6-digit code. They are not shown again.</Notice>
+        <Notice tone="warn">{t('factor.codes.text')}</Notice>
         <ul class="people-codes">{codes.map((c) => <li key={c}><code>{c}</code></li>)}</ul>
         <div class="row-between">
-          <span class="row"><CopyButton text={codes.join('\n')} label="Copy all" /> Copy all</span>
-          <Button look="primary" onClick={onClose}>I saved them</Button>
+          <span class="row"><CopyButton text={codes.join('\n')} label={t('factor.codes.copy')} /> {t('factor.codes.copy')}</span>
+          <Button look="primary" onClick={onClose}>{t('factor.codes.saved')}</Button>
         </div>
       </div>
     </Dialog>
@@ -89,12 +90,12 @@ function End({ onClose }: { onClose: () => void }) {
   const end = async (password: string) => {
     await request('DELETE', '/session/totp', { password })
     await renew()
-    told('Two-factor authentication is off.')
+    told(t('factor.is_off'))
     onClose()
   }
   return (
-    <Dialog title="Turn off two-factor authentication?" onClose={onClose}>
-      <Prove submit="Turn off" danger onProved={end} />
+    <Dialog title={t('factor.turn_off.title')} onClose={onClose}>
+      <Prove submit={t('factor.turn_off')} danger onProved={end} />
     </Dialog>
   )
 }

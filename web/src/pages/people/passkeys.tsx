@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
 import { renew } from '../../api/session'
 import { ask, Button, Card, Dialog, Form, Icon, IconButton, Notice, TextField, Time, told } from '../../ui'
+import { rich, t } from '../../words'
 import { passkeys } from '../gate/passkey'
 
 interface Options { publicKey: PublicKeyCredentialCreationOptionsJSON }
@@ -11,16 +12,16 @@ export function Passkeys() {
   const list = session.value!.user.passkeys
   const [adding, setAdding] = useState(false)
   return (
-    <Card title="Passkeys">
+    <Card title={t('passkeys.title')}>
       <div class="stack">
-        {list.length === 0 && <p class="muted">Sign in with your fingerprint, face or security key. A passkey can’t be guessed or phished.</p>}
+        {list.length === 0 && <p class="muted">{t('passkeys.about')}</p>}
         {list.map((k) => (
           <div key={k.id} class="row-between">
-            <span class="row"><Icon name="key" /> <strong>{k.name}</strong> <span class="muted small">{k.last_used_at ? <>last used <Time of={k.last_used_at} /></> : 'never used'}</span></span>
-            <IconButton look="ghost" small icon="trash" label={`Delete passkey ${k.name}`} onClick={() => drop(k)} />
+            <span class="row"><Icon name="key" /> <strong>{k.name}</strong> <span class="muted small">{k.last_used_at ? rich('passkeys.used', { when: <Time of={k.last_used_at} /> }) : t('passkeys.unused')}</span></span>
+            <IconButton look="ghost" small icon="trash" label={t('passkeys.delete', { name: k.name })} onClick={() => drop(k)} />
           </div>
         ))}
-        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>Add passkey</Button></div> : <Notice>Passkeys need a browser that supports them, and a hostname in the address bar. They don’t work on an IP address.</Notice>}
+        {passkeys ? <div class="form-actions"><Button icon="plus" onClick={() => setAdding(true)}>{t('passkeys.add')}</Button></div> : <Notice>{t('passkeys.unsupported')}</Notice>}
       </div>
       {adding && <Add onClose={() => setAdding(false)} />}
     </Card>
@@ -29,11 +30,11 @@ export function Passkeys() {
 
 function drop(k: { id: string; name: string }) {
   ask({
-    title: `Delete passkey ${k.name}?`, action: 'Delete', text: 'You can no longer sign in with it. Your device may still offer it until you delete it there too.',
+    title: t('passkeys.delete.title', { name: k.name }), action: t('inbox.delete'), text: t('passkeys.delete.text'),
     run: async () => {
       await request('DELETE', '/session/passkeys/' + k.id)
       await renew()
-      told('Passkey deleted.')
+      told(t('passkeys.deleted'))
     },
   })
 }
@@ -46,14 +47,14 @@ function Add({ onClose }: { onClose: () => void }) {
     if (!credential) return
     await request('POST', '/session/passkeys', { name: name || 'Passkey', credential: credential.toJSON() })
     await renew()
-    told('Passkey added.')
+    told(t('passkeys.added'))
     onClose()
   }
   return (
-    <Dialog title="Add passkey" onClose={onClose}>
-      <Form submit="Continue" onSubmit={submit}>
-        <TextField label="Name" name="name" value={name} onInput={setName} placeholder="My laptop" hint="A name to recognize it by." autoFocus />
-        <TextField label="Current password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
+    <Dialog title={t('passkeys.add')} onClose={onClose}>
+      <Form submit={t('factor.continue')} onSubmit={submit} of={[name, password]} disabled={password === ''}>
+        <TextField label={t('passkeys.name')} name="name" value={name} onInput={setName} placeholder={t('passkeys.name.example')} hint={t('passkeys.name.hint')} autoFocus />
+        <TextField label={t('me.password.now')} name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" />
       </Form>
     </Dialog>
   )

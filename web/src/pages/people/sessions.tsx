@@ -1,8 +1,9 @@
 // Where one is signed in.
-import { request } from '../../api/client'
+import { person, request } from '../../api/client'
 import { useRead } from '../../api/query'
 import { signOut } from '../../api/session'
 import { ask, Badge, Button, Card, IconButton, Show, theirs, Time } from '../../ui'
+import { rich, t } from '../../words'
 
 interface Session { id: string; ip: string; user_agent: string; created_at: string; last_used_at: string | null; current: boolean }
 
@@ -14,17 +15,17 @@ export function Sessions() {
     await list.reload()
   }
   const everywhere = () => ask({
-    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'This ends the session on this device too. API tokens keep working.', run: () => signOut(true),
+    title: t('sessions.end_all.title'), action: t('sessions.end_all'), text: person() ? t('sessions.end_all.text') : 'This ends the session on this device too. API tokens keep working.', run: () => signOut(true),
   })
   return (
-    <Card title="Sessions" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
+    <Card title={t('sessions.title')} flush actions={<Button small icon="out" onClick={everywhere}>{t('sessions.end_all')}</Button>}>
       <Show of={list}>
         {({ data }) => (
           <div class="rows">
             {data.map((s) => (
               <div key={s.id} class="line">
-                <span class="grow truncate">{theirs(browserOf(s.user_agent))} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
-                {!s.current && <IconButton look="ghost" small icon="x" label={`End session: ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
+                <span class="grow truncate">{theirs(browserOf(s.user_agent))} {s.current && <Badge tone="ok">{t('sessions.this')}</Badge>}<br /><span class="muted small">{rich('sessions.since', { ip: s.ip || t('sessions.server'), begun: <Time of={s.created_at} form="date" />, used: <Time of={s.last_used_at ?? s.created_at} /> })}</span></span>
+                {!s.current && <IconButton look="ghost" small icon="x" label={t('sessions.end', { browser: browserOf(s.user_agent) })} onClick={() => end(s)} />}
               </div>
             ))}
           </div>
@@ -40,5 +41,5 @@ const systems: [RegExp, string][] = [[/iPhone|iPad/, 'iOS'], [/Android/, 'Androi
 /** Names the browser of a User-Agent, roughly. */
 function browserOf(agent: string): string {
   const browser = browsers.find(([p]) => p.test(agent))?.[1], system = systems.find(([p]) => p.test(agent))?.[1]
-  return browser ? browser + (system ? ' on ' + system : '') : agent.slice(0, 60) || 'Unknown app'
+  return browser ? (system ? t('sessions.browser', { browser, system }) : browser) : agent.slice(0, 60) || t('sessions.unknown')
 }

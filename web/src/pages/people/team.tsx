@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Check, Code, Dialog, Empty, Form, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Check, Code, Dialog, Done, Empty, Form, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
 import { ScopeFields, type Scope } from './scope'
 
 type User = Schemas['TeamUser']
@@ -84,6 +84,7 @@ function Invite({ onClose }: { onClose: () => void }) {
               <Code text={made.reset_link} label="Link" />
             </>
           )}
+          <Done />
         </div>
       </Dialog>
     )
@@ -94,7 +95,7 @@ function Invite({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Invite a team member" onClose={onClose}>
-      <Form submit="Invite" onSubmit={submit}>
+      <Form submit="Invite" onSubmit={submit} of={[email, first, last, role, scope]} disabled={email.trim() === ''}>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoFocus />
         <div class="grid-2">
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} />
@@ -121,7 +122,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   }
   return (
     <Dialog title={u.email} onClose={onClose}>
-      <Form submit="Save" onSubmit={submit}>
+      <Form submit="Save" onSubmit={submit} of={[email, first, last, role, scope]}>
         <div class="grid-2">
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} autoFocus />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />

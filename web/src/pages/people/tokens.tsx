@@ -3,7 +3,7 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Check, Dialog, Empty, Form, IconButton, Notice, Page, plural, Secret, Select, Show, TableWrap, TextField, theirs, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Check, Dialog, Done, Empty, Form, IconButton, Notice, Page, PartError, plural, Secret, Select, Show, TableWrap, TextField, theirs, Time, told } from '../../ui'
 import { noPolicy, OwnWords, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
 import { Readers, TaintNotice } from '../policies/taint'
 import { ScopeFields, type Scope as Mailboxes } from './scope'
@@ -116,7 +116,7 @@ function Make({ others, onClose }: { others: Token[]; onClose: () => void }) {
   const [chosen, setChosen] = useState<Scope[]>(['read', 'write'])
   const [mailboxes, setMailboxes] = useState<Mailboxes>('all'), [policy, setPolicy] = useState(noPolicy), [own, setOwn] = useState(false)
   const [made, setMade] = useState<string>()
-  if (made) return <Dialog title={name || 'New token'} onClose={onClose}><Secret name="token" text={made} /></Dialog>
+  if (made) return <Dialog title={name || 'New token'} onClose={onClose}><div class="stack"><Secret name="token" text={made} /><Done /></div></Dialog>
   const some = Array.isArray(mailboxes) ? mailboxes : undefined
   const allowed = some || session.value!.user.role === 'member' ? scopes.slice(0, 2) : scopes // the others are of no use to one that is limited
   const permissions = chosen.filter((scope) => allowed.some(([id]) => id === scope))
@@ -126,15 +126,16 @@ function Make({ others, onClose }: { others: Token[]; onClose: () => void }) {
   }
   return (
     <Dialog title="Create token" onClose={onClose}>
-      <Form submit="Create" onSubmit={submit} disabled={some?.length === 0}>
+      <Form submit="Create" onSubmit={submit} of={[name, days, permissions, mailboxes, policy, own]} disabled={some?.length === 0}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Backup script" hint="A name to recognize it by." autoFocus />
         <fieldset class="stack-tight people-fieldset">
           <legend class="label">Permissions</legend>
+          <PartError name="permissions" />
           {allowed.map(([scope, title, hint]) => (
             <Check key={scope} label={title} hint={hint} checked={chosen.includes(scope)} onChange={(on) => setChosen(on ? [...chosen, scope] : chosen.filter((s) => s !== scope))} />
           ))}
         </fieldset>
-        <Select label="Expires" value={days} onChange={setDays} options={lives} />
+        <Select label="Expires" name="expires_in_days" value={days} onChange={setDays} options={lives} />
         <ScopeFields value={mailboxes} onChange={setMailboxes} hint={scopeHint(mailboxes)} />
         <PolicyFields of={policy} set={setPolicy} />
         {policy.taint && <Readers of={others.filter((t) => !some || !t.mailboxes || t.mailboxes.some((id) => some.includes(id))).map((t) => ({ name: t.name || t.token_prefix, tainted: t.tainted }))} />}

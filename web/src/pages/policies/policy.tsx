@@ -2,28 +2,26 @@
 // mail was read.
 import { session, type Schemas } from '../../api/client'
 import { Check, Facts, Select, TextArea } from '../../ui'
+import { locale, t, type Key } from '../../words'
 
 type Policy = Schemas['Policy']
 type Send = Policy['send']
 
-const sends: [Send, string][] = [['allow', 'Everything'], ['reply_only', 'Answers only'], ['approval', 'After approval'], ['deny', 'Nothing']]
+const sends: Send[] = ['allow', 'reply_only', 'approval', 'deny']
 
-const meanings: Record<Send, string> = {
-  allow: 'Mail to anyone, within the sending limits.',
-  reply_only: 'Only answers to mail that arrived in the mailbox, and only to the people in that mail.',
-  approval: 'Each message waits until an owner or admin approves it.',
-  deny: 'No mail can be sent.',
+const meanings: Record<Send, Key> = { allow: 'policy.means.allow', reply_only: 'policy.means.reply_only', approval: 'policy.means.approval', deny: 'policy.means.deny' }
+
+/** What the allowed recipients are, and what they are while the holder is tainted too. */
+const forAllowed: Record<Exclude<Send, 'deny'>, [now: Key, tainted: Key]> = {
+  allow: ['policy.allowed.allow', 'policy.allowed.allow.tainted'], reply_only: ['policy.allowed.reply_only', 'policy.allowed.reply_only.tainted'],
+  approval: ['policy.allowed.approval', 'policy.allowed.approval.tainted'],
 }
-
-const forAllowed: Record<Send, string> = { allow: 'These can get mail', reply_only: 'These can be added to an answer', approval: 'Mail to these alone needs no approval', deny: '' }
-
-const oneEach = 'One on each line: an address, or @example.com for a whole domain.'
 
 const lasts = [3600, 86_400, 604_800] // seconds that are offered; the server takes none below the first
 
 /** When a taint ends. seconds is what a policy has, as text; '' is never by itself. */
 function endOf(seconds: string): string {
-  return seconds === '' ? 'When an owner or admin clears it' : `${spanOf(Number(seconds))} after it last read a stranger’s message`
+  return seconds === '' ? t('policy.ends.cleared') : t('policy.ends.after', { span: spanOf(Number(seconds)) })
 }
 
 /** A policy as a form has it. */
@@ -60,7 +58,6 @@ export function policyOf(f: PolicyForm): Schemas['PolicyInput'] | undefined {
   }
 }
 
-const reads = 'Once the program has read one, it is tainted: it can write to the allowed recipients, and to people who are in every message it has read. It can read, mark and file mail, and do little else. What another program with this setting has read in the same mailbox counts too.'
 const sendsOnly = 'The credential is tainted as soon as a careful password or token of one of the domain’s mailboxes is: then it can write only to the allowed recipients, and to people who are in every message they have read.'
 
 /** The fields of a policy. only: its holder does nothing but send, or but read. */
@@ -69,10 +66,10 @@ export function PolicyFields({ of: f, set, only }: { of: PolicyForm; set: (to: P
   return (
     <>
       {only !== 'read' && <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />}
-      <Check label="Be careful after reading strangers’ mail" checked={f.taint} onChange={(taint) => set({ ...f, taint })}
-        hint={`A stranger’s message can tell a program what to do. ${only === 'send' ? sendsOnly : reads}`} />
-      {f.taint && ends(f.send) && <Select label="Taint ends" name="policy.taint_seconds" value={f.seconds} onChange={(seconds) => set({ ...f, seconds })} options={lives} />}
-      {f.taint && <TextArea label="Trusted senders" name="policy.trusted_senders" value={f.trusted} onInput={(trusted) => set({ ...f, trusted })} rows={2} hint={`Their mail does not taint if DMARC proves that it is theirs. Nor does what your own people write here. ${oneEach}`} />}
+      <Check label={t('policy.careful')} checked={f.taint} onChange={(taint) => set({ ...f, taint })}
+        hint={`${t('policy.careful.hint')} ${only === 'send' ? sendsOnly : t('policy.careful.reads')}`} />
+      {f.taint && ends(f.send) && <Select label={t('policy.ends')} name="policy.taint_seconds" value={f.seconds} onChange={(seconds) => set({ ...f, seconds })} options={lives} />}
+      {f.taint && <TextArea label={t('policy.trusted')} name="policy.trusted_senders" value={f.trusted} onInput={(trusted) => set({ ...f, trusted })} rows={2} hint={`${t('policy.trusted.hint')} ${t('policy.one_each')}`} />}
     </>
   )
 }
@@ -83,8 +80,8 @@ interface SendProps { name: string; send: Send; allowed: string; taint?: boolean
 export function SendFields({ name, send, allowed, taint = false, onChange }: SendProps) {
   return (
     <>
-      <Select label="May send" name={name + '.send'} value={send} onChange={(send) => onChange({ send })} options={sends} hint={meanings[send]} />
-      {allows(send, taint) && <TextArea label="Allowed recipients" name={name + '.allowed_recipients'} value={allowed} onInput={(allowed) => onChange({ allowed })} rows={2} hint={`${forAllowed[send]}${taint ? ', even while tainted' : ''}. ${oneEach}`} />}
+      <Select label={t('policy.may_send')} name={name + '.send'} value={send} onChange={(send) => onChange({ send })} options={sends.map((s) => [s, t(`policy.send.${s}`)] as const)} hint={t(meanings[send])} />
+      {send !== 'deny' && allows(send, taint) && <TextArea label={t('policy.allowed')} name={name + '.allowed_recipients'} value={allowed} onInput={(allowed) => onChange({ allowed })} rows={2} hint={`${t(forAllowed[send][taint ? 1 : 0])} ${t('policy.one_each')}`} />}
     </>
   )
 }
@@ -100,7 +97,7 @@ export function OwnWords({ checked, onChange }: { checked: boolean; onChange: (o
 
 /** What may be sent, in a word or two. */
 export function saidSend({ send }: { send: Send }): string {
-  return sends.find(([id]) => id === send)![1]
+  return t(`policy.send.${send}`)
 }
 
 /** That what is sent with a token or credential counts as own words, and its policy in a line that opens to the whole of it; nothing for one that limits nothing. */
@@ -112,20 +109,19 @@ function Limits({ of: p }: { of: Policy }) {
   if (p.send === 'allow' && !p.taint && p.taint_seconds === null && p.allowed_recipients.length + p.trusted_senders.length === 0) return null
   return (
     <details class="small policies-note">
-      <summary>May send: {saidSend(p).toLowerCase()}{p.taint && '. Careful after strangers’ mail'}</summary>
+      <summary>{t(`policy.note.${p.send}`)}{p.taint && `. ${t('policy.note.careful')}`}</summary>
       <Facts of={[
-        ['May send', meanings[p.send]], ['Allowed recipients', allows(p.send, p.taint) && p.allowed_recipients.join(', ')],
-        ['Trusted senders', p.taint && p.trusted_senders.join(', ')], ['Taint ends', p.taint && endOf(String(p.taint_seconds ?? ''))],
+        [t('policy.may_send'), t(meanings[p.send])], [t('policy.allowed'), allows(p.send, p.taint) && p.allowed_recipients.join(', ')],
+        [t('policy.trusted'), p.taint && p.trusted_senders.join(', ')], [t('policy.ends'), p.taint && endOf(String(p.taint_seconds ?? ''))],
       ]} />
     </details>
   )
 }
 
-const units: [number, string][] = [[86_400, 'day'], [3600, 'hour'], [60, 'minute'], [1, 'second']]
+const units = [[86_400, 'day'], [3600, 'hour'], [60, 'minute'], [1, 'second']] as const
 
 /** Seconds in the largest unit that has no remainder. */
 function spanOf(seconds: number): string {
   const [size, unit] = units.find(([size]) => seconds % size === 0)!
-  const n = seconds / size
-  return `${n} ${unit}${n === 1 ? '' : 's'}`
+  return new Intl.NumberFormat(locale.value, { style: 'unit', unit, unitDisplay: 'long' }).format(seconds / size)
 }

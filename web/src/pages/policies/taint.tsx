@@ -2,11 +2,12 @@
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Button, Notice, theirList, Time, told } from '../../ui'
+import { rich, t } from '../../words'
 
 type Tainted = Schemas['Tainted']
 
 /** Says by what something is tainted. clear ends that; without it the viewer may not. */
-export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string; clear?: () => Promise<unknown> }) {
+export function TaintNotice({ of: taint, name, clear }: { of: Tainted; name: string; clear?: () => Promise<unknown> }) {
   const onClear = () => ask({
     title: `Clear taint of ${name}?`, action: 'Clear taint', danger: false,
     text: 'It can send and change things again, as its permissions and its policy allow. Read the conversation first: a program that still remembers what a stranger wrote there may still do it.',
@@ -16,9 +17,11 @@ export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string;
     },
   })
   return (
-    <Notice tone="warn" title="Tainted">
-      <Time of={t.since} />, when it read a stranger’s message{t.user_id && <> in <Conversation userID={t.user_id} threadID={t.thread_id} /></>}.{' '}
-      {clear ? <Button small aria-label={`Clear taint of ${name}`} onClick={onClear}>Clear taint</Button> : 'An owner or admin can clear it.'}
+    <Notice tone="warn" title={t('policy.tainted')}>
+      {taint.user_id
+        ? rich('policy.tainted.in', { when: <Time of={taint.since} />, where: <Conversation userID={taint.user_id} threadID={taint.thread_id} /> })
+        : rich('policy.tainted.since', { when: <Time of={taint.since} /> })}{' '}
+      {clear ? <Button small aria-label={`Clear taint of ${name}`} onClick={onClear}>Clear taint</Button> : t('policy.tainted.clear')}
     </Notice>
   )
 }
@@ -28,8 +31,8 @@ export function Readers({ of }: { of: { name: string; tainted: Tainted | null }[
   const readers = of.filter((k) => k.tainted)
   if (readers.length === 0) return null
   return (
-    <Notice tone="warn" title="Others have read strangers’ mail here.">
-      {theirList(readers.slice(0, 5).map((k) => k.name))}{readers.length > 5 && ` and ${readers.length - 5} more`}. What you create now starts untainted: don’t let the same program use both.
+    <Notice tone="warn" title={t('policy.readers')}>
+      {theirList(readers.slice(0, 5).map((k) => k.name))}{readers.length > 5 && ` ${t('policy.readers.more', { n: readers.length - 5 })}`}. {t('policy.readers.text')}
     </Notice>
   )
 }
@@ -38,9 +41,9 @@ export function Readers({ of }: { of: { name: string; tainted: Tainted | null }[
 function Conversation({ userID, threadID }: { userID: string; threadID: string | null }) {
   const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
   const newest = useQuery('list_email_user_inbox', { user_id: userID, thread_id: threadID ?? undefined, folder: 'all', limit: 1 }, { when: threadID !== null, kinds: [] })
-  if (!mailbox.data || newest.loading) return <>a mailbox</> // it may be gone, or not the viewer's to see
+  if (!mailbox.data || newest.loading) return <>{t('policy.some_mailbox')}</> // it may be gone, or not the viewer's to see
   const { email } = mailbox.data, m = newest.data?.data[0]
   if (!m) return <a href={`/inbox?mailbox=${encodeURIComponent(email)}`}>{email}</a>
   const elsewhere = m.folder.toUpperCase() === 'INBOX' ? '' : '?in=' + encodeURIComponent(m.folder)
-  return <>{email} (<a href={`/inbox/${userID}/${m.uid}${elsewhere}`}>open the conversation</a>)</>
+  return <>{email} (<a href={`/inbox/${userID}/${m.uid}${elsewhere}`}>{t('policy.open')}</a>)</>
 }

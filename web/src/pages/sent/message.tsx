@@ -47,7 +47,7 @@ function Move({ of: m, onClose }: { of: Detail; onClose: () => void }) {
   }
   return (
     <Dialog title="Change time" onClose={onClose}>
-      <Form submit="Save" onSubmit={submit} disabled={!at}>
+      <Form submit="Save" onSubmit={submit} of={at} disabled={!at}>
         <TextField label="Send at" name="send_at" type="datetime-local" value={at} onInput={setAt} hint={`For ${m.recipient} only. At most 30 days ahead.`} autoFocus />
       </Form>
     </Dialog>
@@ -82,6 +82,7 @@ function Details({ of: m }: { of: Detail }) {
             ['Route', m.provider ? `${m.transport} ${m.provider}` : m.transport],
             ['Message-ID', <Copyable text={m.message_id} />],
             ['Relay message ID', m.provider_message_id && <Copyable text={m.provider_message_id} />],
+            ['API request', m.request_id && can('get_request') && <a href={`/requests/${m.request_id}`}>Show request</a>],
           ]} />
         </Card>
       </div>

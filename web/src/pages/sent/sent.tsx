@@ -1,23 +1,32 @@
-import { can, type Input } from '../../api/client'
-import { usePages } from '../../api/query'
+import { can, session, type Input } from '../../api/client'
+import { usePages, useQuery } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, theirs, Time, words } from '../../ui'
+import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, useOnce, words, type Column } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
 
-const texts = ['mailbox', 'domain', 'recipient'] as const
+const texts = ['recipient', 'mailbox', 'domain'] as const
 type Text = (typeof texts)[number]
 
+type Sort = '-queued_at' | 'queued_at'
+
+const orders: [Sort, string][] = [['-queued_at', 'Newest first'], ['queued_at', 'Oldest first']]
+
+const columns: Column[] = [{ name: 'Status' }, { name: 'To' }, { name: 'From' }, { name: 'Subject' }, { name: 'Time', sorts: ['-queued_at', 'queued_at'] }]
+
 export function Sent() {
-  const filter = filterOf(params.value)
-  const pages = usePages('list_messages', { limit: 50, ...filter }, (m) => m.id)
+  const filter = filterOf(params.value), sort: Sort = params.value.get('sort') === 'queued_at' ? 'queued_at' : '-queued_at'
+  const pages = usePages('list_messages', { limit: 50, ...filter, sort }, (m) => m.id)
+  const read = useOnce(!pages.loading)
   const filtered = Object.values(filter).some(Boolean)
+  const table = { columns, class: 'sent-line', sort, onSort: (sort: string) => setParams({ sort }) }
   return (
-    <Page title="Sent" intro="Delivery status of every message, by recipient, newest first." tabs={<SentTabs current="log" />}
+    <Page title="Sent" intro={<LastDays read={read} />} tabs={<SentTabs current="log" />}
       actions={can('send_email') && <LinkButton look="primary" icon="pencil" href="/compose">Compose</LinkButton>}>
       <Filters filtered={filtered} />
+      <ListBar total={totalOf(pages, 'message')} table={table} orders={orders}><StatusFilter /></ListBar>
       <Card flush>
-        <LongList pages={pages} idOf={(m) => m.id} height={52} narrowHeight={68} label="Sent messages" row={(m) => <Line row={m} />}
+        <LongList pages={pages} idOf={(m) => m.id} height={44} compactHeight={30} narrowHeight={66} narrowCompactHeight={54} label="Sent messages" table={table} row={(m) => <Line row={m} />}
           empty={filtered
             ? <Empty icon="search" title="No messages match" action={<Button onClick={clear}>Clear filters</Button>} />
             : <Empty icon="send" title="No sent messages yet">Messages sent from the API, mail clients and the dashboard appear here, with every delivery attempt.</Empty>} />
@@ -26,17 +35,24 @@ export function Sent() {
   )
 }
 
+/** What became of the mail of the last days. It is read once the list is there. */
+function LastDays({ read }: { read: boolean }) {
+  const usage = useQuery('get_usage', {}, { when: read && can('get_usage') && !session.value!.limited })
+  const m = usage.data?.messages
+  if (!m) return <>Every message by recipient, with its delivery status.</>
+  return <>Last 30 days: {count(m.sent_30d)} sent, {count(m.bounced_30d)} bounced, {count(m.complained_30d)} reported as spam. Waiting now: {count(m.queued)}.</>
+}
+
 function filterOf(p: URLSearchParams): Input<'list_messages'> {
-  const day = (name: string, end = false) => {
+  const day = (name: string) => {
     const text = p.get(name)
-    const at = text ? new Date(text + (end ? 'T23:59:59.999' : 'T00:00:00')) : undefined // in the viewer's zone
-    return at && !isNaN(at.getTime()) ? at.toISOString() : undefined
+    return text && /^\d{4}-\d\d-\d\d$/.test(text) ? text : undefined
   }
   const status = p.get('status')
   return {
     status: status && status in statuses ? (status as Status) : undefined,
     mailbox: p.get('mailbox') || undefined, domain: p.get('domain') || undefined, recipient: p.get('recipient') || undefined,
-    date_from: day('from'), date_to: day('to', true),
+    date_from: day('from'), date_to: day('to'),
   }
 }
 
@@ -45,18 +61,16 @@ function clear() {
 }
 
 const labels: Record<Text, [label: string, example: string]> = {
-  recipient: ['Recipient', 'name@example.com'], mailbox: ['Sender', 'name@example.com'], domain: ['Domain', 'example.com'],
+  recipient: ['Recipient', 'To address'], mailbox: ['Sender', 'From address'], domain: ['Domain', 'From domain'],
 }
 
 function Filters({ filtered }: { filtered: boolean }) {
   const p = params.value
   return (
     <div class="sent-filters">
-      <Select label="Status" value={(p.get('status') ?? '') as Status | ''} onChange={(status) => setParams({ status })}
-        options={[['', 'Any status'], ...Object.keys(statuses).map((s) => [s as Status, words(s)] as const)]} />
       {texts.map((name) => <Typed key={name} name={name} />)}
-      <TextField label="Since" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
-      <TextField label="Until" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
+      <TextField label="Since (UTC)" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
+      <TextField label="Until (UTC)" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
       {filtered && <Button look="ghost" icon="x" onClick={clear}>Clear</Button>}
     </div>
   )
@@ -65,18 +79,31 @@ function Filters({ filtered }: { filtered: boolean }) {
 function Typed({ name }: { name: Text }) {
   const [text, setText] = useTyped(name)
   const [label, example] = labels[name]
-  return <TextField label={label} type="search" value={text} onInput={setText} placeholder={example} />
+  return <TextField label={label} hideLabel type="search" value={text} onInput={setText} placeholder={example} />
+}
+
+/** Chips, or a choice on a phone, which has no room for so many. */
+function StatusFilter() {
+  const status = (params.value.get('status') ?? '') as Status | ''
+  const all = (Object.keys(statuses) as Status[]).filter((s) => s !== 'captured' || s === status || session.value!.outbound === 'capture')
+  const options: [Status | '', string][] = [['', narrow.value ? 'Any status' : 'All'], ...all.map((s): [Status, string] => [s, words(s)])]
+  const choose = (status: string) => setParams({ status })
+  if (narrow.value) return <Select label="Status" hideLabel value={status} onChange={choose} options={options} />
+  return (
+    <div class="chips" role="group" aria-label="Status">
+      {options.map(([s, name]) => <button key={s} type="button" class="chip" aria-pressed={s === status} onClick={() => choose(s)}>{name}</button>)}
+    </div>
+  )
 }
 
 function Line({ row: m }: { row: Row }) {
   return (
-    <a class="line sent-row" href={`/sent/${m.id}`}>
-      <span class="sent-state"><StatusBadge status={m.status} /></span>
-      <span class="sent-what">
-        <span class="sent-to truncate"><strong>{theirs(m.recipient)}</strong></span>
-        <span class="grow truncate sent-subject">{theirs(m.subject) || <i>(no subject)</i>} <span class="muted">from {m.sender}</span></span>
-      </span>
-      <span class="sent-when muted small"><Time of={m.queued_at} form="short" /></span>
-    </a>
+    <>
+      <span role="cell" class="sent-line-state"><StatusBadge status={m.status} /></span>
+      <span role="cell" class="sent-line-to"><a class="row-link truncate" href={`/sent/${m.id}`}>{theirs(m.recipient)}</a></span>
+      <span role="cell" class="sent-line-from truncate muted">{m.sender}</span>
+      <span role="cell" class="sent-line-subject truncate">{theirs(m.subject) || <i>(no subject)</i>}</span>
+      <span role="cell" class="sent-line-time muted small nowrap"><Time of={m.queued_at} form="short" /></span>
+    </>
   )
 }

@@ -62,7 +62,7 @@ function Import({ onClose, onDone }: { onClose: () => void; onDone: () => Promis
   }
   return (
     <Dialog title="Import addresses" onClose={onClose}>
-      <Form submit="Import" onSubmit={submit} disabled={text.trim() === ''}>
+      <Form submit="Import" onSubmit={submit} of={text} disabled={text.trim() === ''}>
         <TextArea label="Addresses" name="emails" value={text} onInput={setText} rows={8} mono autoFocus hint="One per line. At most 10 000 at a time." />
         <Select label="Reason" name="reason" value={reason} onChange={setReason} options={reasons.slice(1) as [Suppression['reason'], string][]} />
       </Form>
@@ -80,7 +80,7 @@ function Add({ onClose, onDone }: { onClose: () => void; onDone: () => Promise<v
   }
   return (
     <Dialog title="Add address" onClose={onClose}>
-      <Form submit="Add" onSubmit={submit}>
+      <Form submit="Add" onSubmit={submit} of={email}>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="None of your mailboxes can send to this address." autoFocus />
       </Form>
     </Dialog>

@@ -59,7 +59,7 @@ function Edit({ of: t, onClose, onDone }: { of?: Template; onClose: () => void; 
   }
   return (
     <Dialog wide title={t ? t.name : 'Create template'} onClose={onClose}>
-      <Form submit="Save" onSubmit={submit}>
+      <Form submit="Save" onSubmit={submit} of={[name, subject, text, html]}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Welcome" autoFocus />
         <TextField label="Subject" name="subject" value={subject} onInput={setSubject} placeholder="Welcome, {{first_name}}" />
         <TextArea label="Text" name="text" value={text} onInput={setText} rows={7} placeholder="Hello {{first_name}}," />
@@ -75,7 +75,7 @@ function Preview({ of: t, onClose }: { of: Template; onClose: () => void }) {
   const submit = async () => setMade(await call('preview_message_template', { id: t.id, variables: values }))
   return (
     <Dialog wide title={`Preview ${t.name}`} onClose={onClose}>
-      <Form submit="Preview" onSubmit={submit}>
+      <Form submit="Preview" onSubmit={submit} of={values} optional>
         {t.variables.map((v) => <TextField key={v} label={v} name={'variables.' + v} value={values[v]!} onInput={(text) => setValues({ ...values, [v]: text })} />)}
       </Form>
       {made && (

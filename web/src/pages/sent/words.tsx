@@ -1,6 +1,7 @@
 // How the life of a sent message is spoken of.
 import type { Schemas } from '../../api/client'
 import { Badge, type Tone } from '../../ui'
+import { t } from '../../words'
 
 export type Row = Schemas['SentMessage']
 export type Status = Row['status']
@@ -22,7 +23,7 @@ export const statuses: Record<Status, { tone: Tone; means: string }> = {
 }
 
 export function StatusBadge({ status }: { status: Status }) {
-  return <Badge tone={statuses[status].tone}>{status}</Badge>
+  return <Badge tone={statuses[status].tone}>{t(`sent.status.${status}`)}</Badge>
 }
 
 /** Whether it still waits to be sent, so that it can be taken back. */

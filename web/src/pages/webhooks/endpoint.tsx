@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Button, Card, Dialog, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Dialog, Done, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told } from '../../ui'
 import { Attempts } from './attempts'
 import { FilterFields, saidFilters } from './filters'
 import { HeaderFields, headersOf, sentHeaders, twice } from './headers'
@@ -89,7 +89,7 @@ function About({ of: w }: { of: Webhook }) {
         ]} />
         {can('rotate_webhook_secret') && <div class="form-actions"><Button icon="refresh" onClick={rotate}>Rotate secret</Button></div>}
       </div>
-      {secret && <Dialog title="New signing secret" onClose={() => setSecret(undefined)}><Secret name="signing secret" text={secret} again="You can show it again on this page at any time." /></Dialog>}
+      {secret && <Dialog title="New signing secret" onClose={() => setSecret(undefined)}><div class="stack"><Secret name="signing secret" text={secret} again="You can show it again on this page at any time." /><Done /></div></Dialog>}
     </Card>
   )
 }
@@ -106,7 +106,6 @@ function Edit({ of: w, onClose }: { of: Webhook; onClose: () => void }) {
   const moved = URL.canParse(url) && originOf(url) !== originOf(was.url)
   const differs = (a: unknown, b: unknown) => JSON.stringify(a) !== JSON.stringify(b)
   const newHeaders = differs(headers, headersOf(was.headers))
-  const changed = url !== was.url || description !== (was.description ?? '') || differs(events, was.events) || newHeaders || differs(filters, was.filters)
   const submit = async () => {
     await call('update_webhook', {
       id: w.id, url, events, description: description || null,
@@ -117,7 +116,7 @@ function Edit({ of: w, onClose }: { of: Webhook; onClose: () => void }) {
   }
   return (
     <Dialog title="Edit webhook" wide onClose={onClose}>
-      <Form submit="Save" disabled={!changed || events.length === 0 || twice(headers) !== undefined || (moved && headers.some((h) => h.value.startsWith('…')))} onSubmit={submit} actions={<Button onClick={onClose}>Cancel</Button>}>
+      <Form submit="Save" of={[url, description, events, headers, filters]} disabled={events.length === 0 || twice(headers) !== undefined || (moved && headers.some((h) => h.value.startsWith('…')))} onSubmit={submit}>
         <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} mono hint={moved ? 'Another host or port gets a new signing secret.' : undefined} />
         <TextField label="Description" name="description" value={description} onInput={setDescription} />
         <EventChoice chosen={events} onChange={setEvents} />

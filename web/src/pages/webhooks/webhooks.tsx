@@ -55,7 +55,7 @@ function Add({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Add webhook" wide onClose={onClose}>
-      <Form submit="Add webhook" disabled={events.length === 0 || twice(headers) !== undefined} actions={<Button onClick={onClose}>Cancel</Button>}
+      <Form submit="Add webhook" of={[url, description, events, headers, filters]} disabled={url.trim() === '' || events.length === 0 || twice(headers) !== undefined}
         onSubmit={async () => setMade(await call('create_webhook', { url, events, description: description || undefined, headers: sentHeaders(headers), filters: filters ?? undefined }))}>
         <TextField label="Endpoint URL" name="url" type="url" value={url} onInput={setUrl} placeholder="https://app.example.com/hooks/mail" autoFocus mono />
         <TextField label="Description" name="description" value={description} onInput={setDescription} hint="Optional. Only your team sees it." />

@@ -5,7 +5,7 @@ import { effect, signal } from '@preact/signals'
 import type { Dropped } from './clean'
 import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
-import { t } from '../../../words'
+import { locale, t } from '../../../words'
 import { inFolder, type Message } from '../actions'
 import { emailOf, nameOf, without } from '../people'
 import { pathOf } from '../source'
@@ -320,10 +320,8 @@ function textOf(m: Detail): string {
   return wholeTextOf(m).slice(0, mostQuoted).trimEnd()
 }
 
-const when = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-
 function timeOf(m: Detail): string {
-  return when.format(new Date(m.date ?? m.received_at))
+  return new Intl.DateTimeFormat(locale.value, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(m.date ?? m.received_at))
 }
 
 function quoteOf(m: Detail): string {

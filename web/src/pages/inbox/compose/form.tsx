@@ -202,15 +202,18 @@ function Later({ value, onInput, wrong }: { value: string; onInput: (v: string) 
   )
 }
 
+/** What is said of the draft on the server. */
+const states = { saving: 'compose.saving', saved: 'compose.saved', failed: 'compose.failed' } as const
+
 function Foot({ draft: d, busy, saving, onFiles, onDiscard, onLater }: { draft: Draft; busy: boolean; saving: Saving; onFiles: (files: File[]) => void; onDiscard: () => void; onLater: () => void }) {
   const size = sizeOf(d)
   return (
     <div class="compose-foot">
-      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching || d.foreign} title="Ctrl + Enter">{t(d.send_at ? 'compose.schedule' : 'compose.send')}</Button>
+      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching || d.foreign} title={`${t('ui.key.ctrl')} + ${t('ui.key.enter')}`}>{t(d.send_at ? 'compose.schedule' : 'compose.send')}</Button>
       <FilePicker onFiles={onFiles} />
       <IconButton look="ghost" icon="clock" label={t(d.send_at === undefined ? 'compose.choose_time' : 'compose.remove_time')} onClick={onLater} />
       {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{t('compose.size', { size: bytes(size), most: bytes(mostBytes) })}</span>}
-      <span class="grow truncate small muted" role="status">{saving && t(`compose.${saving}`)}</span>
+      <span class="grow truncate small muted" role="status">{saving && t(states[saving])}</span>
       <IconButton look="ghost" icon="trash" label={t('compose.discard')} onClick={onDiscard} />
     </div>
   )

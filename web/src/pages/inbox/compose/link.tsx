@@ -32,7 +32,7 @@ export function LinkDialog({ view, onClose }: { view: EditorView; onClose: () =>
   return (
     <div onSubmit={(e) => e.stopPropagation()} onKeyDown={(e) => e.stopPropagation()}>{/* the form around the text hears nothing of it */}
       <Dialog title={t('compose.link.title')} onClose={onClose}>
-        <Form onSubmit={save} submit={t('compose.link.save')} actions={<>{before && <Button onClick={remove}>{t('compose.link.remove')}</Button>}<Button onClick={onClose}>{t('compose.cancel')}</Button></>}>
+        <Form onSubmit={save} submit={t('compose.link.save')} actions={before && <Button onClick={remove}>{t('compose.link.remove')}</Button>}>
           <TextField label={t('compose.link.address')} value={href} onInput={(v) => { setHref(v); setWrong('') }} error={wrong || undefined} inputMode="url" placeholder="https://" autoFocus />
           {!before && empty && <TextField label={t('compose.link.text')} value={text} onInput={setText} />}
         </Form>

@@ -1,1 +1,0 @@
-import{j as o}from"./part-a65b044fe478345f.js";var e=o(null);export{e as a};
