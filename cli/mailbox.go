@@ -26,11 +26,7 @@ func (p *Program) mailboxCommands() []*cli.Command {
 	}
 	return []*cli.Command{
 		p.command("create", "create a mailbox, and print its password once", "ADDRESS", func(c *cli.Context, e *env) error {
-			address, err := requireArgument(c, "ADDRESS")
-			if err != nil {
-				return err
-			}
-			given, err := readPassword(c.String("password-file"), os.Stdin)
+			address, given, err := addressAndPassword(c)
 			if err != nil {
 				return err
 			}
@@ -43,11 +39,7 @@ func (p *Program) mailboxCommands() []*cli.Command {
 			return runMailboxList(c.Context, e, c.String("account"), c.String("domain"))
 		}, append(listFlags(), &cli.StringFlag{Name: "domain", Usage: "only those of this domain"}, accountFlag())...),
 		p.command("password", "give a mailbox a new password, and print it once", "ADDRESS", func(c *cli.Context, e *env) error {
-			address, err := requireArgument(c, "ADDRESS")
-			if err != nil {
-				return err
-			}
-			given, err := readPassword(c.String("password-file"), os.Stdin)
+			address, given, err := addressAndPassword(c)
 			if err != nil {
 				return err
 			}
@@ -61,6 +53,17 @@ func (p *Program) mailboxCommands() []*cli.Command {
 			return runMailboxDelete(c.Context, e, c.String("account"), address, c.Bool("yes"))
 		}, &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, accountFlag(), jsonFlag()),
 	}
+}
+
+// addressAndPassword returns the only argument of a command, an address, and the password of
+// --password-file.
+func addressAndPassword(c *cli.Context) (address, password string, err error) {
+	address, err = requireArgument(c, "ADDRESS")
+	if err != nil {
+		return "", "", err
+	}
+	password, err = readPassword(c.String("password-file"), os.Stdin)
+	return address, password, err
 }
 
 // readPassword reads a password from a file, or from stdin if the path is "-". It returns "" for no
