@@ -4,7 +4,7 @@ import { renew, signOut } from '../../api/session'
 import { Button, Form, NewPassword, Notice, TextField, told } from '../../ui'
 import { Frame } from './frame'
 
-/** Asks for an own password whoever signed in with one that they did not choose. Nothing else is shown until they have one. */
+/** Asks for an own password. It is shown alone to whoever did not choose theirs. */
 export function ChoosePassword() {
   const [now, setNow] = useState(''), [next, setNext] = useState('')
   const submit = async () => {

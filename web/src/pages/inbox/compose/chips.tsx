@@ -44,7 +44,7 @@ export function Chips({ label, people, onChange, wrong, autoFocus, beside, userI
     if (more.length > 0) onChange(without([...people, ...more], []))
     type('')
   }
-  /** Takes what is typed. A comma ends an address, and so does a space after a whole one; not within quotes. */
+  /** Takes what is typed. Outside of quotes a comma, or a space after it, ends an address. */
   const typing = (text: string) => (text.split('"').length % 2 === 1 && (/[,;]\s*$/.test(text) || /\s$/.test(text) && isEmail(text.trim())) ? add(text) : type(text))
   const type = (text: string) => {
     setTyped(text)

@@ -14,7 +14,7 @@ export interface Cleaned { body: HTMLElement; dropped: Set<Dropped>; words: bool
 interface Options {
   /** Whether there is an image of a Content-ID. */
   has: (cid: string) => boolean
-  /** Takes an image whose bytes stand in the HTML, and gives its Content-ID; undefined if it cannot be one. */
+  /** Takes an image whose bytes stand in the HTML. Gives its Content-ID, or undefined. */
   take: (data: string) => string | undefined
 }
 
@@ -260,7 +260,7 @@ class Cleaner {
     list.append(item)
   }
 
-  /** A paragraph with which Word writes an item of a list: its mark stands in its text, its level in its style. */
+  /** A list item as Word writes it: a paragraph with its mark in the text, its level in the style. */
   private wordItem(e: HTMLElement, style: Style, look: Look, to: Blocks) {
     const level = Math.min(mostNested, Number(/level(\d+)/.exec(style.get('mso-list')!)![1]))
     const inner = new Blocks(this.doc, true)
