@@ -286,7 +286,7 @@ func (s *Schema) nameEnum() {
 }
 
 // enumName returns the name of a value of an enum. For example, first.last becomes FirstDotLast,
-// mta-sts becomes MtaSts, and ~ becomes Tilde.
+// mta-sts becomes MtaSts, -email becomes EmailDescending, and ~ becomes Tilde.
 func enumName(value string) string {
 	if name, sign := map[string]string{"~": "Tilde", "-": "Minus"}[value]; sign {
 		return name
@@ -294,6 +294,9 @@ func enumName(value string) string {
 	var name strings.Builder
 	for _, word := range strings.FieldsFunc(strings.ReplaceAll(value, ".", "-dot-"), func(r rune) bool { return r == '-' || r == '_' }) {
 		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	if strings.HasPrefix(value, "-") {
+		name.WriteString("Descending")
 	}
 	return name.String()
 }

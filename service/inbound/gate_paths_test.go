@@ -134,7 +134,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNextRecipients addDelivery",
 		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go PutRowWithJob putWithJob", "outbound/enqueue.go putWithJob newJob",
 		"outbound/routes.go newJob deliverArgs",                                                // the one place that plans deliveries
-		"submit/submit.go MaySendTo Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
+		"submit/submit.go MaySendTo Outgoing", "outbound/sending_log.go statusIndex Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
 		"outbound/waiting.go rerouteJob newJob", // another way for a job that is there
 	}, "what a program starts goes through SendAutomatic")
 

@@ -71,7 +71,7 @@ before(async () => {
   h = await harbour()
   const rare = await laden(h)
   places = {
-    ...await placesOf(h), ...rare, 'buy-walk': '/domains/add?way=buy&name=walk.test',
+    ...await placesOf(h), ...rare, events: '/webhooks/events?type=email.received', 'buy-walk': '/domains/add?way=buy&name=walk.test',
     'domain-token': `/domains/${h.rare.bought.domain_id}/settings`, 'domain-staying': '/domains/' + h.rare.broken.domain_id,
   }
 })
@@ -90,7 +90,10 @@ async function opened(t, { named, secured, phone }) {
   })
   await change('**/v1/domains/' + h.rare.bought.domain_id, (d) => Object.assign(d, { dns_provider: 'cloudflare', status: 'complete', dns_credential_id: null }))
   await change('**/v1/domains/' + h.rare.broken.domain_id, (d) => Object.assign(d, { status: 'pending_dns_records', mx: { mode: 'elsewhere', hosts: ['mx.before.example'] } }))
-  if (secured) await change('**/session/here', ({ session }) => { session.user.totp_enabled = true })
+  if (secured) {
+    await change('**/session/here', ({ session }) => { session.user.totp_enabled = true })
+    await change('**/session', ({ user }) => { user.totp_enabled = true }) // asked for when the user changes
+  }
   return p
 }
 

@@ -40,9 +40,8 @@ export const scanned = {
   mx: [{ priority: 10, host: 'mx.before.example' }], ttl: { ns: 86_400, ds: null, longest_changed: 300 },
 }
 
-/** Makes it all. */
-export async function harbour() {
-  const tail = process.env.MAILSTEAD_SHOTS ? '' : unique('-h')
+/** Makes it all, in domains whose names end in tail. */
+export async function harbour(tail = unique('-h')) {
   const h = await account(`mara@harbour${tail}.test`, fresh)
   const { api } = h
   await api('PATCH', '/v1/account', { name: 'Harbour Office' })

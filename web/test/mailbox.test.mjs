@@ -128,7 +128,7 @@ describe('tabs', { concurrency: 2 }, () => {
       await p.open('/mailboxes')
       await p.getByRole('link', { name: d.name }).first().waitFor()
       await p.getByRole('searchbox').fill((await b.get()).email)
-      await p.getByRole('list', { name: 'Mailboxes' }).getByRole('link').filter({ hasText: (await b.get()).email }).click()
+      await p.getByRole('table', { name: 'Mailboxes' }).getByRole('link').filter({ hasText: (await b.get()).email }).click()
       const field = p.getByLabel('Display name')
       await field.fill('Not yet saved')
       const stays = async (how) => {

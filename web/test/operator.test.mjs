@@ -161,6 +161,7 @@ describe('the operator', () => {
     const p = await open(t, '/settings', { expect: [/status of 409/] })
     for (const key of ['limits.recipients_per_mailbox_per_day', 'spam.junk_score']) assert.equal(await setting(p, key).locator('input, select, textarea, button').count(), 0, key)
     const entry = main(p).locator('.settings-entry', { hasText: 'filed' })
+    await entry.getByRole('button', { name: 'Test' }).waitFor()
     assert.deepEqual(await entry.getByRole('button').allTextContents(), ['Show', 'Test'])
     const past = await p.context().request.patch(own.server.url + '/v1/settings', { data: { values: { 'spam.junk_score': 0.5 } }, headers: { Origin: own.server.url } })
     assert.deepEqual([past.status(), (await past.json()).error.code], [409, 'set_in_file'])

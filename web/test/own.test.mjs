@@ -296,9 +296,11 @@ describe('own mailbox', { concurrency: 2 }, () => {
     walk('a message that looks like spam says why', async (t) => {
       const box = await person(8)
       let sent = 0
-      const offer = () => deliver(box.email, message({ to: box.email, subject: `Orchid tonic ${++sent}`, from: `Tonic <sales${sent}@tonic.test>`, text: 'Orchid tonic cures baldness, gout, tremor and boredom. Quaff orchid elixir daily, and gout vanishes.' }))
+      const [good, from, text] = small ? ['Comet syrup', 'syrup', 'Comet syrup heals warts, hiccups, yawning and freckles. Sip comet syrup nightly: warts fade.']
+        : ['Orchid tonic', 'tonic', 'Orchid tonic cures baldness, gout, tremor and boredom. Quaff orchid elixir daily, and gout vanishes.'] // what one learns helps the other
+      const offer = () => deliver(box.email, message({ to: box.email, subject: `${good} ${++sent}`, from: `${from} <sales${sent}@${from}.test>`, text }))
       while (sent < 8) await offer()
-      const all = await box.list(), offers = all.filter((m) => m.subject.startsWith('Orchid'))
+      const all = await box.list(), offers = all.filter((m) => m.subject.startsWith(good))
       assert.equal(offers.length, 8)
       const mark = (messages, how) => api('POST', '/v1/inbox/bulk-mark', { messages: messages.map((m) => ({ mailbox: box.email, uid: m.uid })), ...how })
       await mark(all.filter((m) => !offers.includes(m)), { is_read: true })

@@ -10,7 +10,7 @@ const soak = Boolean(process.env.MAILSTEAD_SOAK)
 let h, places
 
 before(async () => {
-  h = await harbour()
+  h = await harbour(process.env.MAILSTEAD_SHOTS && '') // pictures have simple names
   places = await placesOf(h)
 })
 

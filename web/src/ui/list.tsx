@@ -180,7 +180,7 @@ function scrollerOf(element: HTMLElement): HTMLElement | null {
   return null
 }
 
-/** Which lines are in view. */
+/** Which lines are in view. A list below the view has its first ones all the same, for readers of screens. */
 function useWindow(box: { current: HTMLDivElement | null }, size: number, length: number): [number, number] {
   const [range, setRange] = useState<[number, number]>([0, 40])
   useLayoutEffect(() => {
@@ -191,7 +191,7 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
       const view = scroller ? scroller.getBoundingClientRect() : { top: 0, height: innerHeight }
       const top = view.top - element.getBoundingClientRect().top
       const from = Math.max(0, Math.floor(top / size) - spare)
-      const to = Math.max(0, Math.ceil((top + view.height) / size) + spare)
+      const to = Math.max(spare, Math.ceil((top + view.height) / size) + spare)
       setRange((r) => (r[0] === from && r[1] === to ? r : [from, to]))
     }
     look()
