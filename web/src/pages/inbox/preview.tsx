@@ -15,10 +15,11 @@ const Pdf = lazy(pdf, (p) => p.Pdf)
 interface Props { message: Detail; file: File }
 
 export function Preview({ message: m, file, onClose }: Props & { onClose: () => void }) {
-  const [at, setAt] = useState(file)
+  const [index, setIndex] = useState(file.index)
   const files = m.attachments.filter((a) => shownAs(a))
-  const place = files.indexOf(at)
-  const step = (by: number) => setAt(files[(place + by + files.length) % files.length]!)
+  const place = files.findIndex((a) => a.index === index) // the message may have been read anew meanwhile
+  const at = files[place] ?? file
+  const step = (by: number) => setIndex(files[(place + by + files.length) % files.length]!.index)
   useEffect(() => {
     const press = (e: KeyboardEvent) => {
       if (files.length < 2 || (e.target as Element).closest?.('pre, .inbox-preview-pages')) return // there, arrows scroll
