@@ -22,14 +22,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// fullWalks are walks that take minutes, such as those that do the same in each language or dialog.
-var fullWalks = []string{"accounts", "dialogs", "docs", "host", "language", "lists", "mailbox", "operator", "requests"}
+// fullWalks are the walks that make soak NAME=walks adds to those of CI.
+var fullWalks = []string{"accounts", "agents", "dialogs", "docs", "host", "inuse", "language", "lists", "mailbox", "operator", "requests", "truth", "zone"}
 
 // TestDashboard walks through the dashboard with a real browser on the real program; the walks are
 // web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the
-// walks to run, with commas between; otherwise fullWalks are left to make soak NAME=walks. It takes
-// the longest, and of tests that wait for the others' turn the last of the package goes on first:
-// so it is in this file.
+// walks to run, with commas between. Without either the walks are brief: some do less, and fullWalks
+// are left out. It takes the longest, and of tests that wait for the others' turn the last of the
+// package goes on first: so it is in this file.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	node, chromium := rig.Peer(t, "node"), rig.Peer(t, "chromium-headless-shell")
@@ -57,22 +57,21 @@ func TestDashboard(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	brief := ""
 	if os.Getenv("MAILSTEAD_WALK") == "" && os.Getenv("MAILSTEAD_SOAK") != "1" && os.Getenv("MAILSTEAD_SHOTS") == "" {
+		brief = "1"
 		files = slices.DeleteFunc(files, func(file string) bool {
 			return slices.Contains(fullWalks, strings.TrimSuffix(filepath.Base(file), ".test.mjs"))
 		})
 	}
-	limit := 15 * time.Minute
-	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
-		limit = 28 * time.Minute
-	}
+	limit := 28 * time.Minute
 	if os.Getenv("MAILSTEAD_LISTS") == "full" {
 		limit = 90 * time.Minute
 	}
 	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	env := append(os.Environ(), "MAILSTEAD_URL=http://"+i.Ready.HTTP, "MAILSTEAD_SMTP="+i.Ready.SMTP, "MAILSTEAD_TOKEN="+i.Token,
-		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_LONG="+long, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.Dir, "MAILSTEAD_BIN="+i.Cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.Ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.Ready.SMTP,
+		"MAILSTEAD_BRIEF="+brief, "MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_LONG="+long, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.Dir, "MAILSTEAD_BIN="+i.Cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.Ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.Ready.SMTP,
 		"MAILSTEAD_FRESH_DIR="+fresh.Dir, "MAILSTEAD_FRESH_WELCOME="+welcome,
 		"MAILSTEAD_POCKET_URL=http://"+pocket.Ready.HTTP, "MAILSTEAD_POCKET_SMTP="+pocket.Ready.SMTP, "MAILSTEAD_POCKET_WELCOME="+pocketWelcome,
 		"MAILSTEAD_IMAP="+i.Ready.IMAP, "MAILSTEAD_OWNER=owner@example.org", "MAILSTEAD_PASSWORD="+password, "MAILSTEAD_CHROMIUM="+chromium)

@@ -28,6 +28,7 @@ package core
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -55,13 +56,16 @@ import (
 
 // A Core holds what every room of the service needs. Each room embeds it.
 type Core struct {
-	Store         *store.Store
-	Queue         *jobs.Queue
-	Config        Config
-	Resolver      Resolver
-	Guard         *netguard.Guard // refuses addresses that tenants must not make us connect to
-	Log           *slog.Logger
-	Rand          func() float64 // in [0,1), for jitter
+	Store    *store.Store
+	Queue    *jobs.Queue
+	Config   Config
+	Resolver Resolver
+	Guard    *netguard.Guard // refuses addresses that tenants must not make us connect to
+	Log      *slog.Logger
+	Rand     func() float64 // in [0,1), for jitter
+	// GenerateRSA generates an RSA key of 2048 bits; text is the key as PKCS#8 PEM. It takes some
+	// tenths of a second.
+	GenerateRSA   func() (text []byte, key crypto.Signer, err error)
 	Keys          *Keys
 	Logins        *logins
 	LoginAttempts *loginAttempts
@@ -91,7 +95,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	}
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
-		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
+		Rand: rand.Float64, GenerateRSA: auth.GenerateRSA, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
 		attempts: newAttempts(), heldBytes: limit.NewByteLimit(maxHeldBytes, smallSize), workBytes: limit.NewByteLimit(maxWorkBytes, smallSize), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
 	s.settings.now.Store(&c.Settings)

@@ -157,7 +157,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	if provider == dnsprov.Builtin { // which has a zone from now on
 		fresh, err := s.newNames(who, names)
 		if err == nil {
-			dkim, err = generateDKIMFor(ctx, fresh)
+			dkim, err = s.generateDKIMFor(ctx, fresh)
 		}
 		if err != nil {
 			return nil, err

@@ -23,12 +23,12 @@ type dkimKey struct {
 // generateDKIM generates the keys of one domain: an RSA key, which all verifiers support, and an
 // Ed25519 key (RFC 8463). It takes some tenths of a second, so it is called outside of
 // transactions.
-func generateDKIM() ([]dkimKey, error) {
+func (s *Service) generateDKIM() ([]dkimKey, error) {
 	var out []dkimKey
 	for _, kind := range []struct {
 		selector string
 		generate func() ([]byte, crypto.Signer, error)
-	}{{zonedata.RSASelector, auth.GenerateRSA}, {zonedata.Ed25519Selector, auth.GenerateEd25519}} {
+	}{{zonedata.RSASelector, s.GenerateRSA}, {zonedata.Ed25519Selector, auth.GenerateEd25519}} {
 		text, key, err := kind.generate()
 		if err != nil {
 			return nil, err
@@ -39,7 +39,7 @@ func generateDKIM() ([]dkimKey, error) {
 }
 
 // generateDKIMFor generates the keys of several domains, by name.
-func generateDKIMFor(ctx context.Context, names []string) (map[string][]dkimKey, error) {
+func (s *Service) generateDKIMFor(ctx context.Context, names []string) (map[string][]dkimKey, error) {
 	var mu sync.Mutex
 	out := map[string][]dkimKey{}
 	g, ctx := errgroup.WithContext(ctx)
@@ -49,7 +49,7 @@ func generateDKIMFor(ctx context.Context, names []string) (map[string][]dkimKey,
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			keys, err := generateDKIM()
+			keys, err := s.generateDKIM()
 			mu.Lock()
 			defer mu.Unlock()
 			out[name] = keys

@@ -402,7 +402,7 @@ func TestManyLooksHoldNothingUp(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		waits(t, b, other, theirs, "pending_ns", -21*time.Second, 66*time.Second) // it takes its turns with the other account
-		for range 20 {
+		for range 8 {
 			time.Sleep(7 * time.Minute)
 			if late := mostLate(); late > 12*time.Minute { // 500 looks of 20 s, 16 at the same time, take 10.4 minutes
 				t.Fatalf("a look is %s late", late)

@@ -513,7 +513,7 @@ func (p *setupRun) generateKeys() error {
 	var made []dkimKey
 	var err error
 	if len(p.d.DKIM) == 0 {
-		made, err = generateDKIM()
+		made, err = p.s.generateDKIM()
 	}
 	if err != nil {
 		return err

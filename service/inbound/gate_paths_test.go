@@ -133,7 +133,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 		"submit/auto_messages.go holdAutoMessage holdForApproval", // what a person must approve
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNextRecipients addDelivery",
 		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go PutRowWithJob putWithJob", "outbound/enqueue.go putWithJob newJob",
-		"outbound/routes.go newJob deliverArgs",                                                // the one place that plans deliveries
+		"outbound/routes.go newJob deliverArgs",                                                                                                // the one place that plans deliveries
 		"submit/submit.go MaySendTo Outgoing", "outbound/sending_log.go statusIndex Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
 		"outbound/waiting.go rerouteJob newJob", // another way for a job that is there
 	}, "what a program starts goes through SendAutomatic")

@@ -1,20 +1,41 @@
 package servicetest
 
 import (
+	"crypto"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheapHashes makes the hashing of new passwords take a thirtieth of a millisecond. Hashes that
-// exist already keep their cost.
-func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
+// CheapSecrets makes the hashing of new passwords take a thirtieth of a millisecond, and has
+// domains share a few RSA keys. Hashes that exist already keep their cost.
+func CheapSecrets(c *core.Core) {
+	c.Logins.Time, c.Logins.Memory = 1, 64
+	c.GenerateRSA = func() ([]byte, crypto.Signer, error) {
+		k := &rsaKeys[nextRSA.Add(1)%uint64(len(rsaKeys))]
+		k.Do(func() { k.text, k.key, k.err = auth.GenerateRSA() })
+		return k.text, k.key, k.err
+	}
+}
+
+var nextRSA atomic.Uint64
+
+// rsaKeys has the keys of domains, each of which is generated when it is needed.
+var rsaKeys [8]struct {
+	sync.Once
+	text []byte
+	key  crypto.Signer
+	err  error
+}
 
 // NewBare returns a service with one account. Its queue does not run.
 func NewBare(t *testing.T) (*service.Service, core.Actor) {
@@ -40,7 +61,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 		t.Fatal(err)
 	}
 	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Settings: core.Settings{Limits: core.Limits{Plan: "startup"}}})
-	CheapHashes(s.Core)
+	CheapSecrets(s.Core)
 	t.Cleanup(func() {
 		if err := st.Check(); err != nil {
 			t.Error(err)

@@ -46,7 +46,7 @@ async function settled(p) {
 async function looked(p, name, small) {
   await settled(p)
   await shot(p, name)
-  await sound(p, name, small && !soak ? { only: ['color-contrast', 'target-size', 'scrollable-region-focusable', 'meta-viewport'] } : { colours: true })
+  await sound(p, name, small && !soak ? { always: true, only: ['color-contrast', 'target-size', 'scrollable-region-focusable', 'meta-viewport'] } : { always: true, colours: true })
   if (!process.env.MAILSTEAD_SHOTS) return
   const [from, to] = small ? ['dark', 'light'] : ['light', 'dark']
   await p.emulateMedia({ colorScheme: to })

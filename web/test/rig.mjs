@@ -160,6 +160,9 @@ export async function until(what, look, seconds = 30) {
   throw new Error('never: ' + what)
 }
 
+/** Whether the walks are to be brief, as in CI. */
+export const brief = Boolean(env.MAILSTEAD_BRIEF)
+
 const both = Boolean(env.MAILSTEAD_SOAK || env.MAILSTEAD_SHOTS)
 
 /**
@@ -238,23 +241,27 @@ let axe
  * Fails on what axe finds serious, or moderate where that is asked for, by all of its rules or those that are named, and on a
  * page that scrolls sideways; on a phone also on targets that a finger misses, and on what lies beyond the edge. The frame of
  * a message runs no scripts: it is left out, and on a phone the short messages at the foot, which go by themselves. Colours,
- * which take most of the time, are the same at both widths: walks look at them on a wide screen only.
+ * which take most of the time, are the same at both widths: walks look at them on a wide screen only. Brief walks have axe
+ * look only where that is asked for.
  */
-export async function sound(p, where = p.url(), { only, colours = !fingers.has(p), moderate = false } = {}) {
-  axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
+export async function sound(p, where = p.url(), { only, colours = !fingers.has(p), moderate = false, always = false } = {}) {
   const small = fingers.has(p)
   await p.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
+  if (!brief || always) assert.deepEqual(await violations(p, { only, small, colours, moderate }), [], where)
+  assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
+  if (small) assert.deepEqual(await p.evaluate(beyond), [], 'beyond the edge: ' + where)
+}
+
+async function violations(p, how) {
+  axe ??= await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8')
   if (!await p.evaluate(() => Boolean(globalThis.axe))) await p.evaluate(`(() => {${axe}})()`)
-  const found = await p.evaluate(async ({ only, small, colours, moderate }) => {
+  return p.evaluate(async ({ only, small, colours, moderate }) => {
     const foot = small ? [...document.querySelectorAll('.toasts')] : []
     for (const e of foot) e.style.visibility = 'hidden'
     const { violations } = await globalThis.axe.run(document, { iframes: false, resultTypes: ['violations'], runOnly: only, rules: only ? {} : { 'target-size': { enabled: small }, 'color-contrast': { enabled: colours } } })
     for (const e of foot) e.style.visibility = ''
     return violations.filter((v) => ['serious', 'critical'].includes(v.impact) || (moderate && v.impact === 'moderate')).map((v) => `${v.id}: ${v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' ')}`)
-  }, { only, small, colours, moderate })
-  assert.deepEqual(found, [], where)
-  assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'it scrolls sideways: ' + where)
-  if (small) assert.deepEqual(await p.evaluate(beyond), [], 'beyond the edge: ' + where)
+  }, how)
 }
 
 /** What is meant to be read or pressed, and lies beside the screen, whole or in part, where scrolling down does not lead. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join as pathOf } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { account, choosePassword, fresh, launch, page, unique } from './rig.mjs'
+import { account, brief, choosePassword, fresh, launch, page, unique } from './rig.mjs'
 import { harbour, ill, laden, placesOf, rarities } from './harbour.mjs'
 import { operations, press, refused } from './presser.mjs'
 
@@ -100,12 +100,13 @@ async function permits(p, method, path, data) {
 }
 
 describe('roles', { concurrency: 2 }, () => {
+  const pressing = (name, walk) => test(name, { skip: brief && 'make soak NAME=walks presses' }, walk) // some thousand things
   // Of operations admins may use those that the owner may: what they may not is about people.
   const people = ['/', '/team', '/tokens', '/profile', '/account', '/connect']
   const walkers = [['owner', false], ['member', false], ['admin', false]]
   if (soak) walkers.push(['member', true]) // the width decides nothing about what is offered
   for (const [role, phone] of walkers) {
-    test(`${role}${phone ? ' on a phone' : ''}: everything that can be pressed is allowed`, async (t) => {
+    pressing(`${role}${phone ? ' on a phone' : ''}: everything that can be pressed is allowed`, async (t) => {
       const p = await page(t, { as: role === 'owner' ? h : h[role], phone, expect: [refused] })
       await ill(p, h)
       await rarities(p, h)
@@ -128,7 +129,7 @@ describe('roles', { concurrency: 2 }, () => {
     })
   }
 
-  test('operator: everything that can be pressed is allowed', async (t) => {
+  pressing('operator: everything that can be pressed is allowed', async (t) => {
     const p = await page(t, { as: operator, expect: [refused] })
     const { asked, pressed, lost } = await press(p, operatorPlaces)
     const reached = new Set(asked.map((a) => a.id))

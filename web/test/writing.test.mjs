@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { readFile, readdir } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'
-import { account, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, brief, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 const folder = new URL('pasted/', import.meta.url)
 const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR42mOQyQ7CgxhGpbEhAEHHVMW8knM+AAAAAElFTkSuQmCC' // a PNG of 10 × 10
@@ -76,8 +76,9 @@ function unclean(html) {
 
 test('what ten programs put on the clipboard is sent clean, and shows in the reader as in the editor', async (t) => {
   const box = await mailbox(d, unique('paste'), a)
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.html') && !name.endsWith('.sent.html')).sort()
-  assert.equal(names.length, 10)
+  const all = (await readdir(folder)).filter((name) => name.endsWith('.html') && !name.endsWith('.sent.html')).sort()
+  assert.equal(all.length, 10)
+  const names = brief ? all.filter((name) => /^(word|gmail|outlook)/.test(name)) : all
   const p = await page(t, { as: a }) // a request to elsewhere fails it
   for (const name of names) {
     await written(p, box)
