@@ -41,8 +41,8 @@ func (p *Program) accountCommands() []*cli.Command {
 			}
 			return runAccountList(c.Context, e)
 		}, listFlags()...),
-		p.command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "", status("suspended"), one()...),
-		p.command("delete", "delete an account with its domains, mailboxes and mail; what waits to be sent is discarded first", "", func(c *cli.Context, e *env) error {
+		p.command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "ACCOUNT", status("suspended"), one()...),
+		p.command("delete", "delete an account with its domains, mailboxes and mail; what waits to be sent is discarded first", "ACCOUNT", func(c *cli.Context, e *env) error {
 			if err := requireFlag(c, "account"); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (p *Program) accountCommands() []*cli.Command {
 			}
 			return runAccountDelete(c.Context, e, accounts.AccountIn{Account: c.String("account")})
 		}, append(one(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"})...),
-		p.command("resume", "resume a suspended account", "", status("active"), one()...),
+		p.command("resume", "resume a suspended account", "ACCOUNT", status("active"), one()...),
 	}
 }
 

@@ -84,7 +84,9 @@ type apiError struct {
 func (e *apiError) Error() string {
 	first, size := utf8.DecodeRuneInString(e.message)
 	text := string(unicode.ToUpper(first)) + strings.TrimRight(e.message[size:], " ")
-	if strings.ContainsAny(strings.Fields(text + " ")[0], "_.:") {
+	word := strings.Fields(text + " ")[0]
+	isField := func(d struct{ Field, Message string }) bool { return strings.EqualFold(d.Field, word) }
+	if strings.ContainsAny(word, "_.:") || slices.ContainsFunc(e.details, isField) {
 		text = e.message // it begins with the name of a field
 	}
 	if !strings.ContainsRune(".!?)", rune(text[len(text)-1])) {
@@ -94,7 +96,7 @@ func (e *apiError) Error() string {
 		text += " (" + e.code + ")"
 	}
 	for _, d := range e.details {
-		if line := d.Field + ": " + d.Message; line != e.message {
+		if line := d.Field + ": " + d.Message; line != strings.TrimSuffix(e.message, ".") && !(isField(d) && strings.Contains(e.message, d.Message)) {
 			text += "\n  " + line
 		}
 	}

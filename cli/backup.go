@@ -26,7 +26,7 @@ func (p *Program) backupCommand() *cli.Command {
 		jsonFlag(),
 	}, s3Flags()...)
 	cmd := p.command("backup", "back everything up while the server runs", "[PLACE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "to"); err != nil {
+		if err := argumentAsFlag(c, "to"); err != nil {
 			return err
 		}
 		in, err := backupRequest(c)

@@ -39,7 +39,7 @@ func newSourceOptions(c *cli.Context) sourceOptions {
 
 func (p *Program) backupListCommand() *cli.Command {
 	return p.command("list", "list the backups of a place, and the times that can be restored", "[PLACE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "from"); err != nil {
+		if err := argumentAsFlag(c, "from"); err != nil {
 			return err
 		}
 		return runBackupList(c.Context, e, newSourceOptions(c))
@@ -48,7 +48,7 @@ func (p *Program) backupListCommand() *cli.Command {
 
 func (p *Program) backupVerifyCommand() *cli.Command {
 	return p.command("verify", "read every backup of a place and compare it with what was stored", "[PLACE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "from"); err != nil {
+		if err := argumentAsFlag(c, "from"); err != nil {
 			return err
 		}
 		return runBackupVerify(c.Context, e, newSourceOptions(c))

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/internal/nearest"
 )
 
@@ -88,16 +88,6 @@ func isSet(set *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// flagsOf returns all flags of a command. The program and groups of commands take --data too, for
-// the command that follows.
-func flagsOf(cmd *cli.Command) []cli.Flag {
-	flags := slices.Clip(cmd.Flags)
-	if cmd.Action == nil {
-		flags = append(flags, &cli.StringFlag{Name: "data", Usage: "the data directory", DefaultText: `"data"`})
-	}
-	return append(flags, &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
-}
-
 // parseFlags parses the flags of a command. If interspersed is set, flags may also stand between
 // and after the arguments, up to "--". Otherwise they end at the first argument.
 func parseFlags(cmd *cli.Command, args []string, interspersed bool) (*flag.FlagSet, error) {
@@ -141,12 +131,20 @@ func explainFlagError(err error, cmd *cli.Command) error {
 	}
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		name = strings.TrimPrefix(name, "-")
+		if len(name) == 1 {
+			return fmt.Errorf("there is no option -%s; run `%s --help`", name, cmd.HelpName)
+		}
 		var names []string
 		for _, f := range flagsOf(cmd) {
 			names = append(names, f.Names()...)
 		}
-		if near := nearest.Name(name, names); near != "" {
+		switch near := nearest.Name(name, names); {
+		case near != "":
 			return fmt.Errorf("there is no option --%s: did you mean --%s? Run `%s --help` for all options", name, near, cmd.HelpName)
+		case slices.ContainsFunc(cmd.Subcommands, func(s *cli.Command) bool { return offersFlag(s, name) }):
+			return fmt.Errorf("--%s belongs after the command: %s COMMAND --%[1]s", name, cmd.HelpName)
+		case slices.Contains(remoteWords, name):
+			return fmt.Errorf("there is no option --%s: %s", name, onlyHere)
 		}
 		return fmt.Errorf("there is no option --%s; run `%s --help`", name, cmd.HelpName)
 	}
@@ -163,6 +161,11 @@ func explainFlagError(err error, cmd *cli.Command) error {
 	}
 	return err
 }
+
+// remoteWords are commands and options by which people look for a way to reach another server.
+var remoteWords = []string{"server", "url", "remote", "endpoint", "token", "api-key", "login", "logout", "auth", "connect"}
+
+const onlyHere = "commands work on the data directory of this host, which --data names. For another server, run the command there over ssh, or use the API with a token"
 
 // isDuration reports whether the value of a flag is a time span.
 func isDuration(cmd *cli.Command, name string) bool {
@@ -183,7 +186,7 @@ func subcommand(cmd *cli.Command, name string) *cli.Command {
 // otherNames are words by which people look for commands that are named in another way.
 var otherNames = map[string]string{
 	"start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "health": "doctor", "info": "status",
-	"install": "setup", "configure": "setup", "email": "mailbox", "user": "mailbox", "users": "mailbox", "inbox": "mailbox", "messages": "log", "sent": "log",
+	"install": "setup", "configure": "setup", "email": "mailbox", "user": "mailbox", "users": "mailbox", "messages": "log", "sent": "log", "config": "settings", "check": "show", "dns": "show", "records": "show",
 	"api": "call", "completions": "completion", "add": "create", "new": "create", "create": "add", "remove": "delete", "rm": "delete", "ls": "list", "get": "show",
 }
 
@@ -200,32 +203,23 @@ func unknownCommand(cmd *cli.Command, word string) error {
 	if other := otherNames[strings.ToLower(word)]; near == "" && slices.Contains(names, other) {
 		near = other
 	}
+	if near == "" && slices.Contains(remoteWords, word) {
+		return config.Mistake(fmt.Errorf("there is no command %q: %s", word, onlyHere))
+	}
 	if near == "" {
-		return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
+		words := append(strings.Fields(cmd.HelpName)[1:], word)
+		found := handlers.Operations(words...)
+		if len(word) < 3 || len(found) == 0 {
+			return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
+		}
+		if len(found) == 1 {
+			return config.Mistake(fmt.Errorf("there is no command %q; the API has it: `mailstead call %s`", word, found[0].Name))
+		}
+		var names []string
+		for _, o := range found[:min(3, len(found))] {
+			names = append(names, o.Name)
+		}
+		return config.Mistake(fmt.Errorf("there is no command %q; the API has %s: see `mailstead call --list %s`", word, strings.Join(names, ", "), strings.Join(words, " ")))
 	}
 	return config.Mistake(fmt.Errorf("there is no command %q: did you mean `%s %s`? Run `%[2]s help` for all commands", word, cmd.HelpName, near))
-}
-
-// placeArgument sets a flag that names a place, such as --to of a backup, to the argument of the
-// command, if there is one. It returns an error if there are both, or several arguments.
-func placeArgument(c *cli.Context, name string) error {
-	word := c.Args().First()
-	switch {
-	case c.NArg() == 0:
-		return nil
-	case c.NArg() > 1:
-		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(1), c.Command.HelpName))
-	case word == "":
-		return config.Mistake(errors.New("the place is empty: name a file or a directory"))
-	case c.String(name) != "":
-		return config.Mistake(fmt.Errorf("the place is given twice: as %s, and with --%s", word, name))
-	}
-	var names []string
-	for _, s := range c.Command.Subcommands {
-		names = append(names, s.Name)
-	}
-	if near := nearest.Name(word, names); near != "" && !strings.ContainsAny(word, "./") {
-		return config.Mistake(fmt.Errorf("there is no command %q: did you mean `%s %s`? A file or directory of that name is ./%[1]s", word, c.Command.HelpName, near))
-	}
-	return c.Set(name, word)
 }

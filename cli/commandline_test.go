@@ -169,7 +169,7 @@ func TestPlaceAsArgument(t *testing.T) {
 			continue
 		}
 		flag, place, _ := strings.Cut(want, "=")
-		if err := placeArgument(c, flag); c.NArg() > 0 && err != nil || c.String(flag) != place {
+		if err := argumentAsFlag(c, flag); c.NArg() > 0 && err != nil || c.String(flag) != place {
 			t.Errorf("%s: --%s is %q, %v", line, flag, c.String(flag), err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,6 +33,8 @@ func exitCode(err error, stderr io.Writer) int {
 		text += ". That is most likely its server: stop it first (`systemctl stop mailstead`), or name another directory with --data"
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() > 0:
 		text += ". Run the command as root, or as the user that the file belongs to"
+	case errors.Is(err, syscall.EADDRINUSE):
+		text += portRemedy(err)
 	}
 	fmt.Fprintln(stderr, "mailstead:", text)
 	if errors.As(err, new(config.Error)) {

@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -68,6 +73,9 @@ var flagValues = map[string][]string{
 	"permissions": {"read", "read,write", "read,write,purchase", "admin"},
 }
 
+// listsWithStatus are the operations whose field status is the flag --status of a command.
+var listsWithStatus = map[string]string{"mailstead log": "list_messages", "mailstead domain list": "list_domains"}
+
 // fileFlags are the flags whose value is the name of a file or a directory.
 var fileFlags = []string{
 	"data", "to", "from", "tls-cert", "tls-key", "ca-file", "ready-file", "unit", "password-file", "list", "age-identity", "s3-access-key-file",
@@ -76,12 +84,16 @@ var fileFlags = []string{
 // candidates returns the words that may stand after the words before, and that begin with current.
 func candidates(root *cli.Command, before []string, current string) []candidate {
 	cmd, flag := root, "" // flag is the name of the flag whose value comes next
+	dir := cmp.Or(os.Getenv("MAILSTEAD_DATA"), "data")
 	var arguments []string
 	help := false
 	for _, word := range before {
 		next := subcommand(cmd, word)
 		switch {
 		case flag != "":
+			if flag == "data" {
+				dir = word
+			}
 			flag = ""
 		case strings.HasPrefix(word, "-") && word != "-":
 			name := strings.TrimLeft(word, "-")
@@ -100,16 +112,25 @@ func candidates(root *cli.Command, before []string, current string) []candidate 
 	name, value, hasValue := strings.Cut(strings.TrimLeft(current, "-"), "=")
 	switch {
 	case flag != "":
-		all = valuesOfFlag(flag, "")
+		all = append(valuesOfFlag(cmd, flag, ""), namesOnServer(dir, flag, "")...)
 	case strings.HasPrefix(current, "-") && hasValue:
-		all = valuesOfFlag(name, strings.TrimSuffix(current, value))
+		prefix := strings.TrimSuffix(current, value)
+		all = append(valuesOfFlag(cmd, name, prefix), namesOnServer(dir, name, prefix)...)
 	case strings.HasPrefix(current, "-"):
 		for _, f := range flagsOf(cmd) {
-			_, text, _ := strings.Cut(f.String(), "\t")
+			_, text := flagText(f)
+			text, _, _ = strings.Cut(text, " [$")
 			all = append(all, candidate{"--" + f.Names()[0], text})
 		}
 	case cmd.Name == "call":
 		all = candidatesOfCall(arguments, current, help)
+		if key, _, ok := strings.Cut(current, "="); ok && len(arguments) > 0 && !strings.Contains(arguments[0], "team_user") {
+			all = append(all, namesOnServer(dir, key, key+"=")...)
+		}
+	case strings.HasPrefix(cmd.HelpName, "mailstead settings ") && strings.Contains(cmd.ArgsUsage, "KEY") && len(arguments) == 0:
+		for _, k := range config.EditableKeys() {
+			all = append(all, candidate{k.Key, k.Text})
+		}
 	case cmd.Name == "completion":
 		for _, shell := range shells {
 			all = append(all, candidate{word: shell})
@@ -123,6 +144,9 @@ func candidates(root *cli.Command, before []string, current string) []candidate 
 		if cmd == root {
 			all = append(all, candidate{"help", "explain a command"})
 		}
+		if len(arguments) == 0 && !help && cmd.Name != "create" && cmd.Name != "add" {
+			all = append(all, namesOnServer(dir, cmd.ArgsUsage, "")...)
+		}
 		if len(arguments) == 0 && slices.ContainsFunc([]string{"PLACE", "FILE", "DIR"}, func(kind string) bool { return strings.Contains(cmd.ArgsUsage, kind) }) && !help {
 			all = append(all, filesFollow)
 		}
@@ -130,23 +154,39 @@ func candidates(root *cli.Command, before []string, current string) []candidate 
 	return slices.DeleteFunc(all, func(c candidate) bool { return c != filesFollow && !strings.HasPrefix(c.word, current) })
 }
 
-// findFlag returns the flag of a command with a name; nil if it has none.
-func findFlag(cmd *cli.Command, name string) cli.Flag {
-	for _, f := range flagsOf(cmd) {
-		if slices.Contains(f.Names(), name) {
-			return f
+// namesOf are the lists of the API that have the values of flags, arguments and fields of
+// operations, with the field of each that is the value.
+var namesOf = map[string]struct{ operation, field string }{
+	"mailbox": {"list_email_users", "email"}, "ADDRESS": {"list_email_users", "email"}, "user_id": {"list_email_users", "email"},
+	"domain": {"list_domains", "domain"}, "DOMAIN": {"list_domains", "domain"}, "domain_id": {"list_domains", "domain"},
+	"account": {"list_accounts", "owner_email"}, "ACCOUNT": {"list_accounts", "owner_email"},
+}
+
+// namesOnServer returns up to 100 values of a flag, an argument or a field that the running server
+// has, each after a prefix. It returns none without a server, and waits for it one second at most.
+func namesOnServer(dir, kind, prefix string) (out []candidate) {
+	from, ok := namesOf[kind]
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	e := &env{dir: dir}
+	a := &apiCaller{ctx: ctx, send: func(r *http.Request) (*http.Response, error) { return roundTripOverSocket(e.socketPath(), r) }}
+	list, _, _ := a.page(from.operation, jsonObject{"limit": "100"}) // whoever may not ask gets no candidates
+	for _, o := range list {
+		out = append(out, candidate{word: prefix + o.stringField(from.field)})
+	}
+	return out
+}
+
+// valuesOfFlag returns the values that a flag of a command may have, each after a prefix.
+func valuesOfFlag(cmd *cli.Command, name, prefix string) (out []candidate) {
+	if operation := listsWithStatus[cmd.HelpName]; name == "status" && operation != "" {
+		for _, c := range candidatesOfCall([]string{operation}, "status=", false) {
+			out = append(out, candidate{word: prefix + strings.TrimPrefix(c.word, "status=")})
 		}
 	}
-	return nil
-}
-
-func takesValue(f cli.Flag) bool {
-	d, ok := f.(cli.DocGenerationFlag)
-	return ok && d.TakesValue()
-}
-
-// valuesOfFlag returns the values that a flag may have, each after a prefix.
-func valuesOfFlag(name, prefix string) (out []candidate) {
 	for _, value := range flagValues[name] {
 		out = append(out, candidate{word: prefix + value})
 	}

@@ -29,11 +29,12 @@ func completed(t *testing.T, words ...string) (out []string) {
 // fields, or files.
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"mailb": "mailbox", "domain ": "add list show claim", "domain s": "show", "completion ": "bash zsh fish", "completion f": "fish",
+		"mailb": "mailbox", "domain ": "add list show delete claim", "domain s": "show", "completion ": "bash zsh fish", "completion f": "fish",
 		"help que": "queue", "serve --outb": "--outbound", "serve --outbound ": "capture direct relay", "serve --outbound d": "direct",
 		"serve --outbound=r": "--outbound=relay", "serve --tls-cert ": ":files", "backup ": "list verify :files", "import mbox ": ":files",
 		"call connect_d": "connect_domains", "call connect_domains man": "manual_dns=", "call connect_domains manual_dns=": "manual_dns=true manual_dns=false",
-		"call --data x connect_domains apex=": "apex=here apex=elsewhere", "call get_domain domain_id=x d": "", "mailbox delete ": "", "nonsense ": "",
+		"call --data x connect_domains apex=": "apex=here apex=elsewhere", "call get_domain domain_id=x d": "", "mailbox delete ": "", "nonsense ": "", "log --status de": "delivered deferred", "domain list --status=pending_n": "--status=pending_ns",
+		"settings set log": "log.level", "settings get log.l": "log.level", "settings set log.level ": "", "log --fol": "--follow",
 		"log --status=x --since 1h --mail": "--mailbox", "": "serve", "-": "--version --data --help",
 	} {
 		words := strings.Split(line, " ")
@@ -109,7 +110,7 @@ var shellCases = []struct {
 	words []string
 	want  string
 }{
-	{[]string{"mailb"}, "mailbox"}, {[]string{"domain", ""}, "add list show claim"}, {[]string{"serve", "--outbound", "d"}, "direct"},
+	{[]string{"mailb"}, "mailbox"}, {[]string{"domain", ""}, "add list show delete claim"}, {[]string{"serve", "--outbound", "d"}, "direct"},
 	{[]string{"call", "connect_domains", "manual_dns=t"}, "manual_dns=true"}, {[]string{"import", "mbox", "arch"}, "archive.mbox"},
 }
 
@@ -148,6 +149,34 @@ func TestBashCompletes(t *testing.T) {
 			`compopt() { :; }; _mailstead; echo "${COMPREPLY[*]}"`
 		if got := strings.TrimSpace(runShell(t, bash, dir, "--norc", "-c", code, "bash", script)); got != want {
 			t.Errorf("%q: %q, want %q", c.words, got, want)
+		}
+	}
+}
+
+// TestBashCompletesAddresses: bash splits words at "@" too, and replaces the "@" with what follows
+// it.
+func TestBashCompletesAddresses(t *testing.T) {
+	bash := shell(t, "bash")
+	dir, script := programForShells(t, "bash")
+	program := "#!/bin/sh\nfor last; do :; done\necho \"${last%%@*}@boxes.test\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "mailstead"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"mailstead mailbox delete ann @ b": "@boxes.test", "mailstead mailbox delete ann @": "@boxes.test", "mailstead mailbox delete ann": "ann@boxes.test",
+		"mailstead call get_email_user user_id = ann @ b": "@boxes.test", "mailstead call get_email_user user_id = ann": "ann@boxes.test",
+	} {
+		code := `source "$1"; COMP_WORDS=(` + words + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); compopt() { :; }; _mailstead; echo "${COMPREPLY[*]}"`
+		if got := strings.TrimSpace(runShell(t, bash, dir, "--norc", "-c", code, "bash", script)); got != want {
+			t.Errorf("%q: %q, want %q", words, got, want)
+		}
+		// Without "@" in COMP_WORDBREAKS the word is whole, and replaced as a whole.
+		if whole := strings.ReplaceAll(words, " @ ", "@"); !strings.Contains(words, "=") && whole != words {
+			code = strings.Replace(code, words, whole, 1)
+			code = strings.Replace(code, "COMP_WORDS=", "COMP_WORDBREAKS=' =:'; COMP_WORDS=", 1)
+			if got := strings.TrimSpace(runShell(t, bash, dir, "--norc", "-c", code, "bash", script)); got != "ann@boxes.test" {
+				t.Errorf("%q, whole: %q", words, got)
+			}
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,10 @@ func (p *Program) domainCommands() []*cli.Command {
 		p.command("add", "connect domains, and say what to set in their DNS", "DOMAIN…", func(c *cli.Context, e *env) error {
 			if !c.Args().Present() {
 				return config.Mistake(fmt.Errorf("name the domains: %s", usageLine(c.Command)))
+			}
+			chosen := slices.DeleteFunc([]string{"manual", "external", "credential"}, func(flag string) bool { return !c.IsSet(flag) })
+			if len(chosen) > 1 {
+				return config.Mistake(fmt.Errorf("give --%s or --%s, not both", chosen[0], chosen[1]))
 			}
 			return runDomainAdd(c.Context, e, domainAddOptions{
 				names: c.Args().Slice(), account: c.String("account"), manual: c.Bool("manual"), external: c.Bool("external"),
@@ -45,8 +51,47 @@ func (p *Program) domainCommands() []*cli.Command {
 			}
 			return runDomainShow(c.Context, e, c.String("account"), name)
 		}, append(listFlags(), accountFlag())...),
+		p.command("delete", "delete a domain with its mailboxes and all their mail", "DOMAIN", func(c *cli.Context, e *env) error {
+			name, err := requireArgument(c, "DOMAIN")
+			if err != nil {
+				return err
+			}
+			return runDomainDelete(c.Context, e, c.String("account"), name, c.Bool("yes"))
+		}, &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, accountFlag(), jsonFlag()),
 		p.claimCommand(),
 	}
+}
+
+// runDomainDelete deletes a domain. It asks first, and deletes nothing without an answer.
+func runDomainDelete(ctx context.Context, e *env, account, name string, yes bool) error {
+	return e.withAPI(ctx, account, func(a *apiCaller) error {
+		d, err := a.findDomain(name)
+		if err != nil {
+			return err
+		}
+		mailboxes, _ := d["email_users_count"].(float64)
+		if !yes {
+			what := fmt.Sprintf("This deletes the domain %s with %s and all their mail, and cannot be undone.", d.stringField("domain"), plural(int64(mailboxes), "mailbox"))
+			if err := e.confirm(what, os.Stdin); err != nil {
+				return err
+			}
+		}
+		job, err := a.get("delete_domain", jsonObject{"domain_id": d["domain_id"]})
+		if err != nil {
+			return err
+		}
+		return e.print(job, fmt.Sprintf("%s is being deleted (job %s).\n", d.stringField("domain"), job.stringField("job_id")))
+	})
+}
+
+// domainError returns the error of a domain that could not be connected. d is its entry in the
+// answer of connect_domains or check_nameservers.
+func domainError(d jsonObject) error {
+	text := d.stringField("error") + d.stringField("message")
+	if code, message, ok := strings.Cut(text, ": "); ok && !strings.Contains(code, " ") {
+		text = message + " (" + code + ")"
+	}
+	return fmt.Errorf("%s: %s", d.stringField("domain"), text)
 }
 
 func (p *Program) claimCommand() *cli.Command {
@@ -214,7 +259,7 @@ func runDomainAdd(ctx context.Context, e *env, o domainAddOptions) error {
 		object, _ := one.(map[string]any)
 		d := jsonObject(object)
 		if d.stringField("status") == "error" {
-			failed = errors.Join(failed, fmt.Errorf("%s: %s", d.stringField("domain"), d.stringField("error")))
+			failed = errors.Join(failed, domainError(d))
 		} else if !e.json {
 			if err := e.printNextSteps(w, d, o); err != nil {
 				return errors.Join(err, failed)

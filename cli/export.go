@@ -39,13 +39,16 @@ func (p *Program) exportCommands() []*cli.Command {
 	}
 	run := func(newWriter func(dir string, folder []string) (folderWriter, error)) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
-			if err := placeArgument(c, "to"); err != nil {
+			if err := argumentAsFlag(c, "to"); err != nil {
 				return err
 			}
 			if c.String("to") == "" {
-				return config.Mistake(errors.New("name the directory: mailstead export maildir DIR --all"))
+				return config.Mistake(fmt.Errorf("name the directory: %s DIR --all", c.Command.HelpName))
 			}
-			if c.Bool("all") == (len(c.StringSlice("from")) > 0) {
+			if c.Bool("all") && len(c.StringSlice("from")) > 0 {
+				return config.Mistake(errors.New("give --from or --all, not both"))
+			}
+			if !c.Bool("all") && len(c.StringSlice("from")) == 0 {
 				return config.Mistake(errors.New("say which mailboxes: --from ADDRESS, or --all"))
 			}
 			return runExport(c.Context, e, exportOptions{

@@ -52,12 +52,13 @@ var commandExamples = map[string]string{
 	"settings test":       "mailstead settings test relay.r1",
 	"account create":      "mailstead account create --owner-email ann@example.org",
 	"account list":        "mailstead account list --csv",
-	"account suspend":     "mailstead account suspend --account ann@example.org",
-	"account resume":      "mailstead account resume --account ann@example.org",
-	"account delete":      "mailstead account delete --account ann@example.org --yes",
+	"account suspend":     "mailstead account suspend ann@example.org",
+	"account resume":      "mailstead account resume ann@example.org",
+	"account delete":      "mailstead account delete ann@example.org --yes",
 	"domain add":          "mailstead domain add example.com --wait",
 	"domain list":         "mailstead domain list",
 	"domain show":         "mailstead domain show example.com",
+	"domain delete":       "mailstead domain delete example.com",
 	"domain claim":        "mailstead domain claim example.com --account ann@example.org",
 	"mailbox create":      "mailstead mailbox create ann@example.com --name \"Ann Berg\"",
 	"mailbox list":        "mailstead mailbox list --domain example.com",
@@ -70,7 +71,7 @@ var commandExamples = map[string]string{
 	"job parked":          "mailstead job parked",
 	"job resume":          "mailstead job resume --all",
 	"token create":        "mailstead token create --user you@example.com --permissions read,write --name shop",
-	"user reset-password": "mailstead user reset-password --user you@example.com",
+	"user reset-password": "mailstead user reset-password you@example.com",
 	"rotate-key":          "mailstead rotate-key --data /var/lib/mailstead",
 	"call":                "mailstead call create_email_user email=ann@example.com",
 	"backup":              "mailstead backup /srv/backups/",
@@ -175,7 +176,7 @@ func showHelp(w io.Writer, cmd *cli.Command, topic []string) error {
 		fmt.Fprintf(w, "\n%s\n", p.bold(title))
 		var names, texts []string
 		for _, f := range groups[i] {
-			name, text, _ := strings.Cut(f.String(), "\t")
+			name, text := flagText(f)
 			names, texts = append(names, name), append(texts, text)
 		}
 		writeColumns(w, names, texts)
@@ -186,19 +187,10 @@ func showHelp(w io.Writer, cmd *cli.Command, topic []string) error {
 	return nil
 }
 
-// usageLine returns the form of a command's line.
-func usageLine(cmd *cli.Command) string {
-	line := cmd.HelpName
-	switch {
-	case !strings.Contains(line, " ") && len(cmd.Subcommands) > 0:
-		return line + " COMMAND [options]"
-	case len(cmd.Subcommands) > 0 && cmd.Action == nil:
-		return line + " COMMAND [options]"
-	}
-	if cmd.ArgsUsage != "" {
-		line += " " + cmd.ArgsUsage
-	}
-	return line + " [options]"
+// flagText returns how a flag is written and what it does.
+func flagText(f cli.Flag) (name, text string) {
+	name, text, _ = strings.Cut(f.String(), "\t")
+	return name, strings.NewReplacer(" (default: false)", "", " (default: 0)", "", " (default: 0s)", "").Replace(text)
 }
 
 func listCommands(w io.Writer, list []*cli.Command) {

@@ -25,7 +25,7 @@ import (
 func (p *Program) importCommands() []*cli.Command {
 	files := func(run func(ctx context.Context, e *env, o importOptions) error) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
-			if err := placeArgument(c, "from"); err != nil {
+			if err := argumentAsFlag(c, "from"); err != nil {
 				return err
 			}
 			return run(c.Context, e, importOptions{from: c.String("from"), to: c.String("to"), list: c.String("list"), folder: c.String("folder"), progress: c.String("progress")})

@@ -19,7 +19,7 @@ const accountsPerRequest = 500
 
 func (p *Program) importAccountsCommand() *cli.Command {
 	return p.command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "[FILE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "from"); err != nil {
+		if err := argumentAsFlag(c, "from"); err != nil {
 			return err
 		}
 		if c.String("from") == "" {

@@ -20,7 +20,7 @@ import (
 
 func (p *Program) importSettingsCommand() *cli.Command {
 	return p.command("settings", "make domains, mailboxes and the rest of an account as an export has them", "[FILE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "from"); err != nil {
+		if err := argumentAsFlag(c, "from"); err != nil {
 			return err
 		}
 		if c.String("from") == "" {

@@ -22,12 +22,15 @@ func (p *Program) jobCommands() []*cli.Command {
 			}
 			return runListParkedJobs(c.Context, e)
 		}, listFlags()...),
-		p.command("resume", "let a parked job go on now, or all of them", "", func(c *cli.Context, e *env) error {
-			if err := noArguments(c); err != nil {
+		p.command("resume", "let a parked job go on now, or all of them", "[JOB]", func(c *cli.Context, e *env) error {
+			if err := argumentAsFlag(c, "job"); err != nil {
 				return err
 			}
-			if (c.String("job") == "") == !c.Bool("all") {
-				return config.Mistake(errors.New("give --job ID or --all"))
+			if c.String("job") == "" && !c.Bool("all") {
+				return config.Mistake(errors.New("name the job by its id, which `mailstead job parked` shows, or give --all"))
+			}
+			if c.String("job") != "" && c.Bool("all") {
+				return config.Mistake(errors.New("name a job or give --all, not both"))
 			}
 			return runResumeJobs(c.Context, e, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")})
 		},

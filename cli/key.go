@@ -24,5 +24,5 @@ func runRotateKey(ctx context.Context, e *env) error {
 	if err := e.ask(ctx, operator.RotatePath, struct{}{}, out); err != nil {
 		return err
 	}
-	return e.print(out, fmt.Sprintf("key      %s\nrecords  %d\n", out.KeyID, out.Records))
+	return e.print(out, fmt.Sprintf("key id   %s\nrecords  %d\n", out.KeyID, out.Records))
 }

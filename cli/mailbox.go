@@ -173,7 +173,8 @@ func runMailboxCreate(ctx context.Context, e *env, account, address, name, passw
 		}
 		for _, protocol := range []string{"imap", "smtp"} {
 			if port, _ := made[protocol+"_port"].(float64); port > 0 {
-				text += fmt.Sprintf("%s      %s port %.0f, %s\n", protocol, made.stringField(protocol+"_host"), port, made.stringField(protocol+"_security"))
+				security := map[string]string{"tls": "TLS", "starttls": "STARTTLS", "none": "without TLS"}[made.stringField(protocol+"_security")]
+				text += fmt.Sprintf("%s      %s port %.0f, %s\n", protocol, made.stringField(protocol+"_host"), port, security)
 			}
 		}
 		if made.stringField("status") == "pending" {

@@ -13,7 +13,7 @@ import (
 
 func (p *Program) manualCommand() *cli.Command {
 	return p.command("manual", "write the manual pages of all commands into a directory", "DIR", func(c *cli.Context, e *env) error {
-		dir, err := requireArgument(c, "DIR")
+		dir, err := requireArgument(c, "DIRECTORY")
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func writeFlags(w *strings.Builder, cmd *cli.Command) {
 		}
 		fmt.Fprintf(w, ".SS %s\n", roff(title))
 		for _, f := range groups[i] {
-			name, text, _ := strings.Cut(f.String(), "\t")
+			name, text := flagText(f)
 			fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(name), roff(text))
 		}
 	}

@@ -69,10 +69,11 @@ var statusColours = map[string]string{
 
 // A table is what a list prints: the heads of its columns, and its rows.
 type table struct {
-	heads []string
-	rows  [][]string
-	wide  []int  // indexes of columns that may be shortened, those that matter least first
-	empty string // printed on a terminal if there are no rows
+	heads    []string
+	rows     [][]string
+	wide     []int  // indexes of columns that may be shortened, those that matter least first
+	empty    string // printed on a terminal if there are no rows
+	headless bool   // print no heads on a terminal either
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -132,7 +133,7 @@ func (p *printer) writeTable(t *table) error {
 		out.WriteString(strings.TrimRight(text.String(), " ") + "\n")
 	}
 	switch {
-	case p.terminal && len(t.rows) > 0:
+	case p.terminal && len(t.rows) > 0 && !t.headless:
 		line(t.heads, func(_, text string) string { return p.bold(text) })
 	case p.terminal && t.empty != "":
 		out.WriteString(t.empty + "\n")

@@ -56,5 +56,9 @@ func runProfile(ctx context.Context, e *env, in operator.ProfileIn, to string) e
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	tool := "pprof"
+	if in.Kind == "trace" {
+		tool = "trace"
+	}
+	return e.print(nil, fmt.Sprintf("%s is written. `go tool %s %[1]s` shows it.\n", to, tool))
 }

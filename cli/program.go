@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -39,7 +38,15 @@ type Program struct {
 func (p *Program) command(name, usage, args string, run func(c *cli.Context, e *env) error, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Flags: append([]cli.Flag{dataFlag()}, flags...),
-		Action: func(c *cli.Context) error { return run(c, p.env(c)) },
+		Action: func(c *cli.Context) error {
+			switch {
+			case c.Bool("json") && c.Bool("csv"):
+				return config.Mistake(errors.New("give --json or --csv, not both"))
+			case c.IsSet("timeout") && !c.Bool("wait"):
+				return config.Mistake(errors.New("--timeout goes with --wait"))
+			}
+			return run(c, p.env(c))
+		},
 	}
 }
 
@@ -108,33 +115,6 @@ func (e *env) open(dir string, s *config.Settings, mayCreate bool, do func(*oper
 	}
 	err := e.Open(dir, s, mayCreate, do)
 	return errors.Join(err, operator.GiveToOwner(dir))
-}
-
-// requireArgument returns the only argument of a command. what names it, such as ADDRESS.
-func requireArgument(c *cli.Context, what string) (string, error) {
-	switch {
-	case c.Args().First() == "":
-		return "", config.Mistake(fmt.Errorf("name the %s: %s", strings.ToLower(what), usageLine(c.Command)))
-	case c.NArg() > 1:
-		return "", config.Mistake(fmt.Errorf("%q is not expected: %s", c.Args().Get(1), usageLine(c.Command)))
-	}
-	return c.Args().First(), nil
-}
-
-// noArguments returns an error if the command line has arguments. The command would ignore them.
-func noArguments(c *cli.Context) error {
-	if c.Args().Present() {
-		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName))
-	}
-	return nil
-}
-
-// requireFlag returns an error if the flag is missing, or if the command line has arguments.
-func requireFlag(c *cli.Context, flag string) error {
-	if c.String(flag) == "" {
-		return config.Mistake(fmt.Errorf("--%s is required", flag))
-	}
-	return noArguments(c)
 }
 
 // flagError reduces a service error to its message. flags maps fields of the API to flags. If the

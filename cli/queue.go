@@ -20,7 +20,10 @@ func (p *Program) queueCommands() []*cli.Command {
 	chosen := func(run func(ctx context.Context, e *env, o queueOptions) error) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
 			o := queueOptions{account: c.String("account"), mailbox: c.String("mailbox"), domain: c.String("domain"), ids: c.Args().Slice(), yes: c.Bool("yes")}
-			if len(o.ids) == 0 == !c.Bool("all") {
+			if len(o.ids) > 0 && c.Bool("all") {
+				return config.Mistake(errors.New("give the ids of messages or --all, not both"))
+			}
+			if len(o.ids) == 0 && !c.Bool("all") {
 				return config.Mistake(fmt.Errorf("name the messages by their ids, which `mailstead queue list` shows, or give --all: %s", usageLine(c.Command)))
 			}
 			return run(c.Context, e, o)
@@ -151,11 +154,16 @@ func (p *Program) logCommand() *cli.Command {
 			return err
 		}
 		o := logOptions{
-			account: c.String("account"), limit: c.Int("limit"),
+			account: c.String("account"), limit: c.Int("limit"), follow: c.Bool("follow"),
 			filters: jsonObject{"mailbox": c.String("mailbox"), "domain": c.String("domain"), "recipient": c.String("to"), "status": c.String("status")},
 		}
-		if o.limit < 1 {
+		switch {
+		case o.limit < 1:
 			return config.Mistake(errors.New("--limit must be at least 1"))
+		case o.follow && e.csv:
+			return config.Mistake(errors.New("give --follow or --csv, not both"))
+		case o.follow && !e.serverRuns(c.Context):
+			return fmt.Errorf("%w on %s: start it first", errNoServer, e.dir)
 		}
 		var err error
 		o.since, err = parseSince(c.String("since"), time.Now())
@@ -170,6 +178,7 @@ func (p *Program) logCommand() *cli.Command {
 		&cli.StringFlag{Name: "status", Usage: "only this status, such as delivered, deferred or bounced"},
 		&cli.StringFlag{Name: "since", Usage: "only messages since then: a time span such as 30m, 1h or 7d, a day, or a time"},
 		&cli.IntFlag{Name: "limit", Usage: "at most this many messages", Value: 50},
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "oldest first, then each new message and status as it comes; with --json an object on each line"},
 		accountFlag())...)
 }
 
@@ -178,6 +187,7 @@ type logOptions struct {
 	filters jsonObject // of list_messages; texts that are "" do not filter
 	since   time.Time  // zero: no limit
 	limit   int
+	follow  bool
 }
 
 // parseSince parses the value of --since: a time span before now, a day or a time. It returns the
@@ -238,13 +248,61 @@ func runLog(ctx context.Context, e *env, o logOptions) error {
 				return err
 			}
 		}
-		t := &table{heads: []string{"Time", "Status", "From", "To", "Subject", "Answer"}, wide: []int{5, 4, 2, 3}, empty: "No messages."}
-		for _, m := range rows {
-			t.add(timeText(m["queued_at"]), m.stringField("status"), m.stringField("sender"), m.stringField("recipient"), m.stringField("subject"), m.stringField("last_response"))
+		if o.follow {
+			return e.followLog(a, args, o.since, rows)
 		}
 		if len(rows) == o.limit && newPrinter(e.stdout).terminal {
 			fmt.Fprintf(e.stderr, "The newest %d rows are shown; --limit shows more.\n", o.limit)
 		}
-		return e.printTable(listOf(rows), t)
+		return e.printTable(listOf(rows), logTable(rows))
 	})
+}
+
+// logTable returns rows of the sending log as a table.
+func logTable(rows []jsonObject) *table {
+	t := &table{heads: []string{"Time", "Status", "From", "To", "Subject", "Answer"}, wide: []int{5, 4, 2, 3}, empty: "No messages."}
+	for _, m := range rows {
+		t.add(timeText(m["queued_at"]), m.stringField("status"), m.stringField("sender"), m.stringField("recipient"), m.stringField("subject"), m.stringField("last_response"))
+	}
+	return t
+}
+
+// followLog prints rows of the sending log, which has the newest first, in the order of time. Until
+// the command is interrupted, it then prints the rows that come, and those among the newest 100
+// whose status changes.
+func (e *env) followLog(a *apiCaller, args jsonObject, since time.Time, rows []jsonObject) error {
+	before := since.UTC().Format(time.RFC3339Nano) // rows that are as old as this, and were not printed, do not come
+	if len(rows) > 0 {
+		before = rows[0].stringField("queued_at")
+	}
+	statuses := map[string]string{} // by the ids of the rows that were printed
+	for first := true; ; first = false {
+		slices.Reverse(rows)
+		rows = slices.DeleteFunc(rows, func(m jsonObject) bool {
+			status, printed := statuses[m.stringField("id")]
+			return status == m.stringField("status") || !first && !printed && m.stringField("queued_at") <= before
+		})
+		t := logTable(rows)
+		t.empty, t.headless = "", !first
+		var err error
+		for _, m := range rows {
+			statuses[m.stringField("id")] = m.stringField("status")
+			err = errors.Join(err, e.print(m, ""))
+		}
+		if !e.json {
+			err = newPrinter(e.stdout).writeTable(t)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-a.ctx.Done():
+			return nil
+		case <-time.After(pollInterval):
+		}
+		rows, _, err = a.page("list_messages", args)
+		if err != nil && a.ctx.Err() == nil {
+			return err
+		}
+	}
 }

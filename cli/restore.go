@@ -23,7 +23,7 @@ func (p *Program) restoreCommand() *cli.Command {
 		&cli.StringFlag{Name: "into", Usage: "the folder that --mailbox restores to"},
 	}, sourceFlags()...)
 	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "[PLACE]", func(c *cli.Context, e *env) error {
-		if err := placeArgument(c, "from"); err != nil {
+		if err := argumentAsFlag(c, "from"); err != nil {
 			return err
 		}
 		if c.IsSet("mailbox") {
@@ -64,7 +64,7 @@ func parseRestoreTime(text string) (time.Time, error) {
 // runRestore restores a backup to an empty data directory.
 func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 	if _, err := os.Stat(e.socketPath()); err == nil {
-		return fmt.Errorf("the directory %s is not empty: restore to another directory", e.dir)
+		return fmt.Errorf("the directory %s is not empty: name another with --data", e.dir)
 	}
 	place, err := openDataDir(e.dir)
 	if err != nil {

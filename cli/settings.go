@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -18,11 +19,11 @@ import (
 
 func (p *Program) settingsCommands() []*cli.Command {
 	return []*cli.Command{
-		p.command("list", "list all settings, and where each comes from", "", func(c *cli.Context, e *env) error {
-			if err := noArguments(c); err != nil {
-				return err
+		p.command("list", "list all settings, or those that begin with PREFIX, and where each comes from", "[PREFIX]", func(c *cli.Context, e *env) error {
+			if c.NArg() > 1 {
+				return config.Mistake(fmt.Errorf("%q is not expected: %s", c.Args().Get(1), usageLine(c.Command)))
 			}
-			return runSettingsList(c.Context, e)
+			return runSettingsList(c.Context, e, c.Args().First())
 		}, listFlags()...),
 		p.command("get", "print one setting", "KEY", func(c *cli.Context, e *env) error {
 			if c.NArg() != 1 {
@@ -99,10 +100,18 @@ func settingsArguments(args []string) (map[string]*settings.Value, error) {
 	return out, nil
 }
 
-func runSettingsList(ctx context.Context, e *env) error {
+// runSettingsList prints the settings whose key begins with prefix.
+func runSettingsList(ctx context.Context, e *env, prefix string) error {
 	list, err := callSettings(ctx, e, "list_settings", nil)
 	if err != nil {
 		return err
+	}
+	list.Data = slices.DeleteFunc(list.Data, func(row settings.Setting) bool {
+		return !strings.HasPrefix(strings.ReplaceAll(row.Key, `"`, ""), strings.ReplaceAll(prefix, `"`, ""))
+	})
+	list.Count = len(list.Data)
+	if list.Count == 0 {
+		return config.Mistake(fmt.Errorf("no setting begins with %q; `mailstead settings list` lists all", prefix))
 	}
 	return e.printTable(list, settingsTable(list.Data))
 }

@@ -106,7 +106,7 @@ func (s *serverStatus) text(p *printer) string {
 func backupText(b *health.BackupHealth, p *printer) string {
 	switch {
 	case b.Target == nil:
-		return "not configured; see [backup] in docs/backup.md"
+		return "not configured: set to in [backup] of mailstead.toml, or run `mailstead backup PLACE`"
 	case b.AgeSeconds == nil:
 		return "none yet to " + *b.Target
 	}
@@ -124,6 +124,9 @@ func backupText(b *health.BackupHealth, p *printer) string {
 func plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "x") {
+		noun += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func (p *Program) passwordCommand() *cli.Command {
-	return p.command("reset-password", "set a team user's password", "", func(c *cli.Context, e *env) error {
+	return p.command("reset-password", "set a team user's password", "USER", func(c *cli.Context, e *env) error {
 		if err := requireFlag(c, "user"); err != nil {
 			return err
 		}

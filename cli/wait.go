@@ -140,8 +140,7 @@ func (w *waiter) waitForDomains(answer jsonObject) (json.RawMessage, error) {
 		named := jsonObject(object)
 		id := named.stringField("domain_id")
 		if id == "" || named["status"] == "error" {
-			why := named.stringField("error") + named.stringField("message")
-			failed = append(failed, fmt.Errorf("%s: %s", named.stringField("domain"), why))
+			failed = append(failed, domainError(named))
 			continue
 		}
 		d, err := w.waitForDomain(id)

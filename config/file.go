@@ -86,7 +86,7 @@ func describeMistake(text string, err error) (row int, mistake error) {
 
 // withoutGoTypes removes the names of Go types from a message of the TOML decoder.
 func withoutGoTypes(text string) string {
-	text = strings.NewReplacer("toml: ", "",
+	text = strings.NewReplacer("toml: ", "", "unexpected character U+000A at start of value", "the value is missing",
 		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
 		reflect.TypeFor[count]().String(), "a count, a whole number that is not negative").Replace(text)
 	if given, _, ok := strings.Cut(text, " into struct field "); ok {
@@ -383,6 +383,7 @@ func flagFields() []flagField {
 // Each flag can also be set by an environment variable, such as MAILSTEAD_HOSTNAME.
 func Flags() []cli.Flag {
 	var out []cli.Flag
+	sandbox, production := reflect.ValueOf(sandboxDefaults()), reflect.ValueOf(productionDefaults())
 	for _, f := range flagFields() {
 		env := []string{envName(f.name)}
 		switch f.kind {
@@ -390,6 +391,12 @@ func Flags() []cli.Flag {
 			out = append(out, &cli.BoolFlag{Name: f.name, Usage: f.usage, EnvVars: env})
 		case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
 			out = append(out, &cli.StringSliceFlag{Name: f.name, Usage: f.usage, EnvVars: env})
+		case reflect.TypeFor[Address]():
+			text := fmt.Sprintf("%v; %v with a hostname", sandbox.Field(f.index), production.Field(f.index))
+			if sandbox.Field(f.index).IsZero() {
+				text = ""
+			}
+			out = append(out, &cli.StringFlag{Name: f.name, Usage: f.usage, EnvVars: env, DefaultText: text})
 		default:
 			out = append(out, &cli.StringFlag{Name: f.name, Usage: f.usage, EnvVars: env})
 		}

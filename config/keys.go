@@ -91,6 +91,20 @@ func (s setting) fileKey() string {
 	return strings.Join(append(slices.Clone(s.tables), s.name), ".")
 }
 
+// A NamedSetting is a key of the settings with what it is for.
+type NamedSetting struct{ Key, Text string }
+
+// EditableKeys returns the keys of the settings that the store can have, without those of entries
+// of lists.
+func EditableKeys() (out []NamedSetting) {
+	for _, s := range settingsTable() {
+		if s.editable() && s.list == "" {
+			out = append(out, NamedSetting{s.key(""), s.description()})
+		}
+	}
+	return out
+}
+
 // key returns the key in the API. entry is the name of the entry if the setting is in a list.
 func (s setting) key(entry string) string {
 	if s.list != "" {

@@ -245,6 +245,7 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[[relay]]\nname = 'r'\nkind = 'custom'\nhost = 'h'\n[[relay]]\nname = 'r'\nkind = 'custom'\nhost = 'h'", want: []string{"line 5: [[relay]] number 2: another relay already has the name"}},
 		{file: "[dns]\n[[dns.secondaries]]\nname = 'x'", want: []string{"line 2: [[dns.secondaries]] number 1: address is required"}},
 		{file: "[backup]\nevery = '1h'\nsync = true", want: []string{"line 3: [backup] sync"}},
+		{file: "http = \n", want: []string{"line 1: the value is missing"}},
 		{file: "smtpp = 'x'", want: []string{"line 1", `"smtpp"`}},
 		{file: "\n[limits]\ndomain = 3", want: []string{"line 3", `"limits.domain"`}},
 		{file: "\n\nsmtp = 'here'", want: []string{"line 3", "HOST:PORT"}},

@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
@@ -28,13 +32,26 @@ type Operation struct {
 	Summary string `json:"summary"`
 }
 
-// Operations lists all operations of the API, for the command line.
-func Operations() []Operation {
+// Operations lists the operations of the API that have all words in their names or summaries, for
+// the command line. Those that have more of them in their names come first, then those with shorter
+// names. Without words, the order is that of the table.
+func Operations(words ...string) []Operation {
 	var out []Operation
 	for _, o := range api.All(&service.Service{}) {
-		if !o.Alias {
+		text := strings.ToLower(o.Name + " " + o.Summary)
+		lacksOne := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, strings.ToLower(word)) })
+		if !o.Alias && !lacksOne {
 			out = append(out, Operation{o.Name, o.Method, o.Path, o.Summary})
 		}
+	}
+	inName := func(o Operation) (n int) {
+		for _, word := range words {
+			n += min(1, strings.Count(o.Name, strings.ToLower(word)))
+		}
+		return n
+	}
+	if len(words) > 0 {
+		slices.SortStableFunc(out, func(a, b Operation) int { return cmp.Or(inName(b)-inName(a), len(a.Name)-len(b.Name)) })
 	}
 	return out
 }
@@ -172,9 +189,13 @@ func isQuery(t reflect.Type, name string) bool {
 }
 
 // Arguments returns the JSON object of arguments that words give for an operation. A word is
-// key=value, where the value is converted to the type of the field, or key:=JSON. A list is given
-// by repeating its key, or as JSON.
-func Arguments(operation string, words []string) (string, error) {
+// key=value, where the value is converted to the type of the field, key:=JSON, or key@FILE for the
+// content of a file. A list is given by repeating its key, or as JSON. read returns the content of
+// a file, and of the standard input for "-".
+//
+// The "@" stands with the key, not with the value: a script may pass on values of others, which
+// must not name files.
+func Arguments(operation string, words []string, read func(file string) ([]byte, error)) (string, error) {
 	o, err := findOperation(operation)
 	if err != nil {
 		return "", err
@@ -184,14 +205,39 @@ func Arguments(operation string, words []string) (string, error) {
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		key, isJSON := strings.CutSuffix(key, ":")
-		if !ok || key == "" {
-			return "", fmt.Errorf("%q is not an argument of %s; write key=value, key:=JSON, or one JSON object in single quotes", word, o.Name)
+		key, file, isFile := strings.Cut(key, "@")
+		if isFile && ok {
+			file, isJSON = word[len(key)+1:], false // the name of the file has a "="
 		}
-		if err := checkArgument(o, key); err != nil {
+		err := checkArgument(o, key)
+		if !ok && (!isFile || err != nil) || key == "" {
+			return "", fmt.Errorf("%q is not an argument of %s; write key=value, key:=JSON, key@FILE, or one JSON object in single quotes", word, o.Name)
+		}
+		if err != nil {
 			return "", err
 		}
 		_, repeated := values[key]
 		field := schema.Properties.Get(key)
+		if value == "@-" && !isJSON && !isFile {
+			return "", fmt.Errorf("%s is the text itself; to read standard input, write %s@-", word, key)
+		}
+		if isFile {
+			content, err := read(file)
+			if err != nil {
+				return "", fmt.Errorf("read %s: %w", key, err)
+			}
+			value = strings.TrimRight(string(content), "\r\n")
+			switch {
+			case isAttachments(field):
+				list, _ := values[key].([]any)
+				values[key] = append(list, attachmentOf(file, content))
+				continue
+			case !utf8.ValidString(value):
+				return "", fmt.Errorf("%s is a text, and %s holds something else", key, file)
+			case json.Valid(content) && strings.ContainsAny(value[:1], "[{") && field != nil && !field.Is("string"):
+				isJSON = true
+			}
+		}
 		if isJSON {
 			if !json.Valid([]byte(value)) {
 				return "", fmt.Errorf("%s:=%s is not JSON; for a text write %s=%s", key, value, key, value)
@@ -203,6 +249,9 @@ func Arguments(operation string, words []string) (string, error) {
 			continue
 		}
 		one, isList, err := argumentValue(field, value)
+		if err != nil && isAttachments(field) {
+			return "", fmt.Errorf("%s is a list of files: write %[1]s@FILE for each", key)
+		}
 		if err != nil {
 			return "", fmt.Errorf("%s %w; `mailstead call %s --help` shows the types of all fields", key, err, o.Name)
 		}
@@ -287,6 +336,21 @@ func argumentValue(field *openapi.Schema, text string) (value any, isList bool, 
 	return nil, false, errors.New("is an object: write its JSON after :=")
 }
 
+// isAttachments reports whether a field is a list of files with their names.
+func isAttachments(field *openapi.Schema) bool {
+	return field != nil && field.Is("array") && field.Items.Properties.Get("filename") != nil && field.Items.Properties.Get("content") != nil
+}
+
+// attachmentOf returns a file as an item of a list of attachments.
+func attachmentOf(file string, content []byte) any {
+	name := filepath.Base(file)
+	if file == "-" {
+		name = "attachment"
+	}
+	kind := mime.TypeByExtension(filepath.Ext(name))
+	return map[string]string{"filename": name, "content": base64.StdEncoding.EncodeToString(content), "content_type": cmp.Or(kind, "application/octet-stream")}
+}
+
 // An OperationHelp describes one operation for people, from its row in the table and from the
 // OpenAPI document.
 type OperationHelp struct {
@@ -307,6 +371,9 @@ type FieldHelp struct {
 	Values   []string `json:"values,omitempty"`
 	Required bool     `json:"required"`
 	Text     string   `json:"text,omitempty"`
+	// The fields of an object, or of the objects in a list. Their names are whole, such as
+	// "send_policy.send".
+	Inner []FieldHelp `json:"inner,omitempty"`
 }
 
 // HelpOf returns the description of an operation.
@@ -319,17 +386,30 @@ func HelpOf(operation string) (*OperationHelp, error) {
 		Operation: Operation{o.Name, o.Method, o.Path, o.Summary}, Text: o.Text, Waits: o.Status == http.StatusAccepted,
 		Permissions: fmt.Sprintf("Tokens need the permission %q; for the roles %s.", o.Scope, strings.Join(o.Roles, ", ")),
 	}
-	schema := argumentsOf(o)
-	for _, p := range schema.Properties {
-		out.Fields = append(out.Fields, FieldHelp{
-			Name: p.Name, Type: typeForPeople(p.Value), Values: valuesOf(p.Value), Required: slices.Contains(schema.Required, p.Name), Text: p.Value.Description,
-		})
+	out.Fields = fieldHelp(argumentsOf(o), "")
+	for i := range out.Fields { // the command line takes names in the place of these ids
+		switch f := &out.Fields[i]; {
+		case f.Text != "":
+		case f.Name == "domain_id":
+			f.Text = "The domain's id or name."
+		case f.Name == "user_id" && strings.HasPrefix(o.Path, "/v1/account/users/"):
+			f.Text = "The team user's id or address."
+		case f.Name == "user_id":
+			f.Text = "The mailbox's id or address."
+		}
 	}
 	doc := Description()
 	row := doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
 	for _, p := range row.Parameters {
 		if p.Schema != nil && p.Required {
-			out.Example = append(out.Example, exampleWord(p.Name, doc.Example(p.Schema)))
+			word := exampleWord(p.Name, doc.Example(p.Schema))
+			switch {
+			case strings.HasPrefix(word, "user_id=eu_"):
+				word = "user_id=anna@example.com"
+			case strings.HasPrefix(word, "domain_id=dom_"):
+				word = "domain_id=example.com"
+			}
+			out.Example = append(out.Example, word)
 		}
 	}
 	if row.RequestBody != nil {
@@ -339,6 +419,26 @@ func HelpOf(operation string) (*OperationHelp, error) {
 		}
 	}
 	return out, nil
+}
+
+// fieldHelp describes the fields of an object, which all begin with prefix.
+func fieldHelp(object *openapi.Schema, prefix string) (out []FieldHelp) {
+	for _, p := range object.Properties {
+		f := FieldHelp{
+			Name: prefix + p.Name, Type: typeForPeople(p.Value), Values: valuesOf(p.Value), Required: slices.Contains(object.Required, p.Name), Text: p.Value.Description,
+		}
+		if isAttachments(p.Value) {
+			f.Type = "list of files, " + f.Name + "@FILE for each"
+		}
+		for _, form := range slices.Concat([]*openapi.Schema{p.Value}, p.Value.OneOf, p.Value.AnyOf) {
+			if form.Items != nil {
+				form = form.Items
+			}
+			f.Inner = append(f.Inner, fieldHelp(form, f.Name+".")...)
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // exampleWord returns the word that gives a value to a field, see Arguments.

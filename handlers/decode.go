@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
@@ -260,6 +261,10 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok && u.UnmarshalText([]byte(text)) == nil {
 			return
 		}
+		if v.Type() == reflect.TypeFor[core.Time]() {
+			d.addError(name, "invalid", "must be a time of the form 2026-11-30T12:00:00Z, or a day of the form 2026-11-30")
+			return
+		}
 		d.addError(name, "invalid", "cannot be read")
 		return
 	}
@@ -467,6 +472,10 @@ func eachValue(raw []byte, visit func(name string, part []byte)) {
 
 // addDecodeError notes that encoding/json could not decode the field into type t.
 func (d *decoder) addDecodeError(name string, t reflect.Type, err error) {
+	if t == reflect.TypeFor[core.Time]() || t == reflect.TypeFor[*core.Time]() || errors.As(err, new(*time.ParseError)) {
+		d.addError(name, "invalid", "must be a time of the form 2026-11-30T12:00:00Z")
+		return
+	}
 	var te *json.UnmarshalTypeError
 	if !errors.As(err, &te) {
 		d.addError(name, "invalid", "cannot be read: %s", err)

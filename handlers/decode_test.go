@@ -305,6 +305,30 @@ func TestDecodeNamesEveryWrongField(t *testing.T) {
 	}
 }
 
+// TestTimesSayTheirForm: whoever writes a time in another way learns how to write it.
+func TestTimesSayTheirForm(t *testing.T) {
+	var in struct {
+		Since  *core.Time          `query:"since"`
+		SendAt *core.Time          `json:"send_at"`
+		Ends   core.Opt[core.Time] `json:"ends"`
+		At     core.Time           `json:"at"`
+	}
+	err := decode(&in, requestParts{query: url.Values{"since": {"yesterday"}}, body: []byte(`{"send_at":"tomorrow","ends":"30.11.2026","at":7}`), strict: true})
+	e, _ := core.AsError(err)
+	if e == nil || len(e.Details) != 4 {
+		t.Fatalf("error %v", err)
+	}
+	for _, d := range e.Details {
+		want := "must be a time of the form 2026-11-30T12:00:00Z"
+		if d.Field == "since" {
+			want += ", or a day of the form 2026-11-30"
+		}
+		if d.Message != want {
+			t.Errorf("%s: %s", d.Field, d.Message)
+		}
+	}
+}
+
 // TestDecodeLooksInside sends bodies with mistakes inside objects, lists and texts.
 func TestDecodeLooksInside(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 2000) + strings.Repeat(`]}`, 2000)

@@ -24,7 +24,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"cli config handlers service jobs store mail dnsprov web internal", "the root wires everything together"},
-	"cli":                 {"config handlers service jobs store mail packaging internal/killpoint internal/licenses internal/lookup internal/nearest", "cli asks the server, or opens what it is given a way to open; it does not know how the program is put together"},
+	"cli":                 {"config handlers service jobs store mail packaging internal/killpoint internal/licenses internal/lookup internal/nearest internal/portholder", "cli asks the server, or opens what it is given a way to open; it does not know how the program is put together"},
 	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/nearest internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/api":        {"service", "api says what each operation is; it does not know how a request is decoded and answered"},
 	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},
@@ -80,6 +80,7 @@ var importRules = map[string]struct {
 	"internal":            {"", "internal has small tools that know nothing of mail"},
 	"internal/archtest":   {"service", "archtest reads sources; of the packages it needs the lists that words are written for"},
 	"internal/nearest":    {"", "nearest compares words; it does not know what they name"},
+	"internal/portholder": {"", "portholder reads /proc; it does not know what the ports are for"},
 	"internal/clock":      {"", "clock tells the time; it does not know who asks or waits"},
 	"internal/killpoint":  {"", "killpoint names places of the write paths, which import it for that alone: a test ends the program there"},
 	"internal/cputime":    {"", "cputime is for benchmarks and tests; it does not know what they measure"},

@@ -4,16 +4,17 @@
 _mailstead() {
 	local cur line value before IFS=$'\n'
 	local -a words
-	# bash splits words at "=" and ":" too. They are joined again, since arguments are key=value.
+	# bash splits words at "=", ":" and "@" too. They are joined again: arguments are key=value and
+	# addresses.
 	if declare -F _get_comp_words_by_ref >/dev/null; then
 		local cword
-		_get_comp_words_by_ref -n =: words cword
+		_get_comp_words_by_ref -n =:@ words cword
 		words=("${words[@]:1:cword}")
 	else
 		local i
 		for ((i = 1; i <= COMP_CWORD; i++)); do
 			local word=${COMP_WORDS[i]} last=$((${#words[@]} - 1))
-			if ((last >= 0)) && [[ $word == [=:]* || ${words[last]} == *[=:] && ${COMP_WORDS[i - 1]} == [=:]* ]]; then
+			if ((last >= 0)) && [[ $word == [=:@]* || ${words[last]} == *[=:@] && ${COMP_WORDS[i - 1]} == [=:@]* ]]; then
 				words[last]+=$word
 			else
 				words+=("$word")
@@ -22,10 +23,12 @@ _mailstead() {
 	fi
 	cur=${words[${#words[@]} - 1]}
 	COMPREPLY=()
-	# What stands before the last "=" or ":" is not replaced by bash.
+	# bash replaces only what stands after the last "=" or ":", or from the last "@" on.
 	before=
-	if [[ $cur == *[=:]* && $COMP_WORDBREAKS == *[=:]* ]]; then
-		before=${cur%"${cur##*[=:]}"}
+	local breaks=${COMP_WORDBREAKS//[!=:@]/}
+	if [[ -n $breaks && $cur == *["$breaks"]* ]]; then
+		before=${cur%"${cur##*["$breaks"]}"}
+		before=${before%@}
 	fi
 	while read -r line; do
 		value=${line%%$'\t'*}

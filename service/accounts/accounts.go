@@ -408,6 +408,17 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if !given {
 		in.OwnerPassword = core.NewPassword()
 	}
+	if in.First { // only the command that has the store to itself asks for the first one
+		err := s.Store.View(func(tx *store.Tx) error {
+			if _, err := core.FindAccount(tx, ""); err == nil {
+				return core.Errorf("already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	account, owner, err := s.draftAccount(in, "")
 	if err != nil {
 		return nil, err
@@ -422,9 +433,6 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 		command = "init"
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if _, err := core.FindAccount(tx, ""); in.First && err == nil {
-			return core.Errorf("already_initialised", "This data directory has an account already. Use `mailstead account create` for another one.")
-		}
 		if err := putAccount(tx, account, owner); err != nil {
 			return err
 		}

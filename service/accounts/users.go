@@ -50,7 +50,7 @@ func (s *Service) userByEmail(email string) (u *store.User, err error) {
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, core.NotFound("team user")
+		return nil, core.Errorf("not_found", "There is no team user %s. Check the address.", email)
 	}
 	return u, err
 }

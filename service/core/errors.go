@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -58,7 +59,7 @@ func NotFound(what string) *Error {
 // Invalid returns a 400 error about one field; code is the code of its detail. The error's own code
 // is validation_error, or too_many_items if code is too_many_items.
 func Invalid(field, code, format string, args ...any) *Error {
-	m := fmt.Sprintf(format, args...)
+	m := strings.TrimPrefix(fmt.Sprintf(format, args...), field+" ")
 	e := Errorf("validation_error", "%s: %s", field, m).With(field, code, m)
 	if code == "too_many_items" {
 		e.Code = code

@@ -253,7 +253,7 @@ func deliveryOut(d *store.Delivery) Delivery {
 // ListDeliveriesIn is the query of list_webhook_deliveries.
 type ListDeliveriesIn struct {
 	page.Query
-	ID        string `path:"id"`
+	ID        string `path:"id" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	EventType string `query:"event_type"`
 	Outcome   string `query:"outcome" enum:"success|failed|pending|"`
 	EventID   string `query:"event_id"`
@@ -279,7 +279,7 @@ func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in Li
 
 // RedeliverIn names one event in an endpoint's log.
 type RedeliverIn struct {
-	ID      string `path:"id"`
+	ID      string `path:"id" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	EventID string `path:"event_id"`
 }
 

@@ -111,7 +111,7 @@ func (s *Service) ListWebhooks(_ context.Context, who core.Actor) (*WebhookList,
 
 // WebhookIn names one endpoint.
 type WebhookIn struct {
-	ID string `path:"id"`
+	ID string `path:"id" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // GetWebhook returns one endpoint.
@@ -228,7 +228,7 @@ func (s *Service) cleanEvents(in []string) ([]string, error) {
 
 // UpdateWebhookIn is the body of update_webhook.
 type UpdateWebhookIn struct {
-	ID          string           `path:"id"`
+	ID          string           `path:"id" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	URL         *string          `json:"url"`
 	Events      *[]string        `json:"events" log:"true"` // Event types, or `*` alone for all.
 	Description core.Opt[string] `json:"description" max:"500"`

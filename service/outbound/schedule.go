@@ -12,7 +12,7 @@ import (
 
 // UpdateScheduledIn is the request of update_scheduled_message.
 type UpdateScheduledIn struct {
-	ID     string     `path:"id"`
+	ID     string     `path:"id" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	SendAt *core.Time `json:"send_at" required:"true" log:"true"` // The new time to send it.
 }
 

@@ -270,7 +270,7 @@ func ParseDays(from, to string) (start, end time.Time, err error) {
 
 // SentMessageIn names one row of the sending log.
 type SentMessageIn struct {
-	ID string `path:"id"`
+	ID string `path:"id" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // A SentAttempt is one attempt to deliver a message to one address of a host.

@@ -91,6 +91,9 @@ func (s *Service) plan(ctx context.Context, values map[string]core.Opt[Value]) (
 // invalid returns the error about the value of a key.
 func invalid(key, format string, args ...any) *core.Error {
 	message := fmt.Sprintf(format, args...)
+	if rest, ok := strings.CutPrefix(message, key+" "); ok { // the file's own words begin with the key
+		return core.Errorf("invalid_setting", "%s.", strings.TrimSuffix(message, ".")).With(key, "invalid", rest)
+	}
 	return core.Errorf("invalid_setting", "%s: %s.", key, strings.TrimSuffix(message, ".")).With(key, "invalid", message)
 }
 

@@ -137,7 +137,7 @@ func checkTemplate(t *store.MessageTemplate) error {
 
 // MessageTemplateIn is a request that names one template.
 type MessageTemplateIn struct {
-	ID string `path:"id"`
+	ID string `path:"id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // GetMessageTemplate returns one template.
@@ -155,7 +155,7 @@ func (s *Service) GetMessageTemplate(_ context.Context, who core.Actor, in Messa
 // UpdateMessageTemplateIn is the body of update_message_template. If text or html is empty, this
 // part is removed.
 type UpdateMessageTemplateIn struct {
-	ID      string           `path:"id"`
+	ID      string           `path:"id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Name    *string          `json:"name" min:"1" max:"100"`
 	Subject *string          `json:"subject" max:"998"`
 	Text    core.Opt[string] `json:"text" max:"500000"`
@@ -222,7 +222,7 @@ func (s *Service) DeleteMessageTemplate(_ context.Context, who core.Actor, in Me
 
 // PreviewMessageTemplateIn is the body of preview_message_template.
 type PreviewMessageTemplateIn struct {
-	ID        string    `path:"id"`
+	ID        string    `path:"id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Variables Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 }
 

@@ -67,7 +67,7 @@ func (s *Service) ListZoneChanges(_ context.Context, who core.Actor, in ListZone
 // UndoZoneChangeIn names a change.
 type UndoZoneChangeIn struct {
 	DomainID string `path:"domain_id"`
-	ID       string `path:"id"`
+	ID       string `path:"id" example:"zch_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // UndoZoneChange makes a new change that undoes another one: each record set that it changed

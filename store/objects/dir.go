@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
@@ -143,6 +144,9 @@ func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, e
 	return func(yield func(Object, error) bool) {
 		err := d.walk(ctx, "", prefix, func(o Object) bool { return yield(o, nil) })
 		if err != nil && !errors.Is(err, fs.SkipAll) {
+			if errors.Is(err, syscall.ENOTDIR) {
+				err = errors.New("it is a file; name a directory, or the file itself without the slash at its end")
+			}
 			yield(Object{}, fmt.Errorf("list %s: %w", d.address, err))
 		}
 	}

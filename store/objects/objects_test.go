@@ -236,6 +236,23 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestFileInThePlaceOfADirectory: the error says that it is a file.
+func TestFileInThePlaceOfADirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place, err := At(file+"/", S3{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range place.List(t.Context(), "") {
+		if err == nil || !strings.Contains(err.Error(), "it is a file; name a directory, or the file itself without the slash at its end") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 // TestDirectoryAfterACrash: what was half written is not listed, and goes away unless somebody is
 // writing it.
 func TestDirectoryAfterACrash(t *testing.T) {
