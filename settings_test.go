@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/service/accounts"
@@ -428,6 +430,10 @@ func TestWhatSettingsRefuse(t *testing.T) {
 		{`{"limits.domains":-1}`, "invalid_setting", []string{"not negative"}},
 		{`{"limits.domains":{"x":1}}`, "invalid_setting", []string{"must be a whole number, not a table"}},
 		{`{"limits.domains":[1]}`, "invalid_setting", []string{"not a list"}},
+		{`{"outbound":{}}`, "invalid_setting", []string{"outbound must be a text, not a table"}},
+		{`{"alerts.url":{"x":1}}`, "invalid_setting", []string{"alerts.url must be a text, not a table"}},
+		{`{` + oneRelay + `,"relay.r1.tls":{}}`, "invalid_setting", []string{"relay.tls must be a text, not a table"}},
+		{`{"spam.dnsbl":` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`, "invalid_setting", []string{"spam.dnsbl must not have a list within a list"}},
 		{`{"spam.junk_score":2}`, "invalid_setting", []string{"from 0 to 1"}},
 		{`{"spam.dnsbl":"zen.example"}`, "invalid_setting", []string{"must be a list"}},
 		{`{"spam.dnsbl":[5]}`, "invalid_setting", []string{"item 1"}},
@@ -643,6 +649,59 @@ func TestNoSecretOfSettingsIsShown(t *testing.T) {
 		if at := strings.Index(text, "hidden-"); at >= 0 {
 			t.Errorf("%s: %.40q", where, text[at:])
 		}
+	}
+}
+
+// TestSilentResolverHoldsNoSettings: names that cannot be looked up are accepted after seconds,
+// however many there are. Others wait for the change.
+func TestSilentResolverHoldsNoSettings(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	w := newSettingsWorld(t, "resolver = '"+silent.LocalAddr().String()+"'\n")
+	began := time.Now()
+	w.must(`{"relay.a.kind":"custom","relay.a.host":"a.example.com","relay.b.kind":"custom","relay.b.host":"b.example.com","alerts.url":"https://c.example.com/"}`)
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// TestARefusedLogInIsNamed: what is wrong is the log-in and not the connection, and the answer does
+// not have a password that the relay repeats.
+func TestARefusedLogInIsNamed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			lines := bufio.NewScanner(c)
+			fmt.Fprint(c, "220 relay.example\r\n")
+			for lines.Scan() {
+				switch verb, _, _ := strings.Cut(lines.Text(), " "); verb {
+				case "EHLO":
+					fmt.Fprint(c, "250-relay.example\r\n250 AUTH PLAIN\r\n")
+				case "AUTH":
+					fmt.Fprint(c, "334 \r\n")
+				default:
+					fmt.Fprintf(c, "535 5.7.8 hidden-password is wrong: %s\r\n", lines.Text())
+				}
+			}
+			c.Close()
+		}
+	}()
+	host, port, _ := net.SplitHostPort(ln.Addr().String()) // an address has both
+	w := newSettingsWorld(t, "[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = '"+host+"'\nport = "+port+"\ntls = 'none'\nusername = 'us'\npassword = 'hidden-password'\n")
+	out, err := w.svc.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: "relay.r1"})
+	if err != nil || out.OK || out.Code != "login_refused" || out.Message != "The relay r1 refuses the log-in of us: 535 5.7.8 … is wrong: …." {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
 

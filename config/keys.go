@@ -448,7 +448,7 @@ func entryName(list, name string) (string, error) {
 	return name, nil
 }
 
-// tomlOf returns a JSON value in TOML. An object becomes an empty table, which no setting accepts.
+// tomlOf returns a JSON value in TOML. An object becomes an empty table, which unit.check refuses.
 func tomlOf(raw json.RawMessage) string {
 	var list []json.RawMessage
 	switch {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -60,6 +61,12 @@ func rawOf(v settings.Value) []byte {
 // check returns what is wrong with the unit by itself: with the types of its values, or in their
 // texts.
 func (u unit) check() error {
+	for _, v := range u.values { // deep lists take long to decode
+		var items []json.RawMessage
+		if json.Unmarshal(rawOf(v.stored.Value), &items) == nil && slices.ContainsFunc(items, func(item json.RawMessage) bool { return item[0] == '[' }) {
+			return fmt.Errorf("%s must not have a list within a list", v.setting.fileKey())
+		}
+	}
 	text := u.toml()
 	err := new(Settings).decode(text)
 	if k, what := findWrongItem(fileKeys(text)); what != "" {
@@ -68,6 +75,11 @@ func (u unit) check() error {
 	if err != nil {
 		_, mistake := describeMistake(text, err)
 		return mistake
+	}
+	for _, v := range u.values { // the decoder takes an empty table for a text
+		if rawOf(v.stored.Value)[0] == '{' {
+			return fmt.Errorf("%s must be a text, not a table", v.setting.fileKey())
+		}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func TestAccountsAreTheOperators(t *testing.T) {
 	third := b.Account(t, "third@example.test")
 	b.invite("plain@team.test", "admin")
 	b.invite("runs@team.test", "admin")
-	b.patch(users+"/"+b.get(users).is(200).text("users.2.id"), `{"operator":true}`).is(200).has("operator", "true", "email", "runs@team.test")
+	b.browser().signIn().ask("PATCH", users+"/"+b.get(users).is(200).text("users.2.id"), `{"operator":true}`).is(200).has("operator", "true", "email", "runs@team.test")
 	sign := func(email string) *browser {
 		in := b.browser()
 		in.ask("POST", "/session", map[string]string{"email": email, "password": "correct horse"}).is(200)
@@ -196,13 +196,16 @@ func TestOperatorsOfTheTeam(t *testing.T) {
 	}
 	b.tokenOf("member@team.test", "write").patch(users+"/"+member, on).fails(403, "forbidden_role")
 	b.tokenOf("member@team.test", "write").patch(users+"/"+peer, on).fails(403, "insufficient_scope")
-	b.patch(users+"/"+member, on).fails(400, "validation_error").has("error.details.0.field", "operator")
-	b.patch(users+"/"+admin, `{"role":"member","operator":true}`).fails(400, "validation_error")
-	b.patch(users+"/"+b.Owner.UserID, on).fails(403, "owner_protected")
-	other := b.with(b.Account(t, "other@example.test").Token)
-	theirs := other.post(users+"/invite", `{"email":"their@else.test","role":"admin","password":"correct horse"}`).is(200).text("id")
-	other.patch(users+"/"+theirs, on).fails(400, "validation_error").has("error.details.0.field", "operator")
-	other.patch(users+"/"+admin, on).fails(403, "user_not_in_account")
+	b.patch(users+"/"+admin, on).fails(403, "person_required") // a token of the owner
+	owner := b.browser().signIn()
+	owner.ask("PATCH", users+"/"+member, on).fails(400, "validation_error").has("error.details.0.field", "operator")
+	owner.ask("PATCH", users+"/"+admin, `{"role":"member","operator":true}`).fails(400, "validation_error")
+	owner.ask("PATCH", users+"/"+b.Owner.UserID, on).fails(403, "owner_protected")
+	b.Account(t, "other@example.test")
+	other := b.browser().signInTo("other@example.test", "correct horse")
+	theirs := other.ask("POST", users+"/invite", `{"email":"their@else.test","role":"admin","password":"correct horse"}`).is(200).text("id")
+	other.ask("PATCH", users+"/"+theirs, on).fails(400, "validation_error").has("error.details.0.field", "operator")
+	other.ask("PATCH", users+"/"+admin, on).fails(403, "user_not_in_account")
 
 	web := b.browser()
 	web.ask("POST", "/session", map[string]string{"email": "admin@team.test", "password": "correct horse"}).is(200).has("operator", "false")
@@ -215,17 +218,25 @@ func TestOperatorsOfTheTeam(t *testing.T) {
 		b.get(users).is(200).has("users.1.email", "admin@team.test")
 	}
 	sees(false, "an admin")
-	b.patch(users+"/"+admin, on).is(200).has("operator", "true")
+	owner.ask("PATCH", users+"/"+admin, on).is(200).has("operator", "true")
 	sees(true, "an operator")
+	for _, change := range []string{`{"password":"battery staple"}`, `{"email":"mine@team.test"}`} { // they would let a token be an operator
+		b.patch(users+"/"+admin, change).fails(403, "person_required")
+		b.tokenOf("admin@team.test", "admin").patch(users+"/"+admin, change).is(403)
+	}
+	b.patch(users+"/"+admin, `{"first_name":"Ann"}`).is(200)
 	open := listenBy(t, http.DefaultClient, b.url, "Cookie", web.cookie)
 	b.patch(users+"/"+admin, off).is(200).has("operator", "false")
 	open.ends("the user is no operator any more")
 	sees(false, "an operator of before")
-	b.patch(users+"/"+admin, on).is(200)
+	owner.ask("PATCH", users+"/"+admin, on).is(200)
 	b.patch(users+"/"+admin, `{"role":"member"}`).is(200).has("operator", "false", "role", "member")
 	web.ask("GET", "/v1/accounts", nil).fails(403, "forbidden_role")
 	b.patch(users+"/"+admin, `{"role":"admin"}`).is(200).has("operator", "false")
 	sees(false, "who was a member meanwhile")
+	b.patch(users+"/"+admin, `{"password":"battery staple"}`).is(200) // of no operator
+	b.pass(16 * time.Minute)
+	owner.ask("PATCH", users+"/"+admin, on).fails(401, "sign_in_again")
 }
 
 // linkOf returns the path of a link to sign in to an account.
@@ -304,7 +315,7 @@ func TestSignInLinks(t *testing.T) {
 
 	// Whoever is no operator any more has no session; nobody signs in to a suspended account.
 	admin := b.invite("runs@team.test", "admin")
-	b.patch(users+"/"+admin, `{"operator":true}`).is(200)
+	b.browser().signIn().ask("PATCH", users+"/"+admin, `{"operator":true}`).is(200)
 	runs := b.browser()
 	runs.ask("POST", "/session", map[string]string{"email": "runs@team.test", "password": "correct horse"}).is(200)
 	runs.ask("POST", "/v1/accounts/"+other.AccountID+"/sign-in-link", nil).fails(403, "person_required") // the password is not of their own choice

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
@@ -55,6 +56,16 @@ func TestMethodsThatARouteLacks(t *testing.T) {
 	for _, path := range []string{"/v1", "/v1/", "/v1/email-users/", "/v1/email-users/x/y", "/v1/%00", "/v1/../v1/x"} {
 		if r := b.do("POST", path, nil); r.status != 404 && r.status != 405 {
 			t.Errorf("%s: %d %s", path, r.status, r.raw)
+		}
+	}
+}
+
+// TestCommandsAreNotLimited: the operator's commands mend a limit that is too low for people.
+func TestCommandsAreNotLimited(t *testing.T) {
+	b := newSandbox(t, func(c *core.Config) { c.Limits.RatePerMinute, c.Limits.BurstPerMinute = 1, 1 })
+	for range 3 {
+		if got := Do(b.server.Local(), httptest.NewRequest("GET", "/v1/account", nil)).StatusCode; got != 200 {
+			t.Errorf("over the socket: %d", got)
 		}
 	}
 }

@@ -29,10 +29,10 @@ var refusedHeaders = []string{
 // error does not repeat the name.
 func CheckHeaderName(name string) error {
 	if name == "" || len(name) > maxHeaderName || strings.ContainsFunc(name, func(r rune) bool { return !isTokenRune(r) }) {
-		return fmt.Errorf("must be a name of 1 to %d letters, digits and hyphens", maxHeaderName)
+		return fmt.Errorf("must be a name of 1 to %d letters, digits, hyphens and underscores", maxHeaderName)
 	}
+	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-") // many receivers take both for the same
 	for _, refused := range refusedHeaders {
-		lower := strings.ToLower(name)
 		if lower == refused || strings.HasSuffix(refused, "-") && strings.HasPrefix(lower, refused) {
 			return errors.New("cannot be set: Mailstead writes it, or it belongs to the connection")
 		}

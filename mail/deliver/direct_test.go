@@ -421,6 +421,10 @@ func TestTryRelay(t *testing.T) {
 	if heard := strings.Join(h.heard(), "\n"); !strings.Contains(heard, "AUTH PLAIN") || strings.Contains(heard, "MAIL") {
 		t.Errorf("it heard %s", heard)
 	}
+	h.hook = challenge(1, "535 5.7.8 no")
+	if err := c.TryRelay(t.Context(), relay); !errors.Is(err, ErrLogin) {
+		t.Errorf("log-in refused: %v", err)
+	}
 	relay.Host = "nowhere.example"
 	if err := c.TryRelay(t.Context(), relay); err == nil || !strings.Contains(err.Error(), "nowhere.example") {
 		t.Errorf("nobody there: %v", err)

@@ -100,6 +100,7 @@ func TestOperatorsMistakesBounceNothing(t *testing.T) {
 		says  string
 	}{
 		{"wrong password", &host{tls: config, offers: auth, hook: challenge(1, "535 5.7.8 no")}, login, 535, "refused the login of user: 535 5.7.8 no"},
+		{"password repeated", &host{tls: config, offers: auth, hook: challenge(1, "535 5.7.8 user:secret is AHVzZXIAc2VjcmV0")}, login, 535, "refused the login of user: 535 5.7.8 user:… is …"},
 		{"login refused at once", &host{tls: config, offers: auth, hook: challenge(0, "504 5.5.4 no")}, login, 504, "refused the login of user: 504"},
 		{"challenges without end", &host{tls: config, offers: auth, hook: challenge(1, "334 more")}, login, 0, "unexpected reply: 334 more"},
 		{"no mechanism", &host{tls: config, offers: []string{"AUTH GSSAPI"}}, login, 0, "neither AUTH PLAIN nor AUTH LOGIN"},

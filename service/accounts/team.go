@@ -351,6 +351,9 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember && u.ID != who.UserID {
 			err = errMembersOnly()
 		}
+		if err == nil {
+			err = in.checkOperator(tx, who, u)
+		}
 		if err == nil && in.Email != nil {
 			err = checkAddressFree(tx, *in.Email, u.ID)
 		}
@@ -429,6 +432,25 @@ func (in *UpdateTeamUserIn) checkPermitted(who core.Actor) error {
 		return core.Errorf("forbidden_role", "Only the account's owner can make a user an admin.")
 	case in.Operator != nil:
 		return core.Errorf("forbidden_role", "Only the account's owner can let an admin run the installation.")
+	}
+	return nil
+}
+
+// checkOperator returns an error if the change makes u run the installation, or changes how such a
+// user signs in, unless the caller may change the installation. Else a token could do by way of
+// that user what no token may. People in a session prove their own password instead.
+func (in *UpdateTeamUserIn) checkOperator(tx *store.Tx, who core.Actor, u *store.User) error {
+	runs, err := core.IsOperator(tx, u)
+	self := who.TokenKind == core.SessionKind && in.UserID == who.UserID
+	switch {
+	case err != nil || who.TokenID == core.LocalToken:
+		return err
+	case (in.Operator == nil || !*in.Operator) && (!runs || self || in.Email == nil && in.Password == nil):
+		return nil
+	case !who.IsPerson():
+		return core.Errorf("person_required", "Only a person may say who runs the installation, or change how they sign in: the owner, signed in to the dashboard with a password of their own choice.")
+	case !who.SignedInNow:
+		return core.Errorf("sign_in_again", "You signed in more than 15 minutes ago. Sign in again, since this concerns the whole installation.")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -373,6 +374,74 @@ func TestPlaceOfBackupsThatIsAway(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	h.health(health.Error, "nobody answers")
+}
+
+// TestListsDoNotWaitForEachOther: a list does not wait for one that the place does not answer.
+func TestListsDoNotWaitForEachOther(t *testing.T) {
+	h := newHost(t)
+	h.backUp()
+	h.Backups.Schedule.Target = &backup.Target{Place: h.place, Temp: h.dir} // it has read nothing yet
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	h.place.see(func(string) error {
+		if !once.Swap(true) {
+			close(asked)
+			<-answer
+		}
+		return nil
+	})
+	var first sync.WaitGroup
+	first.Go(func() {
+		if list, err := h.Backups.ListBackups(t.Context(), h.operator); err != nil || list.Count != 1 {
+			t.Errorf("the first list: %+v, %v", list, err)
+		}
+	})
+	<-asked
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if list, err := h.Backups.ListBackups(t.Context(), h.operator); err != nil || list.Count != 1 {
+			t.Errorf("the second list: %+v, %v", list, err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the second list waits for the first")
+	}
+	close(answer)
+	first.Wait()
+	<-done
+}
+
+// TestDamagedManifest: a drill of backups of which a manifest cannot be read is a failed job, and
+// an error of health. It is not put off as if the place did not answer.
+func TestDamagedManifest(t *testing.T) {
+	h := newHost(t)
+	name := "manifests/" + h.backUp().ID
+	in, err := h.place.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	half := int64(len(data) / 2)
+	if err := h.place.Put(t.Context(), name, bytes.NewReader(data[:half]), half); err != nil {
+		t.Fatal(err)
+	}
+	j := h.ended(h.Backups.DrillBackup(t.Context(), h.operator))
+	if j.State != store.JobError || j.ErrCode != "backup_failed" || !strings.Contains(j.Err, name) {
+		t.Errorf("%+v", j)
+	}
+	h.health(health.Error, name)
+	if err := h.place.Put(t.Context(), name, bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	if res := h.drill(); !res.OK {
+		t.Errorf("%+v", res)
+	}
 }
 
 // TestNoBackupsAreConfigured: the list is empty, and nothing can be made.

@@ -69,11 +69,14 @@ func (s *Service) drillTarget() *backup.Target {
 func (s *Service) drillPath() string { return filepath.Join(s.Store.Dir(), drillDir) }
 
 // requireRoom returns an error if there is no backup, if the place cannot be read, or if the disk
-// lacks the room for a drill.
+// lacks the room for a drill. Damage is no such error: the drill finds it.
 func (s *Service) requireRoom(ctx context.Context, t *backup.Target) error {
 	needed, err := t.DrillRoom(ctx)
 	if errors.As(err, new(*backup.RangeError)) {
 		return core.Errorf("not_found", "There is no backup at %s yet. Make one first.", t.Place)
+	}
+	if errors.Is(err, backup.ErrDamaged) {
+		return nil
 	}
 	if err != nil {
 		return s.placeError(err)

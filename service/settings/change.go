@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -274,10 +275,16 @@ func eachRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, 
 	return nil
 }
 
+// lookupWait is how long the look-ups of a change may take together. No other change and no list of
+// the settings is made meanwhile.
+const lookupWait = 3 * time.Second
+
 // checkAddresses returns an error if the change makes the server connect to an address that the
 // guard refuses. A name that cannot be looked up now is accepted, since each connection is checked
 // again.
 func (s *Service) checkAddresses(ctx context.Context, c *change, joined *Joined) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupWait)
+	defer cancel()
 	for key := range c.keys {
 		k, err := s.file.Key(key)
 		if err != nil {

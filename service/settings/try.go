@@ -119,8 +119,8 @@ func (s *Service) tryRelay(ctx context.Context, r core.Relay) *TestResult {
 		return works("The relay %s can be reached. It has no user name, so nothing was logged in to.", r.Name)
 	case err == nil:
 		return works("The relay %s can be reached and takes the log-in.", r.Name)
-	case strings.Contains(err.Error(), r.Host+" answered: 53"): // RFC 4954 section 6
-		return fails("login_refused", "The relay "+r.Name+" refuses the log-in: "+err.Error(), "Compare the user name and password with what its provider shows.")
+	case errors.Is(err, deliver.ErrLogin):
+		return fails("login_refused", "The relay "+r.Name+" refuses the log-in"+strings.TrimPrefix(err.Error(), deliver.ErrLogin.Error()), "Compare the user name and password with what its provider shows.")
 	case strings.Contains(err.Error(), r.Host+" answered: "):
 		return fails("refused", "The relay "+r.Name+" refuses this host: "+err.Error(), "Ask its provider whether this host may send through it.")
 	}

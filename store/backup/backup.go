@@ -612,7 +612,9 @@ func (t *Target) readManifest(ctx context.Context, name string) (*Manifest, erro
 	text, err := io.ReadAll(io.LimitReader(in, 1<<30))
 	m := new(Manifest)
 	if err = errors.Join(err, in.Close()); err == nil {
-		err = json.Unmarshal(text, m)
+		if bad := json.Unmarshal(text, m); bad != nil {
+			err = fmt.Errorf("%w: %w", ErrDamaged, bad)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -633,13 +635,14 @@ type summary struct {
 // that listing the backups again is quick.
 func (t *Target) summaries(ctx context.Context) (list []summary, err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	seen := t.seen
+	t.mu.Unlock() // the place may not answer for long, and others have less time
 	there := map[string]summary{}
 	for o, err := range t.Place.List(ctx, "manifests/") {
 		if err != nil {
 			return nil, err
 		}
-		s, known := t.seen[o.Name]
+		s, known := seen[o.Name]
 		if !known {
 			s.Manifest, err = t.readManifest(ctx, o.Name)
 			if err != nil {
@@ -650,6 +653,8 @@ func (t *Target) summaries(ctx context.Context) (list []summary, err error) {
 		there[o.Name] = s
 		list = append(list, s)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.seen = there
 	return list, nil
 }
