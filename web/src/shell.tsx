@@ -76,7 +76,10 @@ export function Shell({ children }: { children: ComponentChildren }) {
 
 const Palette = lazy(palette, (m) => m.Palette)
 
-/** Calls find when Ctrl-K or Cmd-K is pressed, but not where the key means something else, as in a text with links. */
+/**
+ * Calls find when Ctrl-K or Cmd-K is pressed, but not where the key means something else, as in a
+ * text with links.
+ */
 function useFindKey(find: () => void) {
   useEffect(() => {
     const press = (e: KeyboardEvent) => {
@@ -102,7 +105,7 @@ function Brand() {
 function Navigation({ at, onFind }: { at: string; onFind: () => void }) {
   return (
     <nav aria-label={t('shell.main')}>
-      <button type="button" class="find-button" aria-haspopup="dialog" onClick={onFind}><Icon name="search" /> <span class="grow">{t('palette.title')}</span> <kbd aria-hidden="true">{mac ? '⌘ K' : `${t('ui.key.ctrl')} K`}</kbd></button>
+      <button type="button" class="find-button" aria-haspopup="dialog" onClick={onFind}><Icon name="search" /> <span class="grow truncate">{t('palette.title')}</span> <kbd aria-hidden="true">{mac ? '⌘ K' : `${t('ui.key.ctrl')} K`}</kbd></button>
       {groupsOf().map((g) => (
         <div key={g.name}>
           {g.name && <h2>{g.name}</h2>}

@@ -3,7 +3,10 @@ import { effect, signal } from '@preact/signals'
 
 const page = signal('')
 
-/** How many messages are unread in the inbox in view; undefined while there is none, or it is not known. */
+/**
+ * How many messages are unread in the inbox in view; undefined while there is none, or it is not
+ * known.
+ */
 export const unread = signal<number | undefined>(undefined)
 
 /** Names the page in the browser's tab. */

@@ -1,12 +1,11 @@
-// The operator's accounts: added, limited, looked at, suspended, signed in to by a link, deleted and kept.
+// The operator's accounts: added, limited, looked at, suspended, signed in to by a link, deleted
+// and kept.
 import assert from 'node:assert/strict'
 import { before, describe, test } from 'node:test'
-import { account, browser, domain, here, mailbox, owner, page, shot, sound, unique, until } from './rig.mjs'
+import { account, browser, domain, here, mailbox, main, owner, page, shot, sound, toast, unique, until } from './rig.mjs'
 
 const wide = { width: 1440, height: 900 }
-const main = (p) => p.getByRole('main')
 const dialog = (p) => p.getByRole('dialog')
-const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
 
 let people // other accounts, one for each width, with a domain and a mailbox
 

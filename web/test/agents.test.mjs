@@ -1,7 +1,7 @@
 // What programs may do: limited tokens, policies, taint, and inboxes that are deleted at a time.
 import assert from 'node:assert/strict'
 import { describe } from 'node:test'
-import { account, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, deliver, domain, mailbox, message, on, page, shot, sound, toast, unique, until } from './rig.mjs'
 
 /** An account with a domain and two mailboxes. */
 async function agency() {
@@ -19,8 +19,6 @@ function by(token, server) {
     return { status: answer.status, json: await answer.json() }
   }
 }
-
-const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
 
 describe('agents', { concurrency: 2 }, () => {
   for (const small of [false, true]) {

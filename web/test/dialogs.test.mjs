@@ -1,5 +1,5 @@
-// Every dialog of the team's pages: it can be cancelled, it saves nothing before something was changed, it loses nothing unasked, and what is
-// wrong with a field is said at that field, once.
+// Every dialog of the team's pages: it can be cancelled, it saves nothing before something was
+// changed, it loses nothing unasked, and what is wrong with a field is said at that field, once.
 import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'
@@ -9,9 +9,10 @@ import { harbour, ill, laden, placesOf, rarities } from './harbour.mjs'
 const far = '2099-01-01T12:00'
 
 /**
- * The dialogs, by the file that has them. at is a place by its name and open the buttons that lead there; type what is entered, by the label of
- * its field, of which the last has what is wrong. choose and clear are done before. optional: it can be sent as it is. refuse names the field of
- * an answer that no input here would get from the server. shows: it has nothing to enter.
+ * The dialogs, by the file that has them. at is a place by its name and open the buttons that lead
+ * there; type what is entered, by the label of its field, of which the last has what is wrong.
+ * choose and clear are done before. optional: it can be sent as it is. refuse names the field of an
+ * answer that no input here would get from the server. shows: it has nothing to enter.
  */
 const dialogs = [
   { file: 'account/dns-credential', at: 'dns-credentials', open: ['Add credential'], type: { Name: 'Pier', 'API token': 'a secret' } },
@@ -37,7 +38,7 @@ const dialogs = [
   { file: 'mailboxes/groups', at: 'groups', open: ['Create group'], type: { Address: 'all@DOMAIN', Members: 'nobody' } },
   { file: 'mailboxes/mailbox', at: 'mailbox', open: ['More actions', 'Suspend'], optional: true },
   { file: 'mailboxes/mailbox', at: 'mailbox', open: ['More actions', 'Set password'], optional: true, type: { Password: 'short' } },
-  { file: 'mailboxes/own', at: 'mailbox', open: ['More actions', 'Get a password link'], optional: true },
+  { file: 'mailboxes/password-link', at: 'mailbox', open: ['More actions', 'Get a password link'], optional: true },
   { file: 'mailboxes/rules', at: 'mailbox-rules', open: ['New rule'], type: { Name: 'A rule', 'Value of condition 1': '' } },
   { file: 'mailboxes/rules', at: 'mailbox-rules', open: ['Try on stored mail'], shows: true },
   { file: 'mailboxes/templates', at: 'templates', open: ['Create template'], type: { Name: 'Company', Usernames: '..' } },

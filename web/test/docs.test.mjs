@@ -1,5 +1,5 @@
-// The documentation of the server: a guide, a page of the reference and the search, on a wide screen and on a phone, light
-// and dark, with the keyboard alone, and without scripts.
+// The documentation of the server: a guide, a page of the reference and the search, on a wide
+// screen and on a phone, light and dark, with the keyboard alone, and without scripts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { base, browser, page, shot, sound } from './rig.mjs'

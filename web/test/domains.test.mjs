@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { gzipSync } from 'node:zlib'
 import { describe } from 'node:test'
-import { account, api, base, deliver, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, api, base, deliver, mailbox, main, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 /** A page, signed in, to which a registry answers that is none, so that nothing is asked of the world. */
 async function open(t, path, options, known = {}) {
@@ -30,7 +30,6 @@ async function ready(word) {
   return d
 }
 
-const main = (p) => p.getByRole('main')
 const tab = (p, name) => p.getByRole('tablist', { name: 'Domain', exact: true }).getByRole('tab', { name, exact: true })
 
 /** Saves what was changed on any tab. */

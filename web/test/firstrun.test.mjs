@@ -1,4 +1,5 @@
-// The first run: from an empty directory to the first message, live on the page; and the password that was printed.
+// The first run: from an empty directory to the first message, live on the page; and the password
+// that was printed.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { account, deliver, domain, fresh, launch, message, page, pocket, shot, sound, unique } from './rig.mjs'

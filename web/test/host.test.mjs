@@ -1,15 +1,14 @@
-// The operator's host and backups, on a server of their own: what is wrong and what to do, backups made by hand, and a
-// drill that finds a changed byte.
+// The operator's host and backups, on a server of their own: what is wrong and what to do, backups
+// made by hand, and a drill that finds a changed byte.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { account, choosePassword, deliver, domain, launch, mailbox, message, page, shot, sound, unique, until } from './rig.mjs'
+import { account, choosePassword, deliver, domain, launch, mailbox, main, message, page, shot, sound, unique, until } from './rig.mjs'
 
 const moderate = { moderate: true, colours: true }
-const main = (p) => p.getByRole('main')
 const card = (p, name) => p.locator('.card', { has: p.getByRole('heading', { name, exact: true, level: 2 }) })
 
 let own, operator

@@ -2,7 +2,7 @@
 import { describe, test } from 'node:test'
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { api, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { api, deliver, domain, mailbox, message, on, page, row, shot, sound, unique, until } from './rig.mjs'
 
 let home
 
@@ -16,11 +16,9 @@ async function filled(n, make = () => ({})) {
   return { ...box, at: '/inbox?mailbox=' + encodeURIComponent(box.email), list: () => api('GET', `/v1/email-users/${box.user_id}/inbox?limit=100`) }
 }
 
-const row = (p, subject) => p.locator('.inbox-row').filter({ hasText: subject })
 const reading = (p) => p.getByRole('region', { name: 'Message', exact: true })
 const heading = (p, name) => reading(p).getByRole('heading', { name })
 const unread = async (box) => (await box.list()).data.filter((m) => !m.is_read).map((m) => m.subject).sort()
-
 
 /** Goes back from a message to the list, which a phone does not show beside it. */
 async function back(p, small) {

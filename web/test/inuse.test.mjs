@@ -1,10 +1,8 @@
 // Domains that are in use: credentials for DNS providers, and what becomes of what a domain has elsewhere.
 import assert from 'node:assert/strict'
 import { describe } from 'node:test'
-import { account, api, domain, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, api, domain, main, on, page, shot, sound, unique, until } from './rig.mjs'
 import { scanned } from './harbour.mjs'
-
-const main = (p) => p.getByRole('main')
 
 const credential = (more) => api('POST', '/v1/dns-credentials', { provider: 'hetzner', name: unique('ours'), token: 'walk-token', ...more })
 

@@ -1,9 +1,9 @@
-// The pages of people in each language, on a wide screen and on a phone: nothing on them is left in English, the page
-// says which language it is in, and nothing is cut off. A team sees English.
+// The pages of people in each language, on a wide screen and on a phone: nothing on them is left in
+// English, the page says which language it is in, and nothing is cut off. A team sees English.
 import assert from 'node:assert/strict'
 import { before, describe, test } from 'node:test'
 import { readTexts } from '../words.mjs'
-import { api, deliver, domain, here, message, owner, page, shot, sound, unique, until } from './rig.mjs'
+import { api, deliver, domain, here, message, owner, page, row, shot, sound, unique, until } from './rig.mjs'
 
 const tags = { en: 'en-GB', de: 'de-AT', fr: 'fr-FR', es: 'es-ES' }
 const texts = await readTexts()
@@ -17,7 +17,10 @@ before(async () => {
 /** A text of a language, with values for its {names}. */
 const sayer = (language) => (key, values = {}) => texts[language][key].replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole)
 
-/** What a text is on a page, with anything for its {names}; undefined for one that is almost nothing but names. */
+/**
+ * What a text is on a page, with anything for its {names}; undefined for one that is almost nothing
+ * but names.
+ */
 function patternOf(text) {
   if ((text.replace(/\{\w+\}/g, '').match(/\p{L}/gu) ?? []).length < 4) return undefined
   return new RegExp('^' + text.trim().split(/\{\w+\}/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('[^]+') + '$')
@@ -80,8 +83,6 @@ async function person() {
   })
   return { ...box, password, server: here }
 }
-
-const row = (p, subject) => p.locator('.inbox-row').filter({ hasText: subject })
 
 /** Goes through the pages of a person in a language. Returns all texts that were seen. */
 async function tour(t, language, small) {
@@ -208,7 +209,7 @@ async function tour(t, language, small) {
   await p.getByLabel(say('compose.subject'), { exact: true }).fill('Quay')
   await p.locator('.compose-text').fill('Quay.')
   await button('compose.send').click()
-  await button('compose.undo').waitFor()
+  await button('ui.undo').waitFor()
   await look('sent')
 
   await p.open('/me')
@@ -292,7 +293,7 @@ describe('languages', { concurrency: 2 }, () => {
     await p.getByRole('heading', { level: 1, name: texts.fr['shell.me'] }).waitFor()
     assert.equal(await p.locator('html').getAttribute('lang'), 'fr')
     await p.open('/inbox')
-    await p.getByRole('heading', { level: 1, name: texts.fr['inbox.title'] }).waitFor()
+    await p.getByRole('heading', { level: 1, name: texts.fr['inbox.folder.inbox'] }).waitFor()
     assert.equal(await p.locator('html').getAttribute('lang'), 'fr')
     await p.open('/me')
     await p.getByLabel(texts.fr['me.language.label']).selectOption('')

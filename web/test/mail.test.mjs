@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { before, describe } from 'node:test'
-import { account, deliver, domain, fresh, here, mailbox, message, on, page, sound, unique, until } from './rig.mjs'
+import { account, deliver, domain, fresh, here, mailbox, main, message, on, page, sound, toast, unique, until } from './rig.mjs'
 import { receiver } from './harbour.mjs'
 
 let a, d
@@ -11,9 +11,6 @@ before(async () => {
   a = await account(unique('mail') + '@people.test', fresh)
   d = await domain(unique('mail') + '.test', a)
 })
-
-const main = (p) => p.getByRole('main')
-const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
 
 describe('mail', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
@@ -183,11 +180,13 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByLabel('Endpoint URL').fill(calls.url + '/mail')
       await dialog.getByLabel('Mailboxes and domains').selectOption('some')
       await dialog.getByText('Nothing is chosen yet').waitFor()
-      await dialog.getByLabel('Add a mailbox').fill(one.email.split('@')[0])
-      await dialog.getByRole('button', { name: one.email, exact: true }).click()
+      await dialog.getByRole('button', { name: 'Add a mailbox' }).click()
+      await dialog.getByRole('combobox', { name: 'Search mailboxes' }).fill(one.email.split('@')[0])
+      await dialog.getByRole('option', { name: one.email }).click()
       await dialog.getByRole('button', { name: `Remove ${one.email}` }).waitFor()
-      await dialog.getByLabel('Add a domain').fill('nowhere-at-all')
-      await dialog.getByText('No results').waitFor()
+      await dialog.getByRole('button', { name: 'Add a domain' }).click()
+      await dialog.getByRole('combobox', { name: 'Search domains' }).fill('nowhere-at-all')
+      await dialog.getByText('No domains match.').waitFor()
       await dialog.getByRole('button', { name: 'Add header' }).click()
       await dialog.getByLabel('Name of header 1').fill('Host')
       await dialog.getByLabel('Value of header 1').fill(key)

@@ -1,7 +1,8 @@
-// The pages with tabs, of a mailbox and of a domain: what is changed on any tab is saved by one bar, and nothing of it is lost unasked.
+// The pages with tabs, of a mailbox and of a domain: what is changed on any tab is saved by one
+// bar, and nothing of it is lost unasked.
 import assert from 'node:assert/strict'
 import { before, describe } from 'node:test'
-import { account, domain, mailbox, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, domain, mailbox, on, page, shot, sound, toast, unique, until } from './rig.mjs'
 
 let a, d
 
@@ -10,7 +11,6 @@ before(async () => {
   d = await domain(unique('tabs') + '.test', a)
 })
 
-const toast = (p, text) => p.locator('.toast').getByText(text, { exact: false }).first().waitFor()
 const tab = (p, name) => p.getByRole('tab', { name, exact: true })
 const bar = (p) => p.getByRole('form', { name: 'Unsaved changes' })
 const question = (p) => p.getByRole('dialog', { name: 'Discard changes?' })

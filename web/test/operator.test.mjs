@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process'
 import { createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { account, choosePassword, launch, page, shot, sound, unique, until } from './rig.mjs'
+import { account, choosePassword, launch, main, page, shot, sound, unique, until } from './rig.mjs'
 
 const run = promisify(execFile)
 const moderate = { moderate: true, colours: true }
@@ -41,7 +41,6 @@ const set = (values) => local('update_settings', { values })
 /** Puts the clock of the server so far ahead that a sign-in counts no more. */
 const wait = () => local('advance_clock', { seconds: 1000 })
 
-const main = (p) => p.getByRole('main')
 const bar = (p) => p.getByRole('form', { name: 'Unsaved changes' })
 const setting = (p, key) => main(p).locator('.settings-row', { has: p.getByText(key, { exact: true }) })
 const saved = (p) => p.getByText('Saved. The changes are in force.').waitFor()
@@ -308,7 +307,7 @@ describe('the operator', () => {
     await bar(p).getByRole('button', { name: 'Save' }).click()
     await dialog.getByLabel('Password').fill('not this one')
     await dialog.getByRole('button', { name: 'Sign in', exact: true }).click()
-    await dialog.getByText('Wrong password. Try again.').waitFor()
+    await dialog.getByText('Wrong password. Enter your current password.').waitFor()
     await dialog.getByLabel('Password').fill(operator.password)
     await dialog.getByRole('button', { name: 'Sign in', exact: true }).click()
     await saved(p)
@@ -345,6 +344,7 @@ describe('the operator', () => {
   test('the navigation has a group for the server, which others have not', async (t) => {
     const p = await open(t, '/settings')
     const server = p.getByRole('navigation', { name: 'Main' }).locator('div', { has: p.getByRole('heading', { name: 'Server', exact: true }) })
+    await server.getByRole('link').first().waitFor()
     assert.deepEqual((await server.getByRole('link').allTextContents()).map((s) => s.trim()), ['Settings', 'Host', 'Backups', 'Accounts', 'Requests'])
     const tenant = await account(unique('tenant') + '@people.test', own.server), other = await page(t, { as: tenant })
     for (const path of ['/settings', '/host', '/backups', '/accounts', '/accounts/acc_other']) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { before, describe } from 'node:test'
-import { api, deliver, domain, here, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { api, deliver, domain, here, mailbox, message, on, page, row, shot, sound, toast, unique, until } from './rig.mjs'
 
 let d
 
@@ -40,9 +40,7 @@ function counting(p, small) {
   }
 }
 
-const row = (p, subject) => p.locator('.inbox-row').filter({ hasText: subject })
 const reading = (p) => p.getByRole('region', { name: 'Message', exact: true })
-const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
 
 describe('own mailbox', { concurrency: 2 }, () => {
   for (const small of [false, true]) {

@@ -150,7 +150,10 @@ async function walk(places) {
 
   const nameOf = (e) => e.getAttribute('aria-label') ?? words(e.labels?.[0] ?? e)
 
-  /** What a form is made of, since what it asks for may depend on it. The fields of the save bar are outside of it: what is emptied there is removed. */
+  /**
+   * What a form is made of, since what it asks for may depend on it. The fields of the save bar are
+   * outside of it: what is emptied there is removed.
+   */
   function shapeOf(form) {
     return [...form.elements].filter((e) => /^(INPUT|SELECT|TEXTAREA)$/.test(e.tagName) && seen(e) && (e.type !== 'checkbox') && (e.type !== 'radio' || e.checked)).map((e) => nameOf(e) + (e.tagName === 'SELECT' ? e.value : !form.contains(e) && e.value === '' ? ' (empty)' : '')).join()
   }

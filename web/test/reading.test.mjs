@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'
 import { crc32, deflateSync, inflateRawSync } from 'node:zlib'
-import { account, api, deliver, domain, here, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, api, deliver, domain, here, mailbox, message, on, page, row, shot, sound, unique, until } from './rig.mjs'
 
 let d
 
@@ -21,7 +21,6 @@ async function person() {
   return { ...box, at, password, server: here, list: async (folder = 'inbox') => (await api('GET', `${at}/inbox?limit=100&folder=${encodeURIComponent(folder)}`)).data }
 }
 
-const row = (p, subject) => p.locator('.inbox-row').filter({ hasText: subject })
 const reading = (p) => p.getByRole('region', { name: 'Message', exact: true })
 const folder = (p, name) => p.getByRole('list', { name: 'Folders' }).getByRole('link', { name })
 
@@ -48,7 +47,9 @@ function picture(width, height) {
   return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), chunk('IHDR', head), chunk('IDAT', deflateSync(Buffer.alloc((width + 1) * height, 120))), chunk('IEND', Buffer.alloc(0))])
 }
 
-/** A PDF of so many pages, each with a line of text; scripts that would run as it is opened do harm. */
+/**
+ * A PDF of so many pages, each with a line of text; scripts that would run as it is opened do harm.
+ */
 function pdf(pages) {
   const objects = [
     '<< /Type /Catalog /Pages 2 0 R /OpenAction << /S /JavaScript /JS (app.alert\\(1\\)) >> >>',

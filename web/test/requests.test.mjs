@@ -1,4 +1,5 @@
-// The request log and the audit log: what is found in them, where their rows lead, and what they never show of others.
+// The request log and the audit log: what is found in them, where their rows lead, and what they
+// never show of others.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -7,13 +8,16 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
-import { account, domain, here, mailbox, owner, page, shot, sound, unique, until } from './rig.mjs'
+import { account, domain, here, mailbox, main, owner, page, shot, sound, unique, until } from './rig.mjs'
 
 const { outputFiles: [file] } = await build({ entryPoints: [new URL('../src/pages/operator/curl.ts', import.meta.url).pathname], bundle: true, write: false, format: 'esm' })
 const { curlOf, readable } = await import('data:text/javascript,' + encodeURIComponent(file.text))
 const run = promisify(execFile)
 
-/** What a real bash hands curl as its arguments, with a program in the place of curl that writes them down. */
+/**
+ * What a real bash hands curl as its arguments, with a program in the place of curl that writes
+ * them down.
+ */
 async function handed(t, command) {
   const dir = await mkdtemp(join(tmpdir(), 'curl-'))
   t.after(() => rm(dir, { recursive: true }))
@@ -50,7 +54,6 @@ test('what is not kept is named in the command, and its length in the body', asy
 })
 
 const wide = { width: 1440, height: 900 }
-const main = (p) => p.getByRole('main')
 const lines = (p, list) => main(p).getByRole('table', { name: list }).locator('.virtual').getByRole('row')
 
 let a, b // two accounts that know nothing of each other

@@ -101,8 +101,9 @@ export async function account(email, server = here) {
 }
 
 /**
- * A server of its own, for what concerns a whole installation. Its settings are a function of its directory. Gives the
- * server, its owner with the password that init has printed, the API as the owner calls it, and how to stop it.
+ * A server of its own, for what concerns a whole installation. Its settings are a function of its
+ * directory. Gives the server, its owner with the password that init has printed, the API as the
+ * owner calls it, and how to stop it.
  */
 export async function launch(settings = () => '') {
   const dir = await mkdtemp(join(tmpdir(), 'walk-')), data = join(dir, 'data'), ready = join(dir, 'ready.json')
@@ -174,6 +175,15 @@ export function on(small) {
   return (name, walk) => { if (n++ % 2 === Number(small) || both) test(name + (small ? ' on a phone' : ''), walk) }
 }
 
+/** What is on a page, without the frame around it. */
+export const main = (p) => p.getByRole('main')
+
+/** Waits until a toast tells a text. */
+export const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
+
+/** The rows of the inbox that have a text. */
+export const row = (p, text) => p.locator('.inbox-row').filter({ hasText: text })
+
 let made = 0
 
 /** A name that no other test uses. */
@@ -238,11 +248,12 @@ export async function shot(p, name, { whole = false } = {}) {
 let axe
 
 /**
- * Fails on what axe finds serious, or moderate where that is asked for, by all of its rules or those that are named, and on a
- * page that scrolls sideways; on a phone also on targets that a finger misses, and on what lies beyond the edge. The frame of
- * a message runs no scripts: it is left out, and on a phone the short messages at the foot, which go by themselves. Colours,
- * which take most of the time, are the same at both widths: walks look at them on a wide screen only. Brief walks have axe
- * look only where that is asked for.
+ * Fails on what axe finds serious, or moderate where that is asked for, by all of its rules or
+ * those that are named, and on a page that scrolls sideways; on a phone also on targets that a
+ * finger misses, and on what lies beyond the edge. The frame of a message runs no scripts: it is
+ * left out, and on a phone the short messages at the foot, which go by themselves. Colours, which
+ * take most of the time, are the same at both widths: walks look at them on a wide screen only.
+ * Brief walks have axe look only where that is asked for.
  */
 export async function sound(p, where = p.url(), { only, colours = !fingers.has(p), moderate = false, always = false } = {}) {
   const small = fingers.has(p)

@@ -1,7 +1,7 @@
 // Schedules, holds, message templates, the suppression list and the reputation.
 import assert from 'node:assert/strict'
 import { before, describe } from 'node:test'
-import { account, domain, fresh, mailbox, on, page, sound, unique, until } from './rig.mjs'
+import { account, domain, fresh, mailbox, main, on, page, sound, toast, unique, until } from './rig.mjs'
 
 let a, d
 
@@ -9,9 +9,6 @@ before(async () => {
   a = await account(unique('sending') + '@people.test', fresh)
   d = await domain(unique('sending') + '.test', a)
 })
-
-const main = (p) => p.getByRole('main')
-const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
 
 describe('sending', { concurrency: 2 }, () => {
   for (const small of [false, true]) {

@@ -2,9 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { receiver } from './harbour.mjs'
-import { account, deliver, domain, fresh, here, mailbox, message, page, shot, sound, unique, until } from './rig.mjs'
-
-const main = (p) => p.getByRole('main')
+import { account, deliver, domain, fresh, here, mailbox, main, message, page, shot, sound, unique, until } from './rig.mjs'
 
 const team = async (word, server = here) => {
   const a = await account(`${unique(word)}@team.test`, server)

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { readFile, readdir } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'
-import { account, brief, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, brief, deliver, domain, mailbox, main, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 const folder = new URL('pasted/', import.meta.url)
 const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR42mOQyQ7CgxhGpbEhAEHHVMW8knM+AAAAAElFTkSuQmCC' // a PNG of 10 × 10
@@ -16,7 +16,6 @@ before(async () => {
 })
 
 const text = (p) => p.locator('.compose-editor').getByRole('textbox', { name: 'Message', exact: true })
-const main = (p) => p.getByRole('main')
 
 /** A page on which a message of a mailbox is written. */
 async function written(p, box, more = '') {

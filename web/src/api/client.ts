@@ -107,6 +107,11 @@ export class ApiError extends Error {
   }
 }
 
+/** The error where the server cannot be reached. */
+export function offline(): ApiError {
+  return new ApiError(0, { code: 'offline', message: '' })
+}
+
 /** Tells whether the signed-in user's role lets them use the operation; the server refuses it as well. */
 export function can(operation: Operation): boolean {
   const s = session.value
@@ -185,11 +190,21 @@ async function send(method: string, path: string, body?: unknown, more?: Record<
     setClock(response.headers.get('Date'), asked, Date.now())
     text = await response.text()
   } catch {
-    throw new ApiError(0, { code: 'offline', message: '' })
+    throw offline()
   }
   const answer = parse(text)
   if (response.ok) return answer
   throw errorOf(response, answer, path)
+}
+
+/**
+ * Fetches something of the page's own origin that is no JSON, such as a file. Its errors are those
+ * of request.
+ */
+export async function fetched(path: string, more?: RequestInit): Promise<Response> {
+  const response = await fetch(path, { credentials: 'same-origin', ...more }).catch(() => { throw offline() })
+  if (!response.ok) throw errorOf(response, parse(await response.text()), path)
+  return response
 }
 
 function parse(text: string): unknown {

@@ -7,6 +7,11 @@ export function serverNow(): number {
   return Date.now() + ahead
 }
 
+/** The day that was so many days ago, in UTC by the server's clock, as yyyy-mm-dd. */
+export function daysAgo(days: number): string {
+  return new Date(serverNow() - days * 86_400_000).toISOString().slice(0, 10)
+}
+
 let least = -Infinity, most = Infinity // ms that the server's clock is ahead, as far as the answers tell
 
 /**

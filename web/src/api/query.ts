@@ -162,6 +162,16 @@ function useFresh(kinds: Kind[] | undefined, only: (change: Change) => boolean, 
   }, [names, when])
 }
 
+/** A value that follows once it has been still for some milliseconds, such as what is typed. */
+export function useLate<T>(value: T, ms: number): T {
+  const [late, setLate] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(value), ms)
+    return () => clearTimeout(timer)
+  }, [value])
+  return late
+}
+
 interface Page<T> { data: T[]; pagination: { cursor: string | null; has_more: boolean } }
 type Item<O extends Operation> = Output<O> extends { data: (infer T)[] } ? T : never
 

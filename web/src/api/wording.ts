@@ -100,7 +100,8 @@ function waitOf(seconds: number): string {
   return seconds < 5400 ? tn('error.wait.minutes', Math.ceil(seconds / 60)) : tn('error.wait.hours', Math.ceil(seconds / 3600))
 }
 
-function capital(text: string): string {
+/** A text that begins with a capital letter. */
+export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
 

@@ -1,7 +1,7 @@
 // Pages are in parts of the script that are fetched when one of them is opened.
 import { useEffect, useState } from 'preact/hooks'
 import type { ComponentType } from 'preact'
-import { ApiError } from '../api/client'
+import { offline } from '../api/client'
 import { Failure, Loading } from '../ui'
 
 /** A part of the script: what it has, once it was fetched. */
@@ -33,6 +33,6 @@ export function lazy<M>(of: Part<M>, pick: (m: M) => ComponentType<any>): Compon
       const Page = pick(of.now)
       return <Page {...props} />
     }
-    return failed ? <Failure error={new ApiError(0, { code: 'offline', message: '' })} retry={load} /> : <Loading />
+    return failed ? <Failure error={offline()} retry={load} /> : <Loading />
   }
 }

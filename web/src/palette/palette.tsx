@@ -3,11 +3,12 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { barred } from '../access'
 import { can, person } from '../api/client'
-import { useQuery } from '../api/query'
-import { useLate } from '../pages/inbox/picker'
+import { useLate, useQuery } from '../api/query'
+import { placeOfFolder, placeOfMessage } from '../pages/inbox/filters'
+import { everyFolder, nameOfFolder } from '../pages/inbox/folders'
 import { go } from '../router'
 import { Dialog, Icon, type IconName } from '../ui'
-import { t, type Key } from '../words'
+import { t } from '../words'
 
 /** A page of the navigation. */
 export interface PageLink { href: string; name: string; icon: IconName }
@@ -21,15 +22,13 @@ const teamPages: More[] = [
   ['/webhooks/events', 'Events', 'bolt'], ['/account/dns', 'DNS credentials', 'key'], ['/profile', 'Profile', 'user'],
 ]
 
-const folders: [folder: string, name: Key, icon: IconName][] = [
-  ['', 'inbox.folder.inbox', 'inbox'], ['drafts', 'inbox.folder.drafts', 'pencil'], ['sent', 'inbox.folder.sent', 'send'], ['archive', 'inbox.folder.archive', 'archive'], ['junk', 'inbox.folder.junk', 'ban'],
-  ['trash', 'inbox.folder.trash', 'trash'], ['all', 'inbox.folder.all', 'mail'],
-]
-
-/** The pages that the viewer may open. Those of the person of a mailbox are the folders in the place of the inbox. */
+/**
+ * The pages that the viewer may open. Those of the person of a mailbox are the folders in the place
+ * of the inbox.
+ */
 function pagesOf(navigation: PageLink[]): PageLink[] {
   const more = person() ? [] : teamPages.map(([href, name, icon]) => ({ href, name, icon }))
-  const own = folders.map(([folder, name, icon]) => ({ href: folder ? '/inbox?folder=' + folder : '/inbox', name: t(name), icon }))
+  const own = everyFolder.map(([folder, icon]) => ({ href: placeOfFolder(folder), name: nameOfFolder(folder), icon }))
   const write = can('send_email') ? [{ href: '/compose', name: t('palette.compose'), icon: 'pencil' as const }] : []
   return [...(person() ? [...own, ...navigation.filter((p) => p.href !== '/inbox')] : navigation), ...write, ...more].filter((p) => !barred(p.href))
 }
@@ -41,10 +40,6 @@ interface Group { name: string; choices: Choice[] }
 function fits(name: string, typed: string): boolean {
   const words = name.toLowerCase().split(/[\s-]+/)
   return typed.toLowerCase().split(/\s+/).every((part) => words.some((word) => word.startsWith(part)))
-}
-
-function placeOfMessage(m: { user_id: string; uid: string; folder: string }): string {
-  return `/inbox/${m.user_id}/${m.uid}` + (m.folder.toUpperCase() === 'INBOX' ? '' : '?in=' + encodeURIComponent(m.folder))
 }
 
 const most = 6 // of each kind

@@ -4,9 +4,10 @@ import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Pages } from '../api/query'
 import { compact, turnDensity } from '../density'
+import { useTyped } from '../router'
 import { t } from '../words'
 import { IconButton } from './button'
-import { Select } from './form'
+import { Select, TextField } from './form'
 import { Icon } from './icons'
 import { Failure, Loading } from './notice'
 import { count, plural } from './values'
@@ -154,6 +155,19 @@ export function ListBar({ children, total, table, orders }: BarProps) {
   )
 }
 
+interface TypedProps { name: string; label: string; hideLabel?: boolean; placeholder?: string; list?: string[]; maxLength?: number; eager?: boolean }
+
+/** A filter that is typed, which is the parameter of that name in the address (useTyped). */
+export function TypedField({ name, eager, ...rest }: TypedProps) {
+  const [text, setText] = useTyped(name, { eager })
+  return <TextField {...rest} type="search" value={text} onInput={setText} />
+}
+
+/** The field by which a list is searched: the parameter q of the address. */
+export function SearchField({ label, eager }: { label: string; eager?: boolean }) {
+  return <div class="search"><Icon name="search" /><TypedField name="q" label={label} hideLabel placeholder={label} eager={eager} /></div>
+}
+
 /** Makes the rows of lists lower, or higher again. */
 export function DensityButton() {
   return <IconButton look="ghost" small icon={compact.value ? 'rows' : 'rows-dense'} label={compact.value ? t('ui.comfortable') : t('ui.compact')} onClick={turnDensity} />
@@ -166,7 +180,10 @@ export function totalOf<T>(pages: Pages<T>, one: string, many = one + 's', known
   return pages.more ? `${count(pages.items.length)}+ ${many}` : plural(pages.items.length, one, many)
 }
 
-/** Whether something has been so once, such as that the first page is there, before which less is read. */
+/**
+ * Whether something has been so once, such as that the first page is there, before which less is
+ * read.
+ */
 export function useOnce(is: boolean): boolean {
   const once = useRef(false)
   once.current ||= is

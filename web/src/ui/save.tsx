@@ -86,6 +86,9 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
   const [, setNamed] = useState('')
   const changed = parts.some((part) => part.changed)
 
+  /** The bar goes, and a button of it that has the focus. */
+  const keepFocus = () => { if (document.activeElement?.closest('.save-bar')) area.current!.focus({ preventScroll: true }) }
+
   const save = async () => {
     if (busy || !changed) return
     setBusy(true)
@@ -101,7 +104,10 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
     }
     setBusy(false)
     setErrors(failed)
-    if (failed.length === 0) return told(said.join(' ') || 'Saved.')
+    if (failed.length === 0) {
+      keepFocus()
+      return told(said.join(' ') || 'Saved.')
+    }
     wanted.current = true
     const fields = failed.flatMap(fieldsIn), here = (field: string) => [...names].some((name) => field === name || field.startsWith(name + '.'))
     if (fields.length > 0 && !fields.some(here)) reveal?.(fields[0]!)
@@ -109,6 +115,7 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
   const discard = () => {
     for (const part of parts) part.reset()
     setErrors([])
+    keepFocus()
   }
   const latest = useRef(save)
   latest.current = save
@@ -143,7 +150,7 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
 
   const beside = errors.map((error) => besideFields(error, names)).filter((error) => error !== undefined)
   return (
-    <div class="save-area" ref={area}>
+    <div class="stack save-area" ref={area} tabIndex={-1}>
       <FieldsOf.Provider value={{ errors, names, form }}>{children}</FieldsOf.Provider>
       <span class="visually-hidden" role="status">{changed ? 'There are unsaved changes.' : ''}</span>
       <form id={form} class="save-bar" aria-label="Unsaved changes" hidden={!changed} noValidate onSubmit={(e) => { e.preventDefault(); void save() }}>

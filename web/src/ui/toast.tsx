@@ -84,11 +84,12 @@ export function doLater(text: string, run: () => Promise<unknown>, undo: () => v
   const id = show({ text, bad: false, undo: back, over: finish }, seconds)
 }
 
-const typed = 'input, textarea, select, [contenteditable]'
+/** The elements that one types in. */
+export const typedIn = 'input, textarea, select, [contenteditable]'
 
 /** Takes back what was done last, by the keys that do so everywhere. */
 function press(e: KeyboardEvent) {
-  if (e.key !== 'z' || !(e.ctrlKey || e.metaKey) || e.shiftKey || e.altKey || (e.target as Element).matches?.(typed)) return
+  if (e.key !== 'z' || !(e.ctrlKey || e.metaKey) || e.shiftKey || e.altKey || (e.target as Element).matches?.(typedIn)) return
   const undo = toasts.value.findLast((t) => t.undo)?.undo
   if (!undo) return
   e.preventDefault()

@@ -2,6 +2,7 @@
 import { computed, signal } from '@preact/signals'
 import { useState } from 'preact/hooks'
 import { serverNow } from '../api/client'
+import { capital } from '../api/wording'
 import { locale, t } from '../words'
 import { Button, IconButton } from './button'
 import { Notice } from './notice'
@@ -87,8 +88,7 @@ export function money(amount: number | null, currency: string | null): string {
 
 /** Words for a status or a code. */
 export function words(code: string): string {
-  const text = code.replace(/[_-]/g, ' ')
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  return capital(code.replace(/[_-]/g, ' '))
 }
 
 /** Copies a text, and tells that it did. */

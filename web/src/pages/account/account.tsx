@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Bar, Button, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, words, Wrong } from '../../ui'
+import { Bar, Button, bytes, Card, Check, Copyable, count, Facts, Form, Page, Show, TextArea, TextField, Time, told, useDraft, words, Wrong } from '../../ui'
 import { AccountTabs } from './tabs'
 
 type AccountOut = Schemas['Account']
@@ -113,10 +113,7 @@ function Universal({ account: a }: { account: AccountOut }) {
 interface WarmupForm { phrases: string; headers: string; folder: string; days: string }
 
 function Warmup({ account: a, reload }: { account: AccountOut; reload: () => Promise<void> }) {
-  const had: WarmupForm = { phrases: a.warmup_phrases.join('\n'), headers: headerLines(a), folder: a.warmup_folder ?? '', days: String(a.warmup_days) }
-  const [edits, setEdits] = useState<Partial<WarmupForm>>({}) // what was typed stays when the account is read again
-  const form = { ...had, ...edits }
-  const set = (change: Partial<WarmupForm>) => setEdits((all) => ({ ...all, ...change }))
+  const { values: form, changes, changed, set, reset } = useDraft<WarmupForm>({ phrases: a.warmup_phrases.join('\n'), headers: headerLines(a), folder: a.warmup_folder ?? '', days: String(a.warmup_days) })
   const lines = (text: string) => text.split('\n').map((line) => line.trim()).filter(Boolean)
   const save = async () => {
     await call('update_account', {
@@ -128,7 +125,7 @@ function Warmup({ account: a, reload }: { account: AccountOut; reload: () => Pro
     })
     told('Saved. Existing messages are checked again in the background.')
     await reload()
-    setEdits((all) => Object.fromEntries(Object.entries(all).filter(([name, text]) => text !== edits[name as keyof WarmupForm])))
+    reset(changes)
   }
   const [open, setOpen] = useState(a.warmup_phrases.length + a.warmup_headers.length > 0)
   if (!can('update_account')) return null
@@ -141,7 +138,7 @@ function Warmup({ account: a, reload }: { account: AccountOut; reload: () => Pro
   }
   return (
     <Card title="Warm-up mail">
-      <Form submit="Save" onSubmit={save} disabled={JSON.stringify(form) === JSON.stringify(had)}>
+      <Form submit="Save" onSubmit={save} disabled={!changed}>
         <TextArea label="Phrases, one per line" name="warmup_phrases" value={form.phrases} onInput={(phrases) => set({ phrases })} rows={5}
           hint="A message that contains one of them is marked as warm-up. You can hide it in the inbox, and webhooks skip it." />
         <TextArea label="Header fields, one per line" name="warmup_headers" value={form.headers} onInput={(headers) => set({ headers })} rows={3} placeholder={'X-Warmup-Id\nX-Campaign: warm-up'}

@@ -63,7 +63,7 @@ function Figures({ read: { reports, whole }, range }: { read: Read; range: Range
   return (
     <div class="stack">
       {!whole && <Notice>Only the newest {count(reports.length)} reports are shown. Choose a shorter period to see all of them.</Notice>}
-      <div class="domains-stats">
+      <div class="stats">
         <Stat name="Messages" value={count(sum.messages)} />
         <Stat name="Passed" value={sum.messages ? `${Math.round((100 * sum.passed) / sum.messages)}%` : '–'} note={count(sum.passed)} />
         <Stat name="Failed" value={count(sum.failed)} note={sum.failed > 0 ? 'spoofed, or sources not set up' : 'no action needed'} />

@@ -66,7 +66,7 @@ function Nameservers({ domain: d, status, reload }: { domain: Domain; status?: D
 function Records({ status: s, domain: d }: { status: DnsStatus; domain: Domain }) {
   if (s.records.length === 0) return <p class="line muted">The records are being prepared. They appear here in a moment.</p>
   return (
-    <div class="domains-records">
+    <div>
       <div class="domains-records-head" aria-hidden="true"><span>Record</span><span>Type</span><span>Name</span><span>Expected value</span><span>Status</span></div>
       {byNeed(s.records).map((r, i) => <RecordLine key={r.purpose + r.type + r.host + r.expected} record={r} domain={d} open={i === 0 && !r.verified} />)}
     </div>

@@ -40,7 +40,7 @@ export function DomainJobs({ domain: d }: TabProps) {
 function Row({ job: j }: { job: Job }) {
   const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
-    <a class="line domains-fill" href={'/jobs/' + j.id}>
+    <a class="line" href={'/jobs/' + j.id}>
       <span class="grow truncate"><strong>{deed(j.type)}</strong>{detail && <><br /><span class="muted small">{detail}</span></>}</span>
       <JobBadge status={j.status} />
       <span class="muted small nowrap domains-wide"><Time of={j.updated_at} /></span>

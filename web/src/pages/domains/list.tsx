@@ -1,8 +1,8 @@
 // All domains, with what is wrong with each.
 import { can } from '../../api/client'
 import { usePages, useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Badge, Button, Card, count, Empty, LinkButton, ListBar, LongList, Page, Select, TextField, Time, totalOf, useOnce, type Column } from '../../ui'
+import { params, setParams } from '../../router'
+import { Badge, Button, Card, count, Empty, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useOnce, type Column } from '../../ui'
 import { useSandboxActivation } from './activate'
 import { providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
 
@@ -81,15 +81,13 @@ function Attention({ all, on }: { all?: number; on: boolean }) {
 
 /** seen: the tags of the domains that were read. */
 function Filters({ filter, seen }: { filter: ReturnType<typeof useFilter>; seen: string[] }) {
-  const [name, setName] = useTyped('q', { eager: true })
-  const [tag, setTag] = useTyped('tag')
   const tags = [...new Set(seen)].sort((a, b) => a.localeCompare(b))
   return (
-    <div class="domains-filters" role="search">
-      <div class="grow"><TextField label="Name" hideLabel type="search" value={name} onInput={setName} placeholder="Search domains" /></div>
+    <div class="filters" role="search">
+      <div class="grow"><TypedField name="q" label="Name" hideLabel placeholder="Search domains" eager /></div>
       <Select label="Status" hideLabel value={filter.status} onChange={(status) => setParams({ status })} options={states} />
       <Select label="DNS provider" hideLabel value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
-      {(tags.length > 0 || tag) && <TextField label="Tag" hideLabel type="search" value={tag} onInput={setTag} placeholder="Tag" list={tags} maxLength={50} />}
+      {(tags.length > 0 || filter.tag) && <TypedField name="tag" label="Tag" hideLabel placeholder="Tag" list={tags} maxLength={50} />}
     </div>
   )
 }
@@ -109,9 +107,9 @@ function Row({ domain: d }: { domain: Domain }) {
       </span>
       <span role="cell" class="domains-line-state"><StateBadge domain={d} /></span>
       <span role="cell" class="small muted domains-line-cell"><span class="domains-line-text" title={text}>{text}</span></span>
-      <span role="cell" class="domains-line-provider small muted truncate">{providerNames[d.dns_provider]}</span>
+      <span role="cell" class="small muted truncate">{providerNames[d.dns_provider]}</span>
       <span role="cell" class="domains-line-mailboxes muted number">{count(d.email_users_count)}<span class="domains-line-word">{d.email_users_count === 1 ? ' mailbox' : ' mailboxes'}</span></span>
-      <span role="cell" class="domains-line-added muted small nowrap"><Time of={d.created_at} form="date" /></span>
+      <span role="cell" class="muted small nowrap"><Time of={d.created_at} form="date" /></span>
     </>
   )
 }

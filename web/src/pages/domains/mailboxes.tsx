@@ -31,7 +31,7 @@ export function DomainMailboxes({ domain: d }: TabProps) {
 
 function Row({ mailbox: m }: { mailbox: Mailbox }) {
   return (
-    <a class="line domains-fill" href={'/mailboxes/' + m.id}>
+    <a class="line" href={'/mailboxes/' + m.id}>
       <span class="grow truncate"><strong>{m.email}</strong>{(m.name || m.expires_at) && <><br /><span class="muted small">{m.expires_at && <>Expires <Time of={m.expires_at} />{m.name && ' · '}</>}{m.name}</span></>}</span>
       {m.status !== 'active' && <StatusBadge status={m.status} />}
       {m.unread_count > 0 && <span class="small nowrap">{m.unread_count} unread</span>}

@@ -1,7 +1,7 @@
 // The one next step of a domain.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { call, can, type Schemas } from '../../api/client'
+import { call, can, serverNow, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Icon, LinkButton, Loading, plural, Time, told, Wrong, type Tone } from '../../ui'
 import type { TabProps } from './types'
@@ -177,7 +177,7 @@ function MailElsewhere({ domain: d, reload }: TabProps) {
 
 /** When Mailstead checks a waiting domain again. */
 function NextLook({ domain: d }: { domain: Domain }) {
-  const later = d.next_look_at !== null && Date.parse(d.next_look_at) > Date.now()
+  const later = d.next_look_at !== null && Date.parse(d.next_look_at) > serverNow()
   return <p class="muted">{later ? <>Mailstead checks again <Time of={d.next_look_at} /> and continues setup automatically.</> : 'Mailstead is checking now. Setup continues automatically.'}</p>
 }
 

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { can, type Schemas } from '../../api/client'
 import { useQuery, type Query } from '../../api/query'
-import { Badge, Button, Check, Loading, Notice, plural, Select, TableWrap, theirs, Wrong, type Tone } from '../../ui'
+import { Badge, Button, Check, Loading, Notice, plural, Select, Show, TableWrap, theirs, Wrong, type Tone } from '../../ui'
 import { CredentialDialog } from '../account/dns-credential'
 import { dnsProviders, type DNSCredential, type DNSProvider } from '../account/dns-providers'
 
@@ -23,12 +23,14 @@ export function useCredentials(domain: string, guess?: DNSProvider, when = true)
 
 type Credentials = ReturnType<typeof useCredentials>
 
-export function CredentialChoice({ of: { fitting, setAdding }, value, onChange }: { of: Credentials; value: string; onChange: (id: string) => void }) {
+export function CredentialChoice({ of: { list, fitting, setAdding }, value, onChange }: { of: Credentials; value: string; onChange: (id: string) => void }) {
   return (
     <div class="stack">
-      {!fitting ? <Loading lines={1} /> : fitting.length === 0
-        ? <p class="muted">No DNS credential fits this domain yet.</p>
-        : <Select label="Credential" name="dns_credential_id" value={value} onChange={onChange} options={fitting.map((c) => [c.id, `${c.name} (${dnsProviders[c.provider].name})${c.error ? ', refused' : ''}`] as const)} />}
+      <Show of={{ ...list, data: fitting }} lines={1}>
+        {(all) => all.length === 0
+          ? <p class="muted">No DNS credential fits this domain yet.</p>
+          : <Select label="Credential" name="dns_credential_id" value={value} onChange={onChange} options={all.map((c) => [c.id, `${c.name} (${dnsProviders[c.provider].name})${c.error ? ', refused' : ''}`] as const)} />}
+      </Show>
       {can('create_dns_credential') && <div class="row"><Button small icon="plus" onClick={() => setAdding(true)}>Add credential</Button></div>}
     </div>
   )

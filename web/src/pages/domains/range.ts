@@ -1,10 +1,11 @@
 // The days that reports are shown for.
+import { daysAgo } from '../../api/clock'
+
 export interface Range { days: number; from: string; to: string; org: string }
 
 /** The last days, today with them. */
 export function rangeOf(days: number, org: string): Range {
-  const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10)
-  return { days, from: day(days - 1), to: day(0), org }
+  return { days, from: daysAgo(days - 1), to: daysAgo(0), org }
 }
 
 /** The days of a range, each as yyyy-mm-dd. */

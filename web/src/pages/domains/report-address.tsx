@@ -1,7 +1,6 @@
 // Whether the addresses that DMARC reports are to go to receive mail.
-import { useEffect, useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
-import { useRead } from '../../api/query'
+import { useLate, useRead } from '../../api/query'
 import { Button, Notice } from '../../ui'
 import { useFleet } from './fleet'
 import { makeMailbox } from './make'
@@ -16,7 +15,7 @@ const pause = 400 // ms without typing before addresses are looked up
  */
 export function ReportAddresses({ rua }: { rua: string }) {
   const fleet = useFleet()
-  const settled = useSettled(rua)
+  const settled = useLate(rua, pause)
   const addresses = addressesOf(settled)
   const own = fleet.data && addresses.filter((a) => fleet.data!.some((d) => d.domain === partsOf(a).domain))
   const lost = useRead('lost ' + own?.join(), async () => {
@@ -34,16 +33,6 @@ export function ReportAddresses({ rua }: { rua: string }) {
       ))}
     </>
   )
-}
-
-/** The text once it has not changed for a moment. */
-function useSettled(text: string): string {
-  const [settled, setSettled] = useState(text)
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(text), pause)
-    return () => clearTimeout(timer)
-  }, [text])
-  return settled
 }
 
 /**

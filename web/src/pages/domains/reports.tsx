@@ -12,7 +12,7 @@ export function Reports({ domain: d }: TabProps) {
   const range = rangeOf(Number(days), org.trim())
   return (
     <>
-      <div class="domains-filters">
+      <div class="filters">
         <Select label="Period" value={days} onChange={setDays} options={[['7', 'Last 7 days'], ['30', 'Last 30 days'], ['90', 'Last 90 days']]} />
         <TextField label="Reporter" type="search" value={org} onInput={setOrg} placeholder="google.com" />
       </div>

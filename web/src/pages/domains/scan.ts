@@ -2,7 +2,7 @@
 import { call } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { wordsOf } from '../../api/wording'
-import { told } from '../../ui'
+import { plural, told } from '../../ui'
 import type { Domain } from './words'
 
 interface Set { name: string; type: string; ttl: number; values: string[] }
@@ -46,8 +46,8 @@ export function isUnread(scan: ReturnType<typeof useScan>): boolean {
 
 /** A time in words, from seconds. */
 export function lasting(seconds: number): string {
-  const [n, unit] = seconds < 120 ? [seconds, 'second'] : seconds < 7200 ? [Math.ceil(seconds / 60), 'minute'] : seconds < 172_800 ? [Math.ceil(seconds / 3600), 'hour'] : [Math.ceil(seconds / 86_400), 'day']
-  return `${n} ${unit}${n === 1 ? '' : 's'}`
+  const [n, unit] = seconds < 120 ? [seconds, 'second'] as const : seconds < 7200 ? [Math.ceil(seconds / 60), 'minute'] as const : seconds < 172_800 ? [Math.ceil(seconds / 3600), 'hour'] as const : [Math.ceil(seconds / 86_400), 'day'] as const
+  return plural(n, unit)
 }
 
 interface Obstacle {

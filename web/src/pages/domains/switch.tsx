@@ -1,8 +1,9 @@
 // The change of a domain's nameservers: what the parent zone answers, and who asks the nameservers here.
 import { useEffect, useState } from 'preact/hooks'
-import type { Schemas } from '../../api/client'
+import { serverNow, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Card, Facts, plural, Show, theirs, Time, type Tone } from '../../ui'
+import { locale } from '../../words'
 import { lasting } from './scan'
 import type { Domain } from './words'
 
@@ -23,7 +24,7 @@ function stateOf(d: Domain): [Tone, string] {
 }
 
 export function Switch({ domain: d }: { domain: Domain }) {
-  const settled = d.status === 'complete' && d.ns_status === 'verified' && d.completed_at !== null && Date.now() - Date.parse(d.completed_at) > settledAfter
+  const settled = d.status === 'complete' && d.ns_status === 'verified' && d.completed_at !== null && serverNow() - Date.parse(d.completed_at) > settledAfter
   const [open, setOpen] = useState(!settled)
   const [tone, state] = stateOf(d)
   return (
@@ -86,7 +87,7 @@ function Counted({ of: q }: { of: Questions }) {
       </p>
       {day > 0 && (
         <figure class="domains-hours" role="img" aria-label={`DNS queries by hour, most recent last: ${counts.join(', ')}`}>
-          {q.hours.map((h) => <span key={h.hour} title={`${new Date(h.hour).toLocaleTimeString(undefined, { hour: 'numeric', minute: '2-digit' })}: ${h.count}`} style={{ height: Math.max(h.count > 0 ? 6 : 1, (h.count / most) * 100) + '%' }} />)}
+          {q.hours.map((h) => <span key={h.hour} title={`${new Date(h.hour).toLocaleTimeString(locale.value, { hour: 'numeric', minute: '2-digit' })}: ${h.count}`} style={{ height: Math.max(h.count > 0 ? 6 : 1, (h.count / most) * 100) + '%' }} />)}
         </figure>
       )}
     </div>

@@ -32,7 +32,7 @@ function Figures({ reports, range, more, loadMore }: { reports: Report[]; range:
   const of = (pick: (r: Report) => number) => days.map((day) => reports.filter((r) => (r.date_begin ?? r.received_at).slice(0, 10) === day).reduce((n, r) => n + pick(r), 0))
   return (
     <div class="stack">
-      <div class="domains-stats">
+      <div class="stats">
         <Stat name="Connections" value={count(good + bad)} />
         <Stat name="Encrypted" value={good + bad > 0 ? `${Math.floor((100 * good) / (good + bad))}%` : '–'} note={count(good)} />
         <Stat name="Failed" value={count(bad)} note={bad > 0 ? 'see the reports for details' : 'no action needed'} />

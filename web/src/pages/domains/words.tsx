@@ -55,11 +55,6 @@ export function issueWords(issue: Domain['dns_health']['issues'][number]): { tit
   return { title: `${purposeOf(issue.purpose).name} record is wrong`, text: plain(issue.message) ?? 'Check the record.' }
 }
 
-/** Tells whether its owner should do something about the domain. */
-export function needsYou(d: Domain): boolean {
-  return ['warn', 'bad'].includes(stateOf(d).tone)
-}
-
 export function StateBadge({ domain }: { domain: Domain }) {
   const { tone, label } = stateOf(domain)
   return <Badge tone={tone}>{label}</Badge>

@@ -1,6 +1,7 @@
 // Adding and editing a record set: one name and type, and its values.
 import { useState } from 'preact/hooks'
 import { ApiError, call } from '../../api/client'
+import { capital } from '../../api/wording'
 import { Button, Dialog, Form, IconButton, Notice, plural, Select, TextArea, TextField, told } from '../../ui'
 import type { Domain } from './words'
 import { emptyValue, fieldsOf, fqdn, isEmpty, kindOf, relative, seconds, types, valueOf, wrongIn, type RecordSet, type Type } from './zone-values'
@@ -41,7 +42,7 @@ export function SetDialog({ domain: d, set, fault, others, onClose, onDone }: Pr
     <Dialog title={set ? `Edit ${set.type} ${set.name}` : 'Add record'} onClose={onClose}>
       <Form onSubmit={submit} submit={set ? 'Save' : 'Add record'} of={[name, rows, ttl]} disabled={bad}>
         {fault && <Notice tone="bad" title="The DNS provider refused this record.">{fault}</Notice>}
-        {set ? <p class="muted">{kind.about.charAt(0).toUpperCase() + kind.about.slice(1)}, for <code>{fqdn(set.name, d.domain)}</code></p> : (
+        {set ? <p class="muted">{capital(kind.about)}, for <code>{fqdn(set.name, d.domain)}</code></p> : (
           <>
             <Select label="Type" name="type" value={type} onChange={choose} options={types.map((t) => [t, `${t}: ${kindOf(t).about}`] as const)} />
             <TextField label="Name" name="name" value={name} onInput={setName} after={'.' + d.domain} placeholder={kind.name} mono autoFocus hint={`Leave empty for ${d.domain_unicode}.`} />

@@ -1,9 +1,9 @@
 // The zone of a domain: all record sets, those of Mailstead and the owner's own.
 import { useMemo, useState } from 'preact/hooks'
-import { ApiError, call, can, type Schemas } from '../../api/client'
+import { call, can, fetched, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Badge, Button, Card, Check, count, Dialog, Empty, failed, Icon, IconButton, LinkButton, LongList, Menu, Notice, plural, Select, Show, TextField, type Tone } from '../../ui'
+import { params, setParams } from '../../router'
+import { Badge, Button, Card, Check, count, Dialog, Empty, failed, IconButton, LinkButton, LongList, Menu, Notice, plural, SearchField, Select, Show, type Tone } from '../../ui'
 import { CopyFields } from './parts'
 import type { TabProps } from './types'
 import type { Domain } from './words'
@@ -91,8 +91,7 @@ function useEdgeStates(d: Domain, atEdge: boolean): Map<string, EdgeState> {
 
 /** Saves the zone as a file. */
 async function download(d: Domain) {
-  const response = await fetch(`/v1/domains/${d.id}/zone`, { headers: { Accept: 'text/dns' }, credentials: 'same-origin' }).catch(() => { throw new ApiError(0, { code: 'offline', message: '' }) })
-  if (!response.ok) throw new ApiError(response.status, (await response.json().catch(() => undefined))?.error ?? { code: 'unreadable', message: '' })
+  const response = await fetched(`/v1/domains/${d.id}/zone`, { headers: { Accept: 'text/dns' } })
   const url = URL.createObjectURL(await response.blob())
   Object.assign(document.createElement('a'), { href: url, download: d.domain + '.zone' }).click()
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
@@ -117,7 +116,7 @@ function List({ zone, domain: d, states, onOpen, reload, live, onLive }: ListPro
   return (
     <>
       <div class="zone-filters">
-        <Search />
+        <SearchField label="Search by name or value" />
         <Select label="Type" hideLabel value={type} onChange={(type) => setParams({ type })} options={[['', 'All types'], ...present.map((t) => [t, t] as const)]} />
         <Select label="Source" hideLabel value={source} onChange={(source) => setParams({ source })} options={filters.filter(([id]) => id !== 'foreign' || live)} />
         <span class="muted small" role="status">{found.length < sorted.length ? `${count(found.length)} of ${count(sorted.length)} record sets` : plural(sorted.length, 'record set')}</span>
@@ -132,11 +131,6 @@ function List({ zone, domain: d, states, onOpen, reload, live, onLive }: ListPro
           </Empty>} />
     </>
   )
-}
-
-function Search() {
-  const [text, setText] = useTyped('q')
-  return <div class="search"><Icon name="search" /><TextField label="Search by name or value" hideLabel type="search" value={text} onInput={setText} placeholder="Search by name or value" /></div>
 }
 
 function Row({ set: r, domain: d, state, onOpen, reload }: { set: RecordSet; domain: Domain; state?: EdgeState; onOpen: (open: Open) => void; reload: () => Promise<void> }) {

@@ -26,7 +26,7 @@ function Ask({ done }: { done: (done: boolean) => void }) {
     try {
       await signIn(user.email, password, second ? code : undefined, kind)
     } catch (error) {
-      if (error instanceof ApiError && error.code === 'invalid_credentials') throw wrongPassword()
+      if (error instanceof ApiError && error.code === 'invalid_credentials') throw new ApiError(401, { code: 'wrong_password', message: '' })
       if (!needsCode(error)) throw error
       setSecond(true)
       return
@@ -51,8 +51,4 @@ function Ask({ done }: { done: (done: boolean) => void }) {
       </div>
     </Dialog>
   )
-}
-
-function wrongPassword(): ApiError {
-  return new ApiError(401, { code: 'validation_error', message: '', details: [{ field: 'password', code: 'invalid', message: 'Wrong password. Try again.' }] })
 }

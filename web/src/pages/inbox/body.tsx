@@ -1,10 +1,12 @@
 // What a message says. HTML is shown in a frame that can do nothing; plain text by the page itself.
 import { useState } from 'preact/hooks'
+import { fetched } from '../../api/client'
 import { useRead } from '../../api/query'
 import { theme } from '../../theme'
 import { Button, Icon, Notice } from '../../ui'
 import { rich, t, tn } from '../../words'
 import { inFolder } from './actions'
+import { webAddress } from './compose/quote'
 import { useFit } from './frame'
 import type { Detail } from './types'
 import { rawOf } from './source'
@@ -33,7 +35,7 @@ function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void 
   const folder = inFolder(m)
   const look = `&theme=${theme.value}${folder ? '&folder=' + encodeURIComponent(folder) : ''}`
   const held = useRead<Images>('images of ' + m.id, async () => {
-    const { headers } = await fetch(path + '0' + look, { method: 'HEAD', credentials: 'same-origin' })
+    const { headers } = await fetched(path + '0' + look, { method: 'HEAD' })
     return { held: Number(headers.get('X-Images-Held') ?? 0), trackers: Number(headers.get('X-Images-Trackers') ?? 0) }
   })
   const frame = useFit()
@@ -87,8 +89,6 @@ function Text({ text }: { text: string }) {
   )
 }
 
-const link = /(https?:\/\/[^\s<>"']+[^\s<>"'.,;:!?)\]}])/g
-
 function Linked({ text }: { text: string }) {
-  return <>{text.split(link).map((part, i) => (i % 2 === 1 ? <a key={i} href={part} target="_blank" rel="noopener noreferrer nofollow">{part}</a> : part))}</>
+  return <>{text.split(webAddress).map((part, i) => (i % 2 === 1 ? <a key={i} href={part} target="_blank" rel="noopener noreferrer nofollow">{part}</a> : part))}</>
 }

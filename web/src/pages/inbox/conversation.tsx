@@ -15,7 +15,10 @@ import type { Detail } from './types'
 
 type Sent = Schemas['SentMessage']
 
-/** The rows of the sending log that may belong to the conversation: what the mailbox sent to who wrote. */
+/**
+ * The rows of the sending log that may belong to the conversation: what the mailbox sent to who
+ * wrote.
+ */
 function useSent(m: Detail): Sent[] {
   const bounce = m.is_bounce
   const some = bounce || m.original_message_id !== null || m.in_reply_to !== null || m.is_answered
@@ -44,7 +47,10 @@ export function Answered({ message: m }: { message: Detail }) {
 
 const mostShown = 50
 
-/** The newest messages of a conversation that came, and whether there are more. A page may be cut short: what is missing is on the next ones. */
+/**
+ * The newest messages of a conversation that came, and whether there are more. A page may be cut
+ * short: what is missing is on the next ones.
+ */
 async function readThread(thread_id: string, mailbox: string) {
   const came: Message[] = []
   let cursor: string | undefined
@@ -58,7 +64,10 @@ async function readThread(thread_id: string, mailbox: string) {
   return { came: came.slice(0, mostShown), more: true }
 }
 
-/** A message of the conversation: one that is kept here, or a row of the sending log of one that is not. */
+/**
+ * A message of the conversation: one that is kept here, or a row of the sending log of one that is
+ * not.
+ */
 interface Item { key: string; at: string; who: string; text: string; kept?: Message; sent?: Sent }
 
 /** The items of the conversation that m is in, the oldest first. */
@@ -122,7 +131,10 @@ export function Conversation({ message: m, letter }: Props) {
   )
 }
 
-/** One line for a message that is not open. What was only sent, and drafts, have a page of their own. */
+/**
+ * One line for a message that is not open. What was only sent, and drafts, have a page of their
+ * own.
+ */
 function Line({ item: i, onOpen }: { item: Item; onOpen: () => void }) {
   const draft = isDraft(i.kept)
   const what = (

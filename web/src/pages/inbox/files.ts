@@ -12,7 +12,10 @@ const textual = /^text\/|^message\/|[/+](json|xml|yaml|x-yaml|toml|javascript|x-
 const textNames = /\.(txt|md|csv|tsv|log|json|xml|ya?ml|toml|ini|conf|ics|vcf|eml|patch|diff|html?|svg|css|js|ts|py|go|sh|sql)$/i
 const largest = 20 * 1024 * 1024 // bytes of a picture or a PDF that is shown here
 
-/** As what a file can be looked at here; nothing where it cannot. HTML and SVG are shown as text alone. */
+/**
+ * As what a file can be looked at here; nothing where it cannot. HTML and SVG are shown as text
+ * alone.
+ */
 export function shownAs(a: File): Shown | undefined {
   if (pictures.includes(a.content_type)) return a.size <= largest ? 'image' : undefined
   if (a.content_type === 'application/pdf' || /\.pdf$/i.test(a.filename)) return a.size <= largest ? 'pdf' : undefined

@@ -53,6 +53,12 @@ export function placeOf(message?: Ref): string {
   return '/inbox' + (message ? `/${message.user_id}/${message.uid}` : '') + (kept.size > 0 ? '?' + kept : '')
 }
 
+/** The place of a message with no filters. */
+export function placeOfMessage(m: Ref): string {
+  const folder = inFolder(m)
+  return `/inbox/${m.user_id}/${m.uid}` + (folder ? '?in=' + encodeURIComponent(folder) : '')
+}
+
 /** The place of a folder of the mailbox in view, by its role or its name. */
 export function placeOfFolder(folder: string): string {
   const kept = new URLSearchParams()

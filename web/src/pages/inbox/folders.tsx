@@ -10,11 +10,17 @@ import { placeOfFolder, setFilter } from './filters'
 
 export type Folder = Schemas['MailFolder']
 
-/** The folders that every mailbox has: their roles, their names by IMAP, and how they are called and drawn here. */
-const standard: [role: string, name: string, text: Key, icon: IconName][] = [
+/**
+ * The folders that every mailbox has: their roles, their names by IMAP, and how they are called and
+ * drawn here.
+ */
+export const standard: [role: string, name: string, text: Key, icon: IconName][] = [
   ['inbox', 'Inbox', 'inbox.folder.inbox', 'inbox'], ['drafts', 'Drafts', 'inbox.folder.drafts', 'pencil'], ['sent', 'Sent', 'inbox.folder.sent', 'send'],
   ['archive', 'Archive', 'inbox.folder.archive', 'archive'], ['junk', 'Junk', 'inbox.folder.junk', 'ban'], ['trash', 'Trash', 'inbox.folder.trash', 'trash'],
 ]
+
+/** The standard folders and that of all mail, as they are shown: each with its icon. */
+export const everyFolder: [folder: string, icon: IconName][] = [...standard.map(([role, , , icon]): [string, IconName] => [role, icon]), ['all', 'mail']]
 
 /** The folder that the list shows: a role, all, or a name. */
 export function folderInView(): string {
@@ -53,7 +59,10 @@ export function useFolders(userID: string): { folders: Folder[]; reload: () => P
 const mostMailboxes = 100 // whose unread messages are added up
 const patience = 1500 // ms after the inbox was opened, when what it needs was asked for
 
-/** How many messages are unread in the inbox in view; undefined where the account has too many mailboxes to add up. */
+/**
+ * How many messages are unread in the inbox in view; undefined where the account has too many
+ * mailboxes to add up.
+ */
 export function useUnread(): number | undefined {
   const userID = useMailboxInView()
   const { folders } = useFolders(userID)
@@ -96,8 +105,7 @@ export function FolderList() {
   }
   return (
     <ul class="side-folders" aria-label={t('inbox.folders')}>
-      {standard.map(([role, , , icon]) => row(role, icon, folders.find((f) => f.role === role)))}
-      {row('all', 'mail', undefined)}
+      {everyFolder.map(([folder, icon]) => row(folder, icon, folders.find((f) => f.role === folder)))}
       {own.map((f) => row(f.name, 'box', f))}
     </ul>
   )

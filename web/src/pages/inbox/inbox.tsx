@@ -188,7 +188,10 @@ function useSteps(items: Message[], key: string | undefined): Steps {
   }
 }
 
-/** Shows the folders in the navigation, and the number of unread messages in the title, while the inbox is open. */
+/**
+ * Shows the folders in the navigation, and the number of unread messages in the title, while the
+ * inbox is open.
+ */
 function useAside() {
   const n = useUnread()
   useEffect(() => { unread.value = n }, [n])

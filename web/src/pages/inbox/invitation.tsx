@@ -1,5 +1,5 @@
 // An invitation to an event: when and where it is, who comes, and the answers to it.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { Button, Facts, Icon, theirs, told } from '../../ui'
 import { locale, t, tn, type Key } from '../../words'
@@ -18,6 +18,7 @@ const answers: [Answer, does: Key, done: Key, said: Key][] = [
 export function Invited({ message: m }: { message: Detail }) {
   const [now, setNow] = useState<Answer>()
   const i = m.invitation
+  useEffect(() => setNow(undefined), [i?.answer]) // it may have been answered elsewhere since
   if (!i) return null
   const given = now ?? i.answer
   const answer = async (to: Answer) => {
@@ -47,7 +48,9 @@ export function Invited({ message: m }: { message: Detail }) {
   )
 }
 
-/** The options that show a date of an event: that of one with dates alone is the same in every zone. */
+/**
+ * The options that show a date of an event: that of one with dates alone is the same in every zone.
+ */
 const zoneOf = (e: Event): Intl.DateTimeFormatOptions => (e.all_day ? { timeZone: 'UTC' } : {})
 
 /** The day as a leaf of a calendar. */

@@ -1,13 +1,11 @@
 // The keyboard of the inbox.
 import { useEffect, useRef } from 'preact/hooks'
-import { Dialog } from '../../ui'
+import { Dialog, typedIn } from '../../ui'
 import { t, type Key } from '../../words'
 
-const typed = 'input, textarea, select, [contenteditable]'
-
 /**
- * Listens to single keys, wherever they are pressed, but not while something is typed or a dialog is open. What gives false
- * leaves the key to the browser.
+ * Listens to single keys, wherever they are pressed, but not while something is typed or a dialog
+ * is open. What gives false leaves the key to the browser.
  */
 export function useKeys(keys: Record<string, (() => void | false) | undefined>) {
   const latest = useRef(keys)
@@ -17,7 +15,7 @@ export function useKeys(keys: Record<string, (() => void | false) | undefined>) 
       if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) return
       const at = e.target as Element
       if (document.querySelector('dialog[open]') || at.closest?.('.compose')) return
-      if (at.matches?.(typed) && !at.matches('input[type=checkbox]')) return
+      if (at.matches?.(typedIn) && !at.matches('input[type=checkbox]')) return
       const run = latest.current[e.key]
       if (run && run() !== false) e.preventDefault()
     }

@@ -95,7 +95,10 @@ function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead
   )
 }
 
-/** What is done more rarely about a message. Within a conversation, others that only the toolbar has for its message. */
+/**
+ * What is done more rarely about a message. Within a conversation, others that only the toolbar has
+ * for its message.
+ */
 function More({ message: m, label, within }: { message: Detail; label: string; within?: Pick<Props, 'setRead' | 'star' | 'drop'> }) {
   const [dialog, setDialog] = useState<'headers' | 'raw' | 'rule'>()
   return (

@@ -42,7 +42,9 @@ export async function turnNotifications(on: boolean) {
 
 const most = 3 // messages that are named one by one
 
-/** Notifies of messages that come to the inbox of a mailbox, '' for all, while nobody sees the page. */
+/**
+ * Notifies of messages that come to the inbox of a mailbox, '' for all, while nobody sees the page.
+ */
 export function useNotifications(mailbox: string) {
   const on = notifies.value
   const { data } = useQuery('list_inbox', { mailbox: mailbox || undefined, is_read: false, limit: 10 }, { when: on })

@@ -1,34 +1,28 @@
-// Picks one of the mailboxes. There may be ten thousand, so it asks the server for those that fit what is typed.
+// Lists to choose from that open below a button, such as that of the mailboxes. There may be ten
+// thousand, so the server is asked for those that fit what is typed.
+import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
-import { useQuery } from '../../api/query'
+import { useLate, useQuery, type Query } from '../../api/query'
 import { Icon } from '../../ui'
 import { t, tn } from '../../words'
 
-type Mailbox = Schemas['EmailUser']
+export type Mailbox = Schemas['EmailUser']
 
 /** Tells whether a mailbox can send. The status of an external one is about its incoming mail. */
 export function maySend(m: Mailbox): boolean {
   return m.status === 'active' || (m.type === 'external' && m.smtp_host !== '' && (m.status === 'pending' || m.status === 'error'))
 }
 
-interface Props {
-  label: string
-  /** The address that is picked; '' for all. */
-  value: string
-  onPick: (mailbox: Mailbox | null) => void
-  /** What stands for no mailbox in particular. Without it one has to be picked. */
-  all?: string
-  /** Only those that can send. */
-  active?: boolean
-}
-
-export function MailboxPicker({ label, value, onPick, all, active }: Props) {
+/**
+ * A button that opens a list to choose from, which gets how to close it. value is what was chosen.
+ */
+export function Picker({ label, value, children }: { label: string; value: string; children: (close: () => void) => ComponentChildren }) {
   const [open, setOpen] = useState(false)
   const box = useRef<HTMLDivElement>(null)
-  const close = (focus: boolean) => {
+  const close = () => {
     setOpen(false)
-    if (focus) box.current?.querySelector('button')?.focus()
+    box.current?.querySelector('button')?.focus()
   }
   useEffect(() => {
     if (!open) return
@@ -38,38 +32,54 @@ export function MailboxPicker({ label, value, onPick, all, active }: Props) {
   }, [open])
   return (
     <div class="inbox-picker" ref={box} onFocusOut={(e) => { if (e.relatedTarget && !box.current?.contains(e.relatedTarget as Node)) setOpen(false) }}>
-      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value || all || t('inbox.choose_mailbox')}`} onClick={() => setOpen(!open)}>
-        <span class="truncate">{value || all || t('inbox.choose_mailbox')}</span> <Icon name="down" />
+      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value}`} onClick={() => setOpen(!open)}>
+        <span class="truncate">{value}</span> <Icon name="down" />
       </button>
-      {open && <Choices {...{ label, value, all, active }} onPick={(m) => { onPick(m); close(true) }} onEscape={() => close(true)} />}
+      {open && children(close)}
     </div>
   )
 }
 
-function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEscape: () => void }) {
-  const [typed, setTyped] = useState('')
-  const q = useLate(typed.trim(), 150)
+interface Choice<T> { of: T; key: string; name: string; about?: string; aside?: string; chosen: boolean }
+
+interface ChoicesProps<T> {
+  label: string
+  /** What the field says that is searched by it. */
+  search: string
+  typed: string
+  onType: (text: string) => void
+  /** What was asked of the server, and its answer. */
+  q: string
+  list: Query<{ pagination: { has_more: boolean } }>
+  choices: Choice<T>[]
+  /** What is said where there is nothing to choose from. */
+  none: string
+  onPick: (of: T) => void
+  onEscape: () => void
+}
+
+/** The list of a picker, below the field by which it is searched. */
+export function Choices<T>({ label, search, typed, onType, q, list, choices, none, onPick, onEscape }: ChoicesProps<T>) {
   const [at, setAt] = useState(0)
   const id = useId()
-  const list = useQuery('list_email_users', { q: q || undefined, limit: active ? 100 : 30 }, { kinds: [] })
-  const found = (list.data?.data ?? []).filter((m) => !active || maySend(m))
-  const choices: (Mailbox | null)[] = all && q === '' ? [null, ...found] : found
-  const here = Math.min(at, choices.length - 1)
   const input = useRef<HTMLInputElement>(null)
+  const here = Math.min(at, choices.length - 1)
+  const ready = typed.trim() === q && !list.loading
+  const hasty = useRef(false) // Enter came before what was searched for
   useEffect(() => input.current?.focus(), [])
   useEffect(() => setAt(0), [q])
   useEffect(() => document.getElementById(id + here)?.scrollIntoView({ block: 'nearest' }), [here])
 
-  const pick = () => { if (here >= 0) onPick(choices[here]!) }
-  const hasty = useRef(false) // Enter came before what was searched for
+  const pick = () => { if (here >= 0) onPick(choices[here]!.of) }
   useEffect(() => {
-    if (hasty.current && typed.trim() === q && !list.loading) pick()
-    hasty.current &&= list.loading || typed.trim() !== q
+    if (!hasty.current || !ready) return
+    hasty.current = false
+    pick()
   })
   const press = (e: KeyboardEvent) => {
     if (e.key === 'ArrowDown') setAt(Math.min(here + 1, choices.length - 1))
     else if (e.key === 'ArrowUp') setAt(Math.max(here - 1, 0))
-    else if (e.key === 'Enter' && typed.trim() === q && !list.loading) pick()
+    else if (e.key === 'Enter' && ready) pick()
     else if (e.key === 'Enter') hasty.current = true
     else if (e.key === 'Escape') onEscape()
     else return
@@ -79,32 +89,51 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
   return (
     <div class="inbox-choices">
       <input ref={input} class="input" type="text" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls={id} aria-activedescendant={here >= 0 ? id + here : undefined}
-        aria-label={t('inbox.search_mailboxes')} placeholder={t('inbox.search_mailboxes')} value={typed} onInput={(e) => setTyped(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
+        aria-label={search} placeholder={search} value={typed} onInput={(e) => onType(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
       <ul role="listbox" id={id} aria-label={label} onMouseDown={(e) => e.preventDefault() /* a dialog would take the focus, and with it the list away */}>
-        {choices.map((m, i) => (
-          <li key={m?.id ?? ''} id={id + i} role="option" aria-selected={(m?.email ?? '') === value} class={i === here ? 'at' : ''} onPointerMove={() => setAt(i)} onClick={() => onPick(m)}>
+        {choices.map((c, i) => (
+          <li key={c.key} id={id + i} role="option" aria-selected={c.chosen} class={i === here ? 'at' : ''} onPointerMove={() => setAt(i)} onClick={() => onPick(c.of)}>
             <span class="grow truncate">
-              <span class="truncate">{m ? m.email : all}</span>
-              {m?.name && <span class="small muted truncate" dir="auto">{m.name}</span>}
+              <span class="truncate">{c.name}</span>
+              {c.about && <span class="small muted truncate" dir="auto">{c.about}</span>}
             </span>
-            {m && !active && m.unread_count > 0 && <span class="small muted">{tn('inbox.unread', m.unread_count)}</span>}
-            {(m?.email ?? '') === value && <Icon name="check" />}
+            {c.aside && <span class="small muted">{c.aside}</span>}
+            {c.chosen && <Icon name="check" />}
           </li>
         ))}
       </ul>
       <p class="small muted inbox-choices-note" role="status">
-        {list.error ? list.error.message : choices.length === 0 ? (list.loading ? t('inbox.searching') : q ? t('inbox.no_mailboxes_match') : t('inbox.no_mailboxes')) : list.data?.pagination.has_more ? t('inbox.type_for_more') : ''}
+        {list.error ? list.error.message : choices.length === 0 ? (ready ? none : t('inbox.searching')) : list.data?.pagination.has_more ? t('inbox.type_for_more') : ''}
       </p>
     </div>
   )
 }
 
-/** A value that follows once it has been still for some milliseconds. */
-export function useLate<T>(value: T, ms: number): T {
-  const [late, setLate] = useState(value)
-  useEffect(() => {
-    const timer = setTimeout(() => setLate(value), ms)
-    return () => clearTimeout(timer)
-  }, [value])
-  return late
+interface Props {
+  label: string
+  /** The address that is picked; '' for all. */
+  value: string
+  onPick: (mailbox: Mailbox | null) => void
+  /** What stands for no mailbox in particular. Without it one has to be picked. */
+  all?: string
+}
+
+/** Picks one of the mailboxes. */
+export function MailboxPicker(props: Props) {
+  const { label, value, all, onPick } = props
+  return (
+    <Picker label={label} value={value || all || t('inbox.choose_mailbox')}>
+      {(close) => <Mailboxes {...props} onPick={(m) => { onPick(m); close() }} onEscape={close} />}
+    </Picker>
+  )
+}
+
+function Mailboxes({ label, value, all, onPick, onEscape }: Props & { onEscape: () => void }) {
+  const [typed, setTyped] = useState(''), q = useLate(typed.trim(), 150)
+  const list = useQuery('list_email_users', { q: q || undefined, limit: 30 }, { kinds: [] })
+  const found: (Mailbox | null)[] = list.data?.data ?? []
+  const choices = (all && q === '' ? [null, ...found] : found).map((m) => ({
+    of: m, key: m?.id ?? '', name: m?.email ?? all!, about: m?.name, aside: m && m.unread_count > 0 ? tn('inbox.unread', m.unread_count) : '', chosen: (m?.email ?? '') === value,
+  }))
+  return <Choices {...{ label, typed, q, list, choices, onPick, onEscape }} search={t('inbox.search_mailboxes')} onType={setTyped} none={q ? t('inbox.no_mailboxes_match') : t('inbox.no_mailboxes')} />
 }

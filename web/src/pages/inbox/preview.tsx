@@ -1,7 +1,7 @@
 // A look at a file of a message without opening it elsewhere: a picture, a text or a PDF. Nothing
 // in it runs, and nothing of it is asked for but from this server.
 import { useEffect, useState } from 'preact/hooks'
-import { ApiError } from '../../api/client'
+import { fetched } from '../../api/client'
 import { useRead } from '../../api/query'
 import { bytes, Dialog, IconButton, LinkButton, Notice, Show } from '../../ui'
 import { t } from '../../words'
@@ -65,7 +65,7 @@ function Picture({ message: m, file: a }: Props) {
 const most = 1024 * 1024 // bytes of a text that the server gives
 
 function Text({ message: m, file: a }: Props) {
-  const read = useRead(`file ${m.id} ${a.index}`, () => textAt(viewOfFile(m, a, 'text')))
+  const read = useRead(`file ${m.id} ${a.index}`, async () => (await fetched(viewOfFile(m, a, 'text'))).text())
   return (
     <Show of={read} lines={10}>{(text) => (
       <>
@@ -74,11 +74,4 @@ function Text({ message: m, file: a }: Props) {
       </>
     )}</Show>
   )
-}
-
-async function textAt(path: string): Promise<string> {
-  const response = await fetch(path, { credentials: 'same-origin' }).catch(() => undefined)
-  if (response?.ok) return response.text()
-  const answer = await response?.json().catch(() => undefined) as { error?: { code: string; message: string } } | undefined
-  throw new ApiError(response?.status ?? 0, answer?.error ?? { code: response ? 'unreadable' : 'offline', message: '' })
 }

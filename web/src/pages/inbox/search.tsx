@@ -1,13 +1,13 @@
 // The search field of the list. It completes the operators that a search may have, and leads down
 // into the results.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { useQuery } from '../../api/query'
+import { daysAgo } from '../../api/clock'
+import { useLate, useQuery } from '../../api/query'
 import { useTyped } from '../../router'
 import { Button, Icon, IconButton } from '../../ui'
 import { t, type Key } from '../../words'
 import { hiddenFilters } from './filters'
-import { nameOfFolder, useFolders, useMailboxInView } from './folders'
-import { useLate } from './picker'
+import { nameOfFolder, standard, useFolders, useMailboxInView } from './folders'
 
 /** What can be typed in the place of the word at the caret, and what that means. */
 interface Completion { insert: string; means: string }
@@ -18,11 +18,13 @@ const operators: [text: string, means: Key][] = [
   ['before:', 'inbox.search.before'], ['after:', 'inbox.search.after'], ['larger:', 'inbox.search.larger'], ['smaller:', 'inbox.search.smaller'],
 ]
 
-const roles = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash']
 const days: [ago: number, means: Key][] = [[0, 'inbox.search.today'], [7, 'inbox.search.week'], [30, 'inbox.search.month'], [365, 'inbox.search.year']]
 const sizes = ['1MB', '5MB', '10MB', '25MB']
 
-/** The word that ends at the caret, without a leading minus: where it begins, and its operator and value if it has one. */
+/**
+ * The word that ends at the caret, without a leading minus: where it begins, and its operator and
+ * value if it has one.
+ */
 function wordAt(text: string, caret: number): { begins: number; word: string; operator: string; value: string } {
   let begins = 0, within = false // quotes
   for (let i = 0; i < caret; i++) {
@@ -49,10 +51,10 @@ function useCompletions(text: string, caret: number): Completion[] {
     case 'from': case 'to': case 'cc':
       return person === '' ? [] : (people.data?.data ?? []).filter((p) => p.email !== value).map((p) => ({ insert: `${operator}:${p.email}`, means: p.name ?? '' }))
     case 'in':
-      return [...roles.map((role) => ({ insert: 'in:' + role, means: nameOfFolder(role) })), ...folders.filter((f) => f.role === null).map((f) => ({ insert: 'in:' + quoted(f.name), means: '' }))]
+      return [...standard.map(([role]) => ({ insert: 'in:' + role, means: nameOfFolder(role) })), ...folders.filter((f) => f.role === null).map((f) => ({ insert: 'in:' + quoted(f.name), means: '' }))]
         .filter((c) => c.insert.toLowerCase().replace(/"/g, '').startsWith('in:' + value) && c.insert.toLowerCase() !== 'in:' + value)
     case 'before': case 'after':
-      return days.map(([ago, means]) => ({ insert: `${operator}:${new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10)}`, means: t(means) })).filter((c) => c.insert.startsWith(word.toLowerCase()) && c.insert !== word)
+      return days.map(([ago, means]) => ({ insert: `${operator}:${daysAgo(ago)}`, means: t(means) })).filter((c) => c.insert.startsWith(word.toLowerCase()) && c.insert !== word)
     case 'larger': case 'smaller':
       return sizes.map((size) => ({ insert: `${operator}:${size}`, means: '' })).filter((c) => c.insert.toLowerCase().startsWith(word.toLowerCase()) && c.insert !== word)
   }

@@ -1,6 +1,6 @@
 // What a message is underneath: its header fields, and its bytes as they came.
+import { fetched } from '../../api/client'
 import { useRead } from '../../api/query'
-import { ApiError } from '../../api/client'
 import { bytes, Code, Dialog, LinkButton, Notice, Show } from '../../ui'
 import { t } from '../../words'
 import { inFolder, type Ref } from './actions'
@@ -50,9 +50,7 @@ export function Raw({ of: m, onClose }: { of: Detail; onClose: () => void }) {
 
 /** Reads the beginning of a file as text. */
 async function beginning(path: string): Promise<string> {
-  const response = await fetch(path, { credentials: 'same-origin' })
-  if (!response.ok) throw new ApiError(response.status, { code: 'unreadable', message: '' })
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
+  const reader = (await fetched(path)).body!.pipeThrough(new TextDecoderStream()).getReader()
   let text = ''
   while (text.length < most) {
     const { done, value } = await reader.read()

@@ -1,8 +1,8 @@
 import type { Input } from '../../api/client'
 import { usePages } from '../../api/query'
 import { wordsOf } from '../../api/wording'
-import { params, setParams, useTyped } from '../../router'
-import { Bar, Card, Empty, LongList, Page, Select, TextField, Time } from '../../ui'
+import { params, setParams } from '../../router'
+import { Bar, Card, Empty, LongList, Page, Select, Time, TypedField } from '../../ui'
 import { deed, JobBadge, jobTypes, type Job } from './words'
 
 type Status = Job['status'] | ''
@@ -13,13 +13,12 @@ export function Jobs() {
   const status = (params.value.get('status') ?? '') as Status, type = params.value.get('type') ?? '', domain = params.value.get('domain') ?? ''
   const filter: Input<'list_jobs'> = { limit: 50, status: status || undefined, type: type || undefined, domain: domain || undefined }
   const pages = usePages('list_jobs', filter, (j) => j.id)
-  const [typed, setTyped] = useTyped('domain')
   return (
     <Page title="Jobs" intro="Background work, such as setting up a domain. Jobs are kept for 30 days.">
-      <div class="jobs-filters">
+      <div class="filters jobs-filters">
         <Select label="Status" value={status} onChange={(status) => setParams({ status })} options={states} />
         <Select label="Type" value={type} onChange={(type) => setParams({ type })} options={[['', 'Any type'], ...jobTypes().map((t) => [t, deed(t)] as const)]} />
-        <TextField label="Domain" type="search" value={typed} onInput={setTyped} placeholder="example.com" />
+        <TypedField name="domain" label="Domain" placeholder="example.com" />
       </div>
       <Card flush>
         <LongList pages={pages} idOf={(j) => j.id} height={60} narrowHeight={68} label="Jobs" row={(j) => <Row job={j} />}
@@ -32,7 +31,7 @@ export function Jobs() {
 function Row({ job: j }: { job: Job }) {
   const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
-    <a class="line jobs-row" href={`/jobs/${j.id}`}>
+    <a class="line" href={`/jobs/${j.id}`}>
       <span class="jobs-state"><JobBadge status={j.status} /></span>
       <span class="grow truncate">{deed(j.type)} <strong class="jobs-name">{j.resource?.name}</strong>
         {detail && <span class="jobs-detail"><br /><span class="muted small truncate">{detail}</span></span>}

@@ -54,7 +54,7 @@ export function Bulk() {
             <Card title="Source">
               <div class="stack">
                 <DomainChoice value={domain} onChange={setDomain} />
-                <div class="mailboxes-ways" role="group" aria-label="Source">
+                <div class="chips" role="group" aria-label="Source">
                   {(Object.keys(ways) as Way[]).map((w) => <Button key={w} small look={w === way ? 'plain' : 'ghost'} aria-pressed={w === way} onClick={() => { setWay(w); setWanted([]) }}>{ways[w]}</Button>)}
                 </div>
                 {way === 'list' && <FromList onChange={setWanted} />}

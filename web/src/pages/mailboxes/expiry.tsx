@@ -1,6 +1,6 @@
 // When a mailbox is deleted with all that is in it.
 import { useState } from 'preact/hooks'
-import { call, can } from '../../api/client'
+import { call, can, serverNow } from '../../api/client'
 import { Button, Dialog, Form, Notice, TextField, Time, told } from '../../ui'
 import { rich, t } from '../../words'
 import { localTime } from '../sent/words'
@@ -29,7 +29,7 @@ const day = 86_400_000 // ms
 
 /** The dialog that sets when a mailbox is deleted. */
 export function Expiry({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
-  const [at, setAt] = useState(localTime(u.expires_at ? new Date(u.expires_at) : new Date(Date.now() + day)))
+  const [at, setAt] = useState(localTime(u.expires_at ? new Date(u.expires_at) : new Date(serverNow() + day)))
   const submit = async () => {
     await call('update_email_user', { user_id: u.id, expires_at: new Date(at).toISOString() })
     told('Saved.')

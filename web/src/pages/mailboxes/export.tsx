@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, type Input, type Output } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Check, Dialog, Done, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
+import { Check, Dialog, Done, Form, LinkButton, Notice, plural, Select, Show, TextArea, Time } from '../../ui'
 
 type Format = NonNullable<Input<'create_export'>['format']>
 
@@ -21,16 +21,16 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
   }
   return (
     <Dialog title="Export mailboxes" onClose={onClose}>
-      {made ? <Made of={made as Made} /> : !formats.data ? <Loading lines={3} /> : (
+      {made ? <Made of={made as Made} /> : <Show of={formats} lines={3}>{(f) => (
         <Form submit="Create export" onSubmit={submit} of={[domains, lines]} optional>
           <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
-          <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
+          <Select label="Format" value={format} onChange={setFormat} options={f.data.map(({ id, name }) => [id as Format, name] as const)} hint={f.data.find(({ id }) => id === format)?.columns.join(', ')} />
           {format === 'columns' && <TextArea label="Columns" hint="One a line, as header = value. In a value, {email} and the other names above stand for what the mailbox has." name="columns" value={lines} onInput={setLines} placeholder={'Login = {smtp_username}\nServer = {smtp_host}:{smtp_port}'} rows={5} />}
           <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
           <Check label="Make app passwords for it" hint="Each mailbox gets a password for this file alone, which you can revoke. Otherwise it holds the mailboxes’ passwords; those that their holders chose are left out." checked={app} onChange={setApp} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
         </Form>
-      )}
+      )}</Show>}
     </Dialog>
   )
 }

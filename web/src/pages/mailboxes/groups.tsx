@@ -35,7 +35,7 @@ function Row({ of: g, onEdit, onGone }: { of: Group; onEdit: () => void; onGone:
     },
   })
   return (
-    <div class="line mailboxes-row">
+    <div class="line">
       <span class="grow"><span class="truncate" style={{ display: 'block' }}><strong>{g.email}</strong> <span class="muted">{g.name}</span></span><span class="muted small truncate" style={{ display: 'block' }}>{plural(g.members.length, 'member')}: {g.members.map((m) => m.email).join(', ')}</span></span>
       {can('update_group') && (
         <Menu small label={`Actions for ${g.email}`}>

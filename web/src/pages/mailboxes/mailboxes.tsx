@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { usePages, useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { ask, Badge, Button, bytes, Card, count, Empty, Icon, ListBar, LongList, Page, plural, Select, TextField, theirs, Time, told, totalOf, useOnce, type Column } from '../../ui'
+import { params, setParams } from '../../router'
+import { ask, Badge, Button, bytes, Card, count, Empty, ListBar, LongList, Page, plural, SearchField, Select, theirs, Time, told, totalOf, useOnce, type Column } from '../../ui'
 import { Create } from './create'
 import { Export } from './export'
 import { TemporaryInbox } from './temporary'
@@ -45,7 +45,7 @@ export function Mailboxes() {
         </>
       }>
       <ListBar total={totalOf(pages, 'mailbox', 'mailboxes', filtered ? undefined : account.data?.email_users_used)} table={table} orders={orders}>
-        <Search />
+        <SearchField label="Search by address or name" eager />
         <Select label="Status" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
         {domain && <Button icon="x" small onClick={() => setParams({ domain: '' })}>{domain.startsWith('dom_') ? 'One domain' : domain}</Button>}
       </ListBar>
@@ -61,11 +61,6 @@ export function Mailboxes() {
       {dialog === 'export' && <Export ids={[...picked]} onClose={() => setDialog(undefined)} />}
     </Page>
   )
-}
-
-function Search() {
-  const [text, setText] = useTyped('q', { eager: true })
-  return <div class="search"><Icon name="search" /><TextField label="Search by address or name" hideLabel type="search" value={text} onInput={setText} placeholder="Search by address or name" /></div>
 }
 
 function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPick?: (on: boolean) => void }) {
@@ -96,7 +91,7 @@ function Picked({ ids, onDone, onExport }: { ids: Set<string>; onDone: () => voi
   })
   return (
     <div class="mailboxes-picked" role="region" aria-label="Selected mailboxes">
-      <strong class="grow">{ids.size} selected</strong>
+      <strong>{ids.size} selected</strong>
       {can('create_export') && <Button small icon="download" onClick={onExport}>Export</Button>}
       <Button small look="danger" icon="trash" onClick={remove}>Delete</Button>
       <Button small look="ghost" onClick={onDone}>Clear selection</Button>

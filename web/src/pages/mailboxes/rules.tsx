@@ -184,7 +184,7 @@ function Then({ n, of: a, places, set, drop }: { n: number; of: Action; places: 
       {a.type === 'move' || a.type === 'copy'
         ? <Select label={t('rule.action.folder', { n })} hideLabel name={`actions.${n - 1}`} value={a.value ?? 'archive'} onChange={value} options={places.some(([id]) => id === a.value) ? places : [...places, [a.value ?? '', a.value ?? '']]} />
         : valued.includes(a.type) && <TextField label={t('rule.action.value', { n })} hideLabel name={`actions.${n - 1}`} type={a.type === 'forward' ? 'email' : 'text'} value={a.value ?? ''} onInput={value} />}
-      {a.type === 'stop' && <span class="small muted grow">{t('rule.stop.note')}</span>}
+      {a.type === 'stop' && <span class="small muted">{t('rule.stop.note')}</span>}
       <IconButton look="ghost" small icon="trash" label={t('rule.action.remove', { n })} onClick={drop} />
     </div>
   )

@@ -1,8 +1,7 @@
 // What an owner or admin sets for a mailbox, in the tabs of its page.
-import type { Input } from '../../api/client'
+import { call, type Input } from '../../api/client'
 import { Badge, Button, Card, Check, TextArea, TextField, told, type Draft } from '../../ui'
 import { named, SendFields } from '../policies/policy'
-import { update } from './own'
 import { fromMiB, toMiB, type MailboxOut } from './words'
 
 /** The settings of a mailbox as their fields have them. */
@@ -74,7 +73,7 @@ export function Aliases({ of: u, draft: { values: f, set } }: FieldsProps) {
 
 export function RecoveryAddress({ of: u, draft: { values: f, changes, set } }: FieldsProps) {
   const confirm = async () => {
-    await update(u, { recovery_email: u.recovery_email })
+    await call('update_email_user', { user_id: u.id, recovery_email: u.recovery_email })
     told('A mail with a link is on its way.')
   }
   return (

@@ -4,12 +4,11 @@ import { call, session } from '../../api/client'
 import { renew } from '../../api/session'
 import { useQuery } from '../../api/query'
 import { choose, chosen, languages, ofBrowser, type Language } from '../../language'
-import { Card, Check, Form, leastPassword, Page, Select, Show, TextArea, TextField, told } from '../../ui'
+import { Badge, Card, Check, Form, leastPassword, Page, Select, Show, TextArea, TextField, told, useDraft } from '../../ui'
 import { t } from '../../words'
 import { Connection } from '../mailboxes/connection'
 import { AppPasswords } from '../mailboxes/credentials'
 import { Expires } from '../mailboxes/expiry'
-import { Recovery, update } from '../mailboxes/own'
 import { Rules, Vacation } from '../mailboxes/rules'
 import type { MailboxOut } from '../mailboxes/words'
 import { SecondFactor } from '../people/factor'
@@ -28,12 +27,12 @@ export function Me() {
             <div class="grid-2">
               <Connection of={u} />
               <AppPasswords userID={u.id} />
-              <Name key={'n' + u.name + u.signature} of={u} />
-              <Forward key={'f' + u.forward_to + u.forward_keep_copy} of={u} />
+              <Name of={u} reload={mailbox.reload} />
+              <Forward of={u} reload={mailbox.reload} />
               <Rules userID={u.id} />
               <Vacation userID={u.id} />
               <Password />
-              <Recovery key={'r' + u.recovery_email} of={u} />
+              <Recovery of={u} reload={mailbox.reload} />
               <SecondFactor />
               <Passkeys />
               <LanguageChoice />
@@ -46,34 +45,56 @@ export function Me() {
   )
 }
 
-function Name({ of: u }: { of: MailboxOut }) {
-  const [name, setName] = useState(u.name), [signature, setSignature] = useState(u.signature ?? '')
+interface PartProps { of: MailboxOut; reload: () => Promise<void> }
+
+function Name({ of: u, reload }: PartProps) {
+  const { values: { name, signature }, changes, changed, set, reset } = useDraft({ name: u.name, signature: u.signature ?? '' })
   const submit = async () => {
-    await update(u, { name, signature: signature || null })
-    await renew()
+    await call('update_me', { name, signature: signature || null })
+    await Promise.all([renew(), reload()])
+    reset(changes)
     told(t('me.saved'))
   }
   return (
     <Card title={t('me.name')}>
-      <Form submit={t('me.save')} onSubmit={submit} disabled={name === u.name && signature === (u.signature ?? '')}>
-        <TextField label={t('gate.name')} name="name" value={name} onInput={setName} autoComplete="name" hint={t('me.name.hint')} maxLength={200} />
-        <TextArea label={t('me.signature')} name="signature" value={signature} onInput={setSignature} rows={3} hint={t('me.signature.hint')} />
+      <Form submit={t('me.save')} onSubmit={submit} disabled={!changed}>
+        <TextField label={t('gate.name')} name="name" value={name} onInput={(name) => set({ name })} autoComplete="name" hint={t('me.name.hint')} maxLength={200} />
+        <TextArea label={t('me.signature')} name="signature" value={signature} onInput={(signature) => set({ signature })} rows={3} hint={t('me.signature.hint')} />
       </Form>
     </Card>
   )
 }
 
-function Forward({ of: u }: { of: MailboxOut }) {
-  const [to, setTo] = useState(u.forward_to ?? ''), [keep, setKeep] = useState(u.forward_keep_copy)
+function Forward({ of: u, reload }: PartProps) {
+  const { values: { to, keep }, changes, changed, set, reset } = useDraft({ to: u.forward_to ?? '', keep: u.forward_keep_copy })
   const submit = async () => {
-    await update(u, { forward_to: to.trim() || null, forward_keep_copy: keep })
+    await call('update_me', { forward_to: to.trim() || null, forward_keep_copy: keep })
+    await reload()
+    reset(changes)
     told(t('me.saved'))
   }
   return (
     <Card title={t('me.forward')}>
-      <Form submit={t('me.forward.save')} onSubmit={submit} disabled={to.trim() === (u.forward_to ?? '') && keep === u.forward_keep_copy}>
-        <TextField label={t('me.forward.to')} name="forward_to" type="email" value={to} onInput={setTo} hint={t('me.forward.hint')} />
-        <Check label={t('me.forward.keep')} checked={keep} onChange={setKeep} />
+      <Form submit={t('me.forward.save')} onSubmit={submit} disabled={!changed}>
+        <TextField label={t('me.forward.to')} name="forward_to" type="email" value={to} onInput={(to) => set({ to })} hint={t('me.forward.hint')} />
+        <Check label={t('me.forward.keep')} checked={keep} onChange={(keep) => set({ keep })} />
+      </Form>
+    </Card>
+  )
+}
+
+function Recovery({ of: u, reload }: PartProps) {
+  const { values: { email }, changes, set, reset } = useDraft({ email: u.recovery_email ?? '' })
+  const submit = async () => {
+    await call('update_me', { recovery_email: email.trim() || null })
+    await reload()
+    reset(changes)
+    told(email.trim() ? t('me.recovery.saved') : t('me.saved'))
+  }
+  return (
+    <Card title={t('me.recovery')} note={t('me.recovery.note')} actions={u.recovery_email && <Badge tone={u.recovery_confirmed ? 'ok' : 'warn'}>{u.recovery_confirmed ? t('me.recovery.confirmed') : t('me.recovery.unconfirmed')}</Badge>}>
+      <Form submit={t('me.recovery.save')} onSubmit={submit} disabled={email.trim() === (u.recovery_email ?? '') && (email === '' || u.recovery_confirmed)}>
+        <TextField label={t('gate.email')} name="recovery_email" type="email" value={email} onInput={(email) => set({ email })} hint={t('me.recovery.hint')} />
       </Form>
     </Card>
   )

@@ -1,9 +1,10 @@
 // One account on the server: what it used, its limits, and what its operator does with it.
 import { useState } from 'preact/hooks'
 import { ApiError, call, session, type Schemas } from '../../api/client'
+import { daysAgo } from '../../api/clock'
 import { useQuery } from '../../api/query'
-import { ask, Button, bytes, Card, Chart, Code, Copyable, count, Dialog, Facts, Form, LinkButton, Notice, Page, plural, SaveArea, savedBy, Select, Show, Stat, TextField, theirs, Time, told, useDraft, type Draft } from '../../ui'
-import { AccountBadge, plans, type Hosted } from './accounts'
+import { ask, Button, bytes, Card, Chart, Code, Copyable, count, Dialog, Done, Facts, Form, LinkButton, Notice, Page, plural, SaveArea, savedBy, Select, Show, Stat, TextField, theirs, Time, told, useDraft, type Draft } from '../../ui'
+import { AccountBadge, PlanField, type Hosted } from './accounts'
 
 type Limits = Hosted['limits']
 type Limit = keyof Limits
@@ -101,7 +102,7 @@ function StillHere({ of: a, names, onClose }: { of: Hosted; names: string[]; onC
       <div class="stack">
         <p>{names.length === 1 ? 'This domain still points' : `These ${count(names.length)} domains still point`} to this server. After the deletion {names.length === 1 ? 'its' : 'their'} mail is refused. Ask the owner to change the nameservers or DNS records before.</p>
         <ul class="accounts-names">{names.map((name) => <li key={name}><code>{name}</code></li>)}</ul>
-        <div class="form-actions"><Button look="primary" onClick={onClose}>Done</Button></div>
+        <Done />
       </div>
     </Dialog>
   )
@@ -140,11 +141,11 @@ function SignInLink({ of: a, onClose }: { of: Hosted; onClose: () => void }) {
 
 const spans: [string, string][] = [['30', 'Last 30 days'], ['90', 'Last 90 days'], ['400', 'Last 400 days']]
 
-const day = 86_400_000
+const day = 86_400_000 // ms
 
 function Usage({ id }: { id: string }) {
   const [span, setSpan] = useState('30')
-  const from = new Date(Date.now() - (Number(span) - 1) * day).toISOString().slice(0, 10)
+  const from = daysAgo(Number(span) - 1)
   const usage = useQuery('get_account_usage', { account_id: id, from })
   return (
     <Card title="Usage" actions={<Select label="Period" hideLabel value={span} onChange={setSpan} options={spans} />}>
@@ -171,7 +172,7 @@ function Charts({ days: rows, from }: { days: Day[]; from: string }) {
   const values = (of: (d: Day) => number) => days.map(([, d]) => (d ? of(d) : null))
   return (
     <div class="stack">
-      <div class="overview-stats">
+      <div class="stats">
         <Stat name="Sent" value={count(sum('sent'))} note="recipients" />
         <Stat name="Received" value={count(sum('received'))} />
         <Stat name="Bounced" value={count(sum('bounced'))} />
@@ -283,7 +284,7 @@ function About({ of: a, draft: { values, set } }: FieldsProps) {
       <div class="stack">
         <div class="form">
           <TextField label="Name" name="name" value={values.name} onInput={(name) => set({ name })} />
-          <Select label="Plan" name="plan" value={values.plan} onChange={(plan) => set({ plan })} options={plans} hint="It decides how many API requests a minute the account may send." />
+          <PlanField value={values.plan} onChange={(plan) => set({ plan })} />
         </div>
         <Facts of={[
           ['Owner', a.owner_email],

@@ -2,8 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Badge, bytes, Button, Card, Code, count, Dialog, Empty, Form, Icon, LinkButton, ListBar, LongList, Notice, Page, Select, TextField, theirs, totalOf, type Column, type Tone } from '../../ui'
+import { params, setParams } from '../../router'
+import { Badge, bytes, Button, Card, Code, count, Dialog, Empty, Form, LinkButton, ListBar, LongList, Notice, Page, SearchField, Select, TextField, theirs, totalOf, type Column, type Tone } from '../../ui'
 
 export type Hosted = Schemas['HostedAccount']
 type Status = Hosted['status']
@@ -11,7 +11,12 @@ type Status = Hosted['status']
 const tones: Record<Status, Tone> = { active: 'ok', suspended: 'warn', deleting: 'bad' }
 const statuses: [Status | '', string][] = [['', 'Any status'], ['active', 'Active'], ['suspended', 'Suspended'], ['deleting', 'Being deleted']]
 
-export const plans: [Hosted['plan'], string][] = [['startup', 'Startup'], ['enterprise', 'Enterprise']]
+const plans: [Hosted['plan'], string][] = [['startup', 'Startup'], ['enterprise', 'Enterprise']]
+
+/** The plan of an account. none is what a choice of none is called, where that is possible. */
+export function PlanField<T extends Hosted['plan'] | ''>({ value, onChange, none }: { value: T; onChange: (plan: T) => void; none?: string }) {
+  return <Select label="Plan" name="plan" value={value} onChange={onChange} options={[...(none ? [['' as T, none] as const] : []), ...(plans as [T, string][])]} hint="It decides how many API requests a minute the account may send." />
+}
 
 export function AccountBadge({ status }: { status: Status }) {
   return <Badge tone={tones[status]}>{status}</Badge>
@@ -27,7 +32,7 @@ export function Accounts() {
     <Page title="Accounts" intro="Everyone who has mail on this server. Accounts never see each other."
       actions={<Button look="primary" icon="plus" onClick={() => setAdding(true)}>Add account</Button>}>
       <ListBar total={totalOf(pages, 'account')}>
-        <Search />
+        <SearchField label="Search by name or owner" />
         <Select label="Status" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
       </ListBar>
       <Card flush>
@@ -37,11 +42,6 @@ export function Accounts() {
       {adding && <Add onClose={() => setAdding(false)} onAdded={pages.reload} />}
     </Page>
   )
-}
-
-function Search() {
-  const [text, setText] = useTyped('q')
-  return <div class="search"><Icon name="search" /><TextField label="Search by name or owner" hideLabel type="search" value={text} onInput={setText} placeholder="Search by name or owner" /></div>
 }
 
 function Row({ of: a }: { of: Hosted }) {
@@ -91,7 +91,7 @@ function Add({ onClose, onAdded }: { onClose: () => void; onAdded: () => Promise
       <Form submit="Add account" onSubmit={submit} of={[name, email, plan]} disabled={!name.trim() || !email.trim()}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Example Ltd" autoFocus />
         <TextField label="Owner’s email" name="owner_email" type="email" value={email} onInput={setEmail} hint="The owner signs in with this address." />
-        <Select label="Plan" name="plan" value={plan} onChange={setPlan} options={[['', 'As usual on this server'], ...plans]} hint="It decides how many API requests a minute the account may send." />
+        <PlanField value={plan} onChange={setPlan} none="As usual on this server" />
       </Form>
     </Dialog>
   )

@@ -3,8 +3,7 @@ import { can, session, type Input, type Schemas } from '../../api/client'
 import { operations } from '../../api/generated/operations'
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { Badge, Button, Card, count, Empty, ListBar, LongList, Page, TextField, theirs, Time, totalOf, words, type Column } from '../../ui'
-import { Typed } from './requests'
+import { Badge, Button, Card, count, Empty, ListBar, LongList, Page, TextField, theirs, Time, totalOf, TypedField, words, type Column } from '../../ui'
 
 type Row = Schemas['AuditRow']
 
@@ -61,9 +60,9 @@ function Filters({ filtered }: { filtered: boolean }) {
   const p = params.value
   return (
     <div class="log-filters">
-      <Typed name="action" label="Action" placeholder="update_domain" list={actions} />
-      <Typed name="actor" label="By" placeholder="Email, token or ID" />
-      <Typed name="target" label="Record" placeholder="Name, type or ID" />
+      <TypedField name="action" label="Action" placeholder="update_domain" list={actions} />
+      <TypedField name="actor" label="By" placeholder="Email, token or ID" />
+      <TypedField name="target" label="Record" placeholder="Name, type or ID" />
       <TextField label="Since" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
       <TextField label="Until" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
       {filtered && <Button look="ghost" icon="x" onClick={clear}>Clear</Button>}

@@ -1,6 +1,6 @@
 // The backups: how fresh they are, what can be restored, and whether a trial restore works.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, call, type Schemas } from '../../api/client'
+import { ApiError, call, serverNow, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Bar, Button, bytes, Card, Code, count, Empty, Facts, Notice, Page, plural, Show, TableWrap, theirs, Time, told, words, Wrong } from '../../ui'
 import { JobBadge, type Job } from '../jobs/words'
@@ -120,10 +120,12 @@ function Kept({ health: h, drill, runs }: { health: Health; drill: Job | undefin
 
 function Next({ last, every }: { last: string | null; every: number }) {
   const at = last ? Date.parse(last) + every : 0
-  return <>{at > Date.now() ? <Time of={new Date(at).toISOString()} /> : 'now'} <span class="muted">(every {spanOf(every)})</span></>
+  return <>{at > serverNow() ? <Time of={new Date(at).toISOString()} /> : 'now'} <span class="muted">(every {spanOf(every)})</span></>
 }
 
-/** How far the backup is behind: changes go there within a second of being made, unless that fails. */
+/**
+ * How far the backup is behind: changes go there within a second of being made, unless that fails.
+ */
 function lagOf(b: Health['backup'], last: string | null) {
   if (!b.last_success_at) return 'no backup yet'
   if (!b.error) return 'none: changes are sent within a second'

@@ -1,6 +1,7 @@
 // The checks of the server's health as pages show them, with the page where each is fixed.
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
+import type { Mend } from '../../api/wording'
 import { plural, words, type Tone } from '../../ui'
 
 export type Health = Schemas['Health']
@@ -18,11 +19,9 @@ export function nameOf(c: Check): string {
   return names[c.code] ?? words(c.code)
 }
 
-interface Fix { href: string; link: string }
+const backups: Mend = { href: '/backups', link: 'Open backups' }
 
-const backups: Fix = { href: '/backups', link: 'Open backups' }
-
-const fixes: Record<string, Fix> = {
+const fixes: Record<string, Mend> = {
   backup: backups, backup_drill: backups,
   domain_dns: { href: '/domains', link: 'Open domains' },
   passwords: { href: '/mailboxes', link: 'Open mailboxes' },
@@ -32,7 +31,7 @@ const fixes: Record<string, Fix> = {
 }
 
 /** The page where what a check finds is fixed, if the dashboard has one. */
-export function fixOf(c: Check): Fix | undefined {
+export function fixOf(c: Check): Mend | undefined {
   return fixes[c.code]
 }
 
@@ -48,7 +47,9 @@ export function outcomeOf(checks: Check[]): string {
   return bad.length > 0 ? bad.join(', ') : `${plural(n('ok'), 'check')} passed`
 }
 
-/** The health of the server. It changes with jobs such as backups, and with what happens to mail. */
+/**
+ * The health of the server. It changes with jobs such as backups, and with what happens to mail.
+ */
 export function useHealth(when = true, pause = 60_000) {
   return useQuery('get_health', {}, { when, kinds: ['event', 'job'], pause })
 }

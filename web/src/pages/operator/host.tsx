@@ -96,7 +96,7 @@ function Storage({ of: { store, objects } }: { of: Health }) {
     <Card title="Disk">
       <div class="stack">
         {store.read_only && <Notice tone="bad" title="The server takes no more changes.">The checks above say why.</Notice>}
-        <div class="operator-stats">
+        <div class="stats">
           <Stat name="Used by Mailstead" value={bytes(store.bytes)} note={plural(store.messages, 'message')} />
           <Stat name="Free" value={bytes(store.free_bytes)} />
         </div>
@@ -109,7 +109,7 @@ function Storage({ of: { store, objects } }: { of: Health }) {
 function Queue({ of: { queue } }: { of: Health }) {
   return (
     <Card title="Outgoing queue" actions={<LinkButton small look="ghost" href="/sent?status=queued">Queued messages</LinkButton>}>
-      <div class="operator-stats">
+      <div class="stats">
         <Stat name="Recipients" value={count(queue.depth)} note={queue.depth === 0 && 'nothing is waiting'} />
         {queue.oldest_seconds !== null && <Stat name="Oldest" value={spanOf(1000 * queue.oldest_seconds)} />}
       </div>

@@ -2,8 +2,8 @@
 import { type Input, type Schemas } from '../../api/client'
 import { operations } from '../../api/generated/operations'
 import { usePages, useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Badge, Button, Card, count, Empty, ListBar, LongList, Page, Select, TextField, theirs, Time, totalOf, type Column, type Tone } from '../../ui'
+import { params, setParams } from '../../router'
+import { Badge, Button, Card, count, Empty, ListBar, LongList, Page, Select, theirs, Time, totalOf, TypedField, type Column, type Tone } from '../../ui'
 
 type Request = Schemas['RequestRow']
 type Filter = Input<'list_requests'>
@@ -65,26 +65,20 @@ function Filters({ filtered }: { filtered: boolean }) {
     <div class="log-filters">
       <Select label="Status" value={classes.find(([id]) => id === p.get('class'))?.[0] ?? ''} onChange={(id) => setParams({ class: id })} options={classes} />
       <Select label="Method" value={methods.find((m) => m === p.get('method')) ?? ''} onChange={(method) => setParams({ method })} options={methods.map((m) => [m, m || 'Any method'] as const)} />
-      <Typed name="operation" label="Operation" placeholder="send_email" list={names} />
-      <Typed name="path" label="Path contains" placeholder="/v1/domains" />
+      <TypedField name="operation" label="Operation" placeholder="send_email" list={names} />
+      <TypedField name="path" label="Path contains" placeholder="/v1/domains" />
       <Select label="Made by" value={by} onChange={(by) => setParams({ by })} options={[...makers, ...known]} />
-      <Typed name="id" label="Request ID" placeholder="req_…" />
+      <TypedField name="id" label="Request ID" placeholder="req_…" />
       {filtered && <Button look="ghost" icon="x" onClick={() => clear()}>Clear</Button>}
     </div>
   )
 }
 
-/** A filter that is typed. */
-export function Typed({ name, label, placeholder, list }: { name: string; label: string; placeholder: string; list?: string[] }) {
-  const [text, setText] = useTyped(name)
-  return <TextField label={label} type="search" value={text} onInput={setText} placeholder={placeholder} list={list} />
-}
-
 function Line({ of: r }: { of: Request }) {
   return (
     <>
-      <span role="cell" class="requests-status"><StatusCode of={r} /></span>
-      <span role="cell" class="requests-what truncate"><a class="row-link requests-link" href={`/requests/${r.request_id}`}><code>{r.operation}</code></a>{r.error_code && <span class="muted small"> {r.error_code}</span>}</span>
+      <span role="cell"><StatusCode of={r} /></span>
+      <span role="cell" class="truncate"><a class="row-link requests-link" href={`/requests/${r.request_id}`}><code>{r.operation}</code></a>{r.error_code && <span class="muted small"> {r.error_code}</span>}</span>
       <span role="cell" class="requests-path truncate muted"><code>{r.method} {r.path}</code></span>
       <span role="cell" class="requests-by truncate">{r.token ? theirs(r.token.name) || 'Unnamed token' : 'Dashboard'}</span>
       <span role="cell" class="requests-took muted small number">{count(r.duration_ms)} ms</span>

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { Badge, Button, PartError, Select, TextArea, TextField, words } from '../../ui'
 import type { Draft } from './setting'
+import { spanIn, units } from './spans'
 
 interface Props {
   label: string
@@ -54,33 +55,28 @@ export function Switch({ label, name, on, onChange, hint, hideLabel }: Omit<Prop
   )
 }
 
-type Unit = 's' | 'm' | 'h' | 'd'
-
-const units: [unit: Unit, name: string, seconds: number][] = [['s', 'seconds', 1], ['m', 'minutes', 60], ['h', 'hours', 3600], ['d', 'days', 86_400]]
-
 /** The number and the unit of a duration such as 7d or 1h30m0s. */
-export function splitDuration(text: string): { n: string; unit: Unit } | undefined {
+function splitDuration(text: string): { n: string; unit: string } | undefined {
   const whole = /^(\d*\.?\d*)([smhd])$/.exec(text)
-  if (whole) return { n: whole[1]!, unit: whole[2] as Unit }
+  if (whole) return { n: whole[1]!, unit: whole[2]! }
   if (!/^([\d.]+(ms|[smhd]))+$/.test(text)) return undefined
-  const sizes: Record<string, number> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 }
-  const seconds = [...text.matchAll(/([\d.]+)(ms|[smhd])/g)].reduce((sum, [, n, unit]) => sum + Number(n) * sizes[unit!]!, 0)
-  const [unit, , size] = units.findLast(([, , size]) => seconds % size === 0) ?? units[0]!
-  return { n: String(seconds / size), unit }
+  const ms = spanIn(text)
+  const [, unit, size] = units.find(([, , size]) => ms % size === 0) ?? units.at(-1)!
+  return { n: String(ms / size), unit }
 }
 
 function DurationField({ value, onChange, ...rest }: Omit<Props, 'type' | 'value' | 'none'> & { value: string }) {
   const split = splitDuration(value)
-  const [chosen, setChosen] = useState<Unit>('m') // while there is no number
+  const [chosen, setChosen] = useState('m') // while there is no number
   const unit = split?.unit ?? chosen
-  const set = (n: string, unit: Unit) => {
+  const set = (n: string, unit: string) => {
     setChosen(unit)
     onChange(n === '' ? '' : n + unit)
   }
   if (value !== '' && !split) return <TextField {...rest} value={value} onInput={onChange} mono />
   return (
     <TextField {...rest} type="number" min={0} step="any" inputMode="decimal" value={split?.n ?? ''} onInput={(n) => set(n, unit)}
-      after={<select class="settings-unit" aria-label={`Unit of ${rest.label}`} value={unit} onChange={(e) => set(split?.n ?? '', e.currentTarget.value as Unit)}>{units.map(([u, name]) => <option key={u} value={u} selected={u === unit}>{name}</option>)}</select>} />
+      after={<select class="settings-unit" aria-label={`Unit of ${rest.label}`} value={unit} onChange={(e) => set(split?.n ?? '', e.currentTarget.value)}>{units.toReversed().map(([name, u]) => <option key={u} value={u} selected={u === unit}>{name}s</option>)}</select>} />
   )
 }
 

@@ -1,5 +1,6 @@
 // Settings as the page has them: their groups and names, and their values while they are edited.
 import type { Schemas } from '../../api/client'
+import { capital } from '../../api/wording'
 
 export type Setting = Schemas['Setting']
 export type Value = string | number | boolean | string[] | null
@@ -47,12 +48,11 @@ export function groupsOf(settings: Setting[]): Group[] {
     if (!group) out.push(group = { id, title: named(table), settings: [] })
     group.settings.push(s)
   }
-  return out.filter((g) => g.settings.length > 0 || g.id in lists)
+  return out.filter((g) => g.settings.length > 0 || lists.includes(g.id))
 }
 
 /** Lists of the file whose entries can be added and deleted. */
-export const lists = { relay: 'relay', destination: 'destination' } as const
-export type List = keyof typeof lists
+export const lists = ['relay', 'destination']
 
 const entryKey = /^(relay|destination|dns\.secondaries)\.("(?:[^"\\]|\\.)*")(?:\.(\w+))?$/
 const registrarKey = /^(registrar)\.(namecom|cloudflare)\.(\w+)$/
@@ -91,12 +91,7 @@ const terms: Record<string, string> = {
 
 /** The words of a name such as max_age, with the terms of the field as they are written. */
 function named(text: string): string {
-  const out = text.split('_').map((word) => terms[word] ?? word).join(' ')
-  return capital(out)
-}
-
-export function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  return capital(text.split('_').map((word) => terms[word] ?? word).join(' '))
 }
 
 const tables: Record<string, string> = { cloudflare: 'Cloudflare', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', rdap: 'RDAP', s3: 'S3' }

@@ -2,10 +2,11 @@
 import { useState } from 'preact/hooks'
 import { call } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Button, Card, Empty, Icon, Notice, Page, SaveArea, Select, Show, TextField, told } from '../../ui'
+import { capital } from '../../api/wording'
+import { params, setParams } from '../../router'
+import { Button, Card, Empty, Notice, Page, SaveArea, SearchField, Select, Show, told } from '../../ui'
 import { EntryList, Test } from './entries'
-import { capital, draftOf, entryOf, fits, groupsOf, isFixed, lists, nameOf, originOf, valueOf, written, type Draft, type Group, type Setting, type Value } from './setting'
+import { draftOf, entryOf, fits, groupsOf, isFixed, lists, nameOf, originOf, valueOf, written, type Draft, type Group, type Setting, type Value } from './setting'
 import { choiceOf, SecretState, ValueField } from './setting-field'
 
 export function Settings() {
@@ -42,8 +43,8 @@ function All({ settings, reload }: { settings: Setting[]; reload: () => Promise<
   }
   return (
     <SaveArea at="/settings" parts={[{ changed: Object.keys(drafts).length > 0, save, reset: () => setDrafts({}) }]} reveal={clear}>
-      <div class="settings-filters">
-        <Search />
+      <div class="list-bar">
+        <SearchField label="Search settings" />
         <Select label="Group" hideLabel value={only} onChange={(group) => setParams({ group })} options={[['', 'All groups'], ...all.map((g) => [g.id, g.title] as const)]} />
         <Select label="Show" hideLabel value={show} onChange={(show) => setParams({ show })} options={shows} />
       </div>
@@ -57,15 +58,10 @@ function clear() {
   setParams({ q: '', show: '', group: '' })
 }
 
-function Search() {
-  const [text, setText] = useTyped('q')
-  return <div class="search"><Icon name="search" /><TextField label="Search settings" hideLabel type="search" value={text} onInput={setText} placeholder="Search settings" /></div>
-}
-
 interface GroupProps { of: Group; shown: Setting[]; all: Setting[]; drafts: Record<string, Draft>; onEdit: (s: Setting, draft: Draft) => void; reload: () => Promise<void>; filtered: boolean }
 
 function GroupCard({ of: g, shown, all, drafts, onEdit, reload, filtered }: GroupProps) {
-  const list = g.id in lists || g.id === 'registrar' ? g.id : undefined
+  const list = lists.includes(g.id) || g.id === 'registrar' ? g.id : undefined
   const rows = shown.filter((s) => !list || entryOf(s.key)?.list !== list)
   const inRows = rows.length > 0 && <ul class="settings-list">{rows.map((s) => <Row key={s.key} of={s} draft={drafts[s.key]} onEdit={(draft) => onEdit(s, draft)} reload={reload} />)}</ul>
   if (list) {

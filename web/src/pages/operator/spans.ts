@@ -1,7 +1,8 @@
 // Spans of time, and settings that are such.
 import { plural } from '../../ui'
 
-const units: [name: string, letter: string, ms: number][] = [['day', 'd', 86_400_000], ['hour', 'h', 3_600_000], ['minute', 'm', 60_000], ['second', 's', 1000]]
+/** The units of durations, the largest first. */
+export const units: [name: string, letter: string, ms: number][] = [['day', 'd', 86_400_000], ['hour', 'h', 3_600_000], ['minute', 'm', 60_000], ['second', 's', 1000]]
 
 /** A span in its two largest units, such as "3 days 4 hours". */
 export function spanOf(ms: number): string {

@@ -1,4 +1,5 @@
-// What needs the viewer, worst first, each with its one next step. For the operator, that is the server's health first.
+// What needs the viewer, worst first, each with its one next step. For the operator, that is the
+// server's health first.
 import type { ComponentChildren } from 'preact'
 import { can, session, type Schemas } from '../../api/client'
 import { wordsOf } from '../../api/wording'

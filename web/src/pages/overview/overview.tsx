@@ -2,6 +2,7 @@ import type { Schemas } from '../../api/client'
 import { can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, type Tone } from '../../ui'
+import { locale } from '../../words'
 import { deed } from '../jobs/words'
 import { Attention } from './attention'
 import { ServerHealth } from './health'
@@ -41,7 +42,7 @@ function Traffic({ usage }: { usage: Schemas['Usage'] }) {
   return (
     <Card title="Mail, last 30 days">
       <div class="stack">
-        <div class="overview-stats">
+        <div class="stats">
           <Stat name="Received" href="/inbox" value={count(sum('received'))} />
           <Stat name="Sent" href="/sent" value={count(sum('sent'))} note={`${count(m.sent_today)} today`} />
           <Stat name="Bounced" href="/sent?status=bounced" value={count(sum('bounced'))} note={share(sum('bounced'), sum('sent'))} />
@@ -57,7 +58,7 @@ function Traffic({ usage }: { usage: Schemas['Usage'] }) {
 
 function share(part: number, whole: number): string | undefined {
   if (whole === 0) return
-  return (part / whole).toLocaleString(undefined, { style: 'percent', maximumFractionDigits: 1 }) + ' of sent'
+  return (part / whole).toLocaleString(locale.value, { style: 'percent', maximumFractionDigits: 1 }) + ' of sent'
 }
 
 /** Where a domain stands, in one word. */

@@ -1,5 +1,5 @@
 // What the overview knows of the whole account.
-import { call, can, type Schemas } from '../../api/client'
+import { call, can, serverNow, type Schemas } from '../../api/client'
 import { useQuery, useRead } from '../../api/query'
 
 export { useFleet as useDomains } from '../domains/fleet'
@@ -29,7 +29,7 @@ export function useEndpoints() {
 
 /** Jobs that failed within the last day. */
 export function useFailedJobs() {
-  const since = new Date(Date.now() - 86_400_000)
+  const since = new Date(serverNow() - 86_400_000)
   since.setMinutes(0, 0, 0) // so that the question stays the same for an hour
   return useQuery('list_jobs', { status: 'error', created_after: since.toISOString(), limit: 20 })
 }

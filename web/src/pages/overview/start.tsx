@@ -1,4 +1,5 @@
-// The short path from nothing to the first message: four steps, until it has arrived or the viewer has had enough of them.
+// The short path from nothing to the first message: four steps, until it has arrived or the viewer
+// has had enough of them.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'

@@ -14,7 +14,7 @@ export function ScopeFields({ value, onChange, hint }: { value: Scope; onChange:
       <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]} hint={hint} />
       {value !== 'all' && (
         <div class="stack-tight">
-          {some.map((id) => <Scoped key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}
+          {some.map((id) => <ChosenMailbox key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}
           <MailboxPicker label="Add a mailbox" value="" onPick={(m) => { if (m && !some.includes(m.id)) onChange([...some, m.id]) }} />
         </div>
       )}
@@ -22,8 +22,13 @@ export function ScopeFields({ value, onChange, hint }: { value: Scope; onChange:
   )
 }
 
-function Scoped({ id, onRemove }: { id: string; onRemove: () => void }) {
+/** A mailbox that was chosen, which can be taken out again. */
+export function ChosenMailbox({ id, onRemove }: { id: string; onRemove: () => void }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { kinds: [] })
-  const email = mailbox.data?.email ?? id
-  return <div class="row-between"><span class="truncate">{email}</span><IconButton look="ghost" small icon="x" label={`Remove ${email}`} onClick={onRemove} /></div>
+  return <Chosen name={mailbox.data?.email ?? id} onRemove={onRemove} />
+}
+
+/** Something that was chosen, by its name. */
+export function Chosen({ name, onRemove }: { name: string; onRemove: () => void }) {
+  return <div class="row-between"><span class="truncate">{name}</span><IconButton look="ghost" small icon="x" label={`Remove ${name}`} onClick={onRemove} /></div>
 }

@@ -58,7 +58,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
               <tr class={t.tainted ? 'people-tainted' : undefined}>
                 <td class="breaks"><strong>{theirs(t.name) || 'Unnamed'}</strong> <Kind of={t} /><br /><code class="muted nowrap">{t.token_prefix}…</code></td>
                 <td data-label="Permissions and limits">
-                  <span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span>
+                  <span class="chips">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span>
                   {t.mailboxes && <Limits ids={t.mailboxes} emails={emails} />}
                   <PolicyNote of={t.policy} own={t.own_words} />
                 </td>

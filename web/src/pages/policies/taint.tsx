@@ -3,6 +3,7 @@ import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Button, Notice, theirList, Time, told } from '../../ui'
 import { rich, t } from '../../words'
+import { placeOfMessage } from '../inbox/filters'
 
 type Tainted = Schemas['Tainted']
 
@@ -44,6 +45,5 @@ function Conversation({ userID, threadID }: { userID: string; threadID: string |
   if (!mailbox.data || newest.loading) return <>{t('policy.some_mailbox')}</> // it may be gone, or not the viewer's to see
   const { email } = mailbox.data, m = newest.data?.data[0]
   if (!m) return <a href={`/inbox?mailbox=${encodeURIComponent(email)}`}>{email}</a>
-  const elsewhere = m.folder.toUpperCase() === 'INBOX' ? '' : '?in=' + encodeURIComponent(m.folder)
-  return <>{email} (<a href={`/inbox/${userID}/${m.uid}${elsewhere}`}>{t('policy.open')}</a>)</>
+  return <>{email} (<a href={placeOfMessage(m)}>{t('policy.open')}</a>)</>
 }

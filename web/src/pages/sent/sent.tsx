@@ -1,12 +1,9 @@
 import { can, session, type Input } from '../../api/client'
 import { usePages, useQuery } from '../../api/query'
-import { params, setParams, useTyped } from '../../router'
-import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, useOnce, words, type Column } from '../../ui'
+import { params, setParams } from '../../router'
+import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, TypedField, useOnce, words, type Column } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
-
-const texts = ['recipient', 'mailbox', 'domain'] as const
-type Text = (typeof texts)[number]
 
 type Sort = '-queued_at' | 'queued_at'
 
@@ -60,26 +57,18 @@ function clear() {
   setParams({ status: '', mailbox: '', domain: '', recipient: '', from: '', to: '' })
 }
 
-const labels: Record<Text, [label: string, example: string]> = {
-  recipient: ['Recipient', 'To address'], mailbox: ['Sender', 'From address'], domain: ['Domain', 'From domain'],
-}
-
 function Filters({ filtered }: { filtered: boolean }) {
   const p = params.value
   return (
     <div class="sent-filters">
-      {texts.map((name) => <Typed key={name} name={name} />)}
+      <TypedField name="recipient" label="Recipient" hideLabel placeholder="To address" />
+      <TypedField name="mailbox" label="Sender" hideLabel placeholder="From address" />
+      <TypedField name="domain" label="Domain" hideLabel placeholder="From domain" />
       <TextField label="Since (UTC)" type="date" value={p.get('from') ?? ''} onInput={(from) => setParams({ from })} />
       <TextField label="Until (UTC)" type="date" value={p.get('to') ?? ''} onInput={(to) => setParams({ to })} />
       {filtered && <Button look="ghost" icon="x" onClick={clear}>Clear</Button>}
     </div>
   )
-}
-
-function Typed({ name }: { name: Text }) {
-  const [text, setText] = useTyped(name)
-  const [label, example] = labels[name]
-  return <TextField label={label} hideLabel type="search" value={text} onInput={setText} placeholder={example} />
 }
 
 /** Chips, or a choice on a phone, which has no room for so many. */

@@ -42,7 +42,7 @@ function Line({ of: s, onGone }: { of: Suppression; onGone: () => void }) {
     },
   })
   return (
-    <div class="line sent-row">
+    <div class="line">
       <span class="grow truncate"><strong>{theirs(s.email)}</strong></span>
       <Badge plain tone={s.reason === 'complaint' ? 'bad' : s.reason === 'bounce' ? 'warn' : 'none'}>{s.reason}</Badge>
       <span class="sent-when muted small"><Time of={s.created_at} form="short" /></span>

@@ -76,9 +76,9 @@ function About({ of: w }: { of: Webhook }) {
       <div class="stack">
         <Facts of={[
           ['Status', <WebhookBadge webhook={w} />],
-          ['Events', <span class="webhooks-chips">{saidEvents(w).map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
+          ['Events', <span class="chips">{saidEvents(w).map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
           ['Mailboxes and domains', saidFilters(w.filters)],
-          ['Headers', Object.keys(w.headers).length > 0 && <span class="webhooks-chips">{headersOf(w.headers).map((h) => <Badge plain key={h.name}>{h.name}: {h.value}</Badge>)}</span>],
+          ['Headers', Object.keys(w.headers).length > 0 && <span class="chips">{headersOf(w.headers).map((h) => <Badge plain key={h.name}>{h.name}: {h.value}</Badge>)}</span>],
           ['Signing secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
           ['Last delivery', <Time of={w.last_delivery_at} />],
           ['Last successful delivery', <Time of={w.last_success_at} />],

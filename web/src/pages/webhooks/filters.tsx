@@ -1,7 +1,9 @@
 // Which events an endpoint gets: those about all mailboxes and domains, or about some.
-import { useEffect, useState } from 'preact/hooks'
-import { useQuery } from '../../api/query'
-import { Button, IconButton, PartError, plural, Select, TextField } from '../../ui'
+import { useState } from 'preact/hooks'
+import { useLate, useQuery } from '../../api/query'
+import { PartError, plural, Select } from '../../ui'
+import { Choices, MailboxPicker, Picker } from '../inbox/picker'
+import { Chosen, ChosenMailbox } from '../people/scope'
 import type { Webhook } from './types'
 
 export type Filters = Webhook['filters']
@@ -27,12 +29,12 @@ export function FilterFields({ value, onChange }: { value: Filters; onChange: (v
           <div class="stack-tight">
             {value.domains.slice(0, mostNamed).map((id) => <Domain key={id} id={id} onRemove={() => onChange({ ...value, domains: value.domains.filter((x) => x !== id) })} />)}
             <More of={value.domains} />
-            <DomainSearch taken={value.domains} onPick={(id) => onChange({ ...value, domains: [...value.domains, id] })} />
+            <DomainPicker taken={value.domains} onPick={(id) => onChange({ ...value, domains: [...value.domains, id] })} />
           </div>
           <div class="stack-tight">
-            {value.mailboxes.slice(0, mostNamed).map((id) => <Mailbox key={id} id={id} onRemove={() => onChange({ ...value, mailboxes: value.mailboxes.filter((x) => x !== id) })} />)}
+            {value.mailboxes.slice(0, mostNamed).map((id) => <ChosenMailbox key={id} id={id} onRemove={() => onChange({ ...value, mailboxes: value.mailboxes.filter((x) => x !== id) })} />)}
             <More of={value.mailboxes} />
-            <MailboxSearch taken={value.mailboxes} onPick={(id) => onChange({ ...value, mailboxes: [...value.mailboxes, id] })} />
+            <MailboxPicker label="Add a mailbox" value="" onPick={(m) => { if (m && !value.mailboxes.includes(m.id)) onChange({ ...value, mailboxes: [...value.mailboxes, m.id] }) }} />
           </div>
         </div>
       )}
@@ -49,62 +51,14 @@ function Domain({ id, onRemove }: { id: string; onRemove: () => void }) {
   return <Chosen name={domain.data?.domain ?? id} onRemove={onRemove} />
 }
 
-function Mailbox({ id, onRemove }: { id: string; onRemove: () => void }) {
-  const mailbox = useQuery('get_email_user', { user_id: id }, { kinds: [] })
-  return <Chosen name={mailbox.data?.email ?? id} onRemove={onRemove} />
+/** Picks one of the domains. */
+function DomainPicker({ taken, onPick }: { taken: string[]; onPick: (id: string) => void }) {
+  return <Picker label="Add a domain" value="Choose a domain">{(close) => <Domains taken={taken} onPick={(id) => { onPick(id); close() }} onEscape={close} />}</Picker>
 }
 
-function Chosen({ name, onRemove }: { name: string; onRemove: () => void }) {
-  return <div class="row-between"><span class="truncate">{name}</span><IconButton look="ghost" small icon="x" label={`Remove ${name}`} onClick={onRemove} /></div>
-}
-
-interface SearchProps { taken: string[]; onPick: (id: string) => void }
-
-function DomainSearch(props: SearchProps) {
-  const [typed, setTyped] = useState(''), q = useStill(typed.trim())
-  const found = useQuery('list_domains', { q, limit: 8 }, { kinds: [], when: q !== '' })
-  return <Search {...props} label="Add a domain" typed={typed} onType={setTyped} asked={q} loading={found.loading} found={(found.data?.data ?? []).map((d) => ({ id: d.domain_id, name: d.domain }))} />
-}
-
-function MailboxSearch(props: SearchProps) {
-  const [typed, setTyped] = useState(''), q = useStill(typed.trim())
-  const found = useQuery('list_email_users', { q, limit: 8 }, { kinds: [], when: q !== '' })
-  return <Search {...props} label="Add a mailbox" typed={typed} onType={setTyped} asked={q} loading={found.loading} found={(found.data?.data ?? []).map((m) => ({ id: m.user_id, name: m.email }))} />
-}
-
-interface FoundProps extends SearchProps { label: string; typed: string; onType: (text: string) => void; asked: string; loading: boolean; found: { id: string; name: string }[] }
-
-/** A field to search by, and below it what was found, each with a button that takes it. */
-function Search({ taken, onPick, label, typed, onType, asked, loading, found }: FoundProps) {
-  const left = found.filter((f) => !taken.includes(f.id))
-  const pick = (id: string) => {
-    onPick(id)
-    onType('')
-  }
-  const enter = (e: KeyboardEvent) => {
-    if (e.key !== 'Enter') return
-    e.preventDefault() // it would send the form
-    if (asked !== '' && asked === typed.trim() && left[0]) pick(left[0].id)
-  }
-  return (
-    <div class="stack-tight" onKeyDown={(e) => { if (e.target instanceof HTMLInputElement) enter(e) }}>
-      <TextField label={label} type="search" placeholder="Search" value={typed} onInput={onType} />
-      {asked !== '' && typed.trim() !== '' && (
-        <div class="webhooks-found" role="group" aria-label={`Found for ${label.toLowerCase()}`}>
-          {left.map((f) => <Button key={f.id} look="ghost" small icon="plus" onClick={() => pick(f.id)}>{f.name}</Button>)}
-          {left.length === 0 && <span class="small muted" role="status">{loading ? 'Searching…' : 'No results'}</span>}
-        </div>
-      )}
-    </div>
-  )
-}
-
-/** What was typed, once typing has paused. */
-function useStill(text: string): string {
-  const [still, setStill] = useState(text)
-  useEffect(() => {
-    const timer = setTimeout(() => setStill(text), 150)
-    return () => clearTimeout(timer)
-  }, [text])
-  return still
+function Domains({ taken, onPick, onEscape }: { taken: string[]; onPick: (id: string) => void; onEscape: () => void }) {
+  const [typed, setTyped] = useState(''), q = useLate(typed.trim(), 150)
+  const list = useQuery('list_domains', { q: q || undefined, limit: 30 }, { kinds: [] })
+  const choices = (list.data?.data ?? []).filter((d) => !taken.includes(d.domain_id)).map((d) => ({ of: d.domain_id, key: d.domain_id, name: d.domain, chosen: false }))
+  return <Choices {...{ typed, q, list, choices, onPick, onEscape }} label="Add a domain" search="Search domains" onType={setTyped} none={q ? 'No domains match.' : 'No more domains.'} />
 }

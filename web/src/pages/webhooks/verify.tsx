@@ -14,7 +14,7 @@ export function Verify() {
   return (
     <Card title="Verify signatures" note="Each request is signed with the signing secret. You can also verify it with a Standard Webhooks library.">
       <div class="stack-tight">
-        <div class="webhooks-languages" role="group" aria-label="Language">
+        <div class="chips" role="group" aria-label="Language">
           {(Object.keys(examples) as Language[]).map((name) => <Button key={name} small look={name === language ? 'plain' : 'ghost'} aria-pressed={name === language} onClick={() => setLanguage(name)}>{name}</Button>)}
         </div>
         <div class="webhooks-example"><Code label={`Example in ${language}`} text={examples[language].trim()} /></div>

@@ -2,10 +2,10 @@
 // meant.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
+import { useLate } from '../../../api/query'
 import { Icon } from '../../../ui'
 import { t } from '../../../words'
 import { emailOf, isEmail, nameOf, splitPeople, without } from '../people'
-import { useLate } from '../picker'
 import { isSaid, textOf, useSuggestions } from './suggest'
 
 interface Props {

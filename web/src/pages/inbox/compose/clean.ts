@@ -260,7 +260,9 @@ class Cleaner {
     list.append(item)
   }
 
-  /** A list item as Word writes it: a paragraph with its mark in the text, its level in the style. */
+  /**
+   * A list item as Word writes it: a paragraph with its mark in the text, its level in the style.
+   */
   private wordItem(e: HTMLElement, style: Style, look: Look, to: Blocks) {
     const level = Math.min(mostNested, Number(/level(\d+)/.exec(style.get('mso-list')!)![1]))
     const inner = new Blocks(this.doc, true)

@@ -4,7 +4,7 @@ import { signal } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { can } from '../../../api/client'
 import { go } from '../../../router'
-import { Icon, IconButton } from '../../../ui'
+import { Icon, IconButton, narrow } from '../../../ui'
 import { t } from '../../../words'
 import type { Message } from '../actions'
 import { changed, docked, draftOf, isAbout, isBegun, replyTo, under } from './draft'
@@ -58,14 +58,12 @@ function Writing({ draft: key }: { draft: string }) {
   )
 }
 
-const narrow = matchMedia('(max-width: 700px)') // there is no room below a message
-
 /** The place below a message where it is answered or passed on. */
 export function ReplyUnder({ message: m }: { message: Message }) {
   void changed.value
   const key = docked.value
   useLayoutEffect(() => {
-    if (narrow.matches) return
+    if (narrow.peek()) return // there is no room below a message
     under.value = m.id
     return () => {
       under.value = null
@@ -109,7 +107,7 @@ function Done() {
       <header>
         <h2><Icon name="check" /> {t(sent.until === 0 && sent.status === 'scheduled' ? 'compose.scheduled' : 'compose.sent')}</h2>
         {waits && <Undo sent={sent} onBack={() => { last.value = null; docked.value = sent.draft.key }} />}
-        <IconButton look="ghost" small icon="x" label={t('compose.close_note')} onClick={() => { last.value = null }} />
+        <IconButton look="ghost" small icon="x" label={t('ui.close')} onClick={() => { last.value = null }} />
       </header>
       {!waits && <Fates sent={sent} />}
     </section>

@@ -3,7 +3,7 @@
 // mailbox too, where other devices find them (saving.ts).
 import { effect, signal } from '@preact/signals'
 import type { Dropped } from './clean'
-import { call, session, type Schemas } from '../../../api/client'
+import { call, fetched, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
 import { locale, t } from '../../../words'
 import { inFolder, type Message } from '../actions'
@@ -134,9 +134,16 @@ export function imageOf(d: Draft, cid: string): File | undefined {
   return name === undefined ? undefined : d.files.find((f) => f.name === name)
 }
 
+/** So many random bytes in hex. crypto.randomUUID is there over HTTPS alone. */
+export function randomHex(bytes: number): string {
+  return [...crypto.getRandomValues(new Uint8Array(bytes))].map((n) => n.toString(16).padStart(2, '0')).join('')
+}
+
 const shownImage = /<img src="cid:([^"]+)"[^>]*>/g // as the editor writes it
 
-/** The files that go with a draft: those that are attached, and the images that stand in its text. */
+/**
+ * The files that go with a draft: those that are attached, and the images that stand in its text.
+ */
 export function filesOf(d: Draft): { attached: File[]; images: { cid: string; file: File }[] } {
   const images: { cid: string; file: File }[] = []
   for (const [, cid] of (d.html ?? '').matchAll(shownImage)) {
@@ -259,8 +266,7 @@ export async function forwardAttached(m: Detail) {
   const key = `attached ${m.id}`
   if (isEmpty(draftOf(key))) {
     try {
-      const response = await fetch(pathOf(m, 'raw'), { credentials: 'same-origin' })
-      if (!response.ok) throw new Error(t('compose.unread'))
+      const response = await fetched(pathOf(m, 'raw')).catch(() => { throw new Error(t('compose.unread')) })
       const name = (m.subject || t('compose.file_name')).replace(/[\\/:*?"<>|\p{Cc}]+/gu, ' ').trim().slice(0, 80) + '.eml'
       change(key, { kind: 'forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject), files: [new File([await response.blob()], name, { type: 'message/rfc822' })] })
     } catch (error) {
@@ -355,8 +361,7 @@ async function fetchFiles(key: string, m: Detail) {
   const files: File[] = []
   try {
     for (const [i, a] of m.attachments.entries()) {
-      const response = await fetch(pathOf(m, `attachments/${a.index}`), { credentials: 'same-origin' })
-      if (!response.ok) throw new Error(t('compose.file_unread', { name: names[i]! }))
+      const response = await fetched(pathOf(m, `attachments/${a.index}`)).catch(() => { throw new Error(t('compose.file_unread', { name: names[i]! })) })
       files.push(new File([await response.blob()], names[i]!, { type: a.content_type }))
     }
   } catch (error) {

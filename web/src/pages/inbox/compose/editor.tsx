@@ -100,7 +100,10 @@ function wordsOf(doc: Doc): Words {
   return { text: textOf(doc), html: isPlain(doc) ? undefined : htmlOf(doc) }
 }
 
-/** The place in a document of plain text that comes after a beginning of it: each line is a paragraph. */
+/**
+ * The place in a document of plain text that comes after a beginning of it: each line is a
+ * paragraph.
+ */
 function placeOf(doc: Doc, before: string): number {
   const lines = before.split('\n')
   let left = lines.length, place = 0
@@ -157,7 +160,10 @@ function drop(v: EditorView, e: DragEvent, props: EditorProps): boolean {
   return true
 }
 
-/** What is pasted or dropped, to be put in place of the selection; undefined if that is done already, or will be. */
+/**
+ * What is pasted or dropped, to be put in place of the selection; undefined if that is done
+ * already, or will be.
+ */
 function sliceOf(v: EditorView, data: DataTransfer, props: EditorProps): Slice | undefined {
   const { $from, empty, from, to } = v.state.selection
   const text = data.getData('text/plain').replace(/\r\n?/g, '\n'), html = data.getData('text/html'), files = [...data.files]
@@ -175,7 +181,10 @@ function sliceOf(v: EditorView, data: DataTransfer, props: EditorProps): Slice |
   return text ? between(nodes.doc.create(null, text.split('\n').map((line) => nodes.paragraph.create(null, line ? schema.text(line) : undefined)))) : undefined
 }
 
-/** The blocks of a document, of which the first and the last are part of the paragraph that they come into. */
+/**
+ * The blocks of a document, of which the first and the last are part of the paragraph that they
+ * come into.
+ */
 function between(doc: Doc): Slice {
   return new Slice(doc.content, Number(doc.firstChild!.type === nodes.paragraph), Number(doc.lastChild!.type === nodes.paragraph))
 }

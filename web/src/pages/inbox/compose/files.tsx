@@ -37,7 +37,7 @@ export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget
       <ul class="inbox-files" aria-label={t('compose.attachments')}>
         {files.map((f, i) => (
           <li key={f.name + i}>
-            <span>
+            <span class="compose-file">
               <Icon name="clip" />
               <span class="truncate" dir="auto">{f.name}</span>
               <span class="small muted nowrap">{bytes(f.size)}</span>
@@ -45,7 +45,7 @@ export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget
             </span>
           </li>
         ))}
-        {fetching && <li><span role="status"><span class="spinner" /> {t('compose.adding')}</span></li>}
+        {fetching && <li><span class="compose-file" role="status"><span class="spinner" /> {t('compose.adding')}</span></li>}
       </ul>
       {lost.length > 0 && (
         <Notice tone="warn">

@@ -1,15 +1,15 @@
 // The form in which a message is written.
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, call, callOnce, person, serverNow, session, type Schemas } from '../../../api/client'
+import { ApiError, call, callOnce, offline, person, serverNow, session, type Schemas } from '../../../api/client'
 import { useQuery } from '../../../api/query'
-import { ask, Button, bytes, failed, Failure, IconButton, Notice } from '../../../ui'
+import { ask, Button, bytes, failed, Failure, focusWrong, IconButton, Notice } from '../../../ui'
 import { language, t } from '../../../words'
 import { emailOf, isEmail } from '../people'
 import { part } from '../../lazy'
 import { localTime } from '../../sent/words'
 import { maySend } from '../picker'
 import { Chips } from './chips'
-import { attach, change, changed, discard, draftOf, filesOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
+import { attach, change, changed, discard, draftOf, filesOf, isEmpty, lastSender, randomHex, rememberSender, type Draft } from './draft'
 import type { EditorProps } from './editor'
 import { DropZone, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
 import { From } from './from'
@@ -52,7 +52,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     } catch (e) {
       setError(e as Error)
       setWrong(wrongIn(e))
-      focusWrong(form.current)
+      setTimeout(() => focusWrong(form.current))
     }
     setBusy(false)
   }
@@ -63,7 +63,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     const found = check(draftOf(key))
     setWrong(found)
     setError(undefined)
-    if (Object.keys(found).length > 0) return focusWrong(form.current)
+    if (Object.keys(found).length > 0) return void setTimeout(() => focusWrong(form.current))
     if (d.lost?.length) return ask({ title: t('compose.lost.title', { files: list(d.lost) }), text: t('compose.lost.text'), action: t('compose.send_anyway'), danger: false, run: send })
     if (d.subject.trim() !== '') return void send()
     ask({ title: t('compose.no_subject.title'), text: t('compose.no_subject.text'), action: t('compose.send_anyway'), danger: false, run: send })
@@ -151,7 +151,10 @@ function Subject({ value, onInput, wrong }: { value: string; onInput: (v: string
   )
 }
 
-/** The editor. Until its part of the script is there, plain text is written in a simple field: who answers types at once. */
+/**
+ * The editor. Until its part of the script is there, plain text is written in a simple field: who
+ * answers types at once.
+ */
 function Text(props: EditorProps) {
   const [there, setThere] = useState(editor.now)
   const [error, setError] = useState(false)
@@ -169,7 +172,7 @@ function Text(props: EditorProps) {
     field.current!.setSelectionRange(0, 0)
   }, [])
   if (there) return <there.Editor {...props} autoFocus={caret.current !== undefined} caret={caret.current} />
-  if (error) return <Failure error={new ApiError(0, { code: 'offline', message: '' })} retry={load} />
+  if (error) return <Failure error={offline()} retry={load} />
   return <textarea ref={field} class="compose-text" dir="auto" aria-label={t('compose.message')} readOnly={props.words.html !== undefined} value={props.words.text} onInput={(e) => props.onChange({ text: e.currentTarget.value })} />
 }
 
@@ -188,7 +191,7 @@ function useMailbox(d: Draft): Schemas['EmailUser'] | undefined {
 }
 
 function inAnHour(): string {
-  return localTime(new Date(Date.now() + 3_600_000))
+  return localTime(new Date(serverNow() + 3_600_000))
 }
 
 function Later({ value, onInput, wrong }: { value: string; onInput: (v: string) => void; wrong?: string }) {
@@ -272,7 +275,7 @@ const unsure = new WeakMap<Draft, Unsure>() // drafts that may have been sent, t
 /** Sends a draft; one that was sent before and has not changed since goes out once. */
 async function post(d: Draft): Promise<{ sent: Schemas['EmailQueued']; until: number }> {
   const with_ = unsure.get(d) ?? {
-    key: [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, '0')).join(''),
+    key: randomHex(16),
     send_at: d.send_at ? new Date(d.send_at).getTime() : serverNow() + undoFor,
   }
   unsure.set(d, with_)
@@ -299,8 +302,4 @@ export async function takeBack(sent: Sent): Promise<boolean> {
   const { key, ...rest } = sent.draft
   change(key, rest)
   return true
-}
-
-function focusWrong(form: HTMLFormElement | null) {
-  setTimeout(() => form?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus())
 }

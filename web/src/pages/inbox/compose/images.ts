@@ -1,5 +1,5 @@
 // Images that stand in the text of a message: attachments with a Content-ID.
-import { change, draftOf, freeName } from './draft'
+import { change, draftOf, freeName, randomHex } from './draft'
 
 const mostBytes = 5 * 1024 * 1024 // of one image
 const widest = 640 // pixels at which an image is shown at first
@@ -13,7 +13,7 @@ export function fits(file: File): boolean {
 /** Puts an image with the files of a draft, and gives its Content-ID. */
 export function embed(key: string, file: File): string {
   const d = draftOf(key)
-  const id = [...crypto.getRandomValues(new Uint8Array(8))].map((n) => n.toString(16).padStart(2, '0')).join('')
+  const id = randomHex(8)
   const name = freeName(d, file.name && file.name !== 'image.png' ? file.name : `image-${id.slice(0, 6)}.${kinds[file.type]}`)
   const cid = id + '@inline'
   change(key, { files: [...d.files, new File([file], name, { type: file.type })], inline: { ...d.inline, [cid]: name } })

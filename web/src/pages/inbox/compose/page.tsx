@@ -17,9 +17,9 @@ export function ComposePage() {
   useMemo(() => fill(key), [key])
   if (!can('send_email')) return <Page title={t('compose.title.new')}><Empty icon="ban" title={t('compose.barred.title')}>{t('compose.barred.text')}</Empty></Page>
   return (
-    <Page title={sent ? t(sent.until === 0 && sent.status === 'scheduled' ? 'compose.scheduled' : 'compose.sent') : t(`compose.title.${draftOf(key).kind}`)} back={{ href: '/inbox', label: t('inbox.title') }}>
+    <Page title={sent ? t(sent.until === 0 && sent.status === 'scheduled' ? 'compose.scheduled' : 'compose.sent') : t(`compose.title.${draftOf(key).kind}`)} back={{ href: '/inbox', label: t('inbox.folder.inbox') }}>
       {sent ? (
-        <Card title={sent.subject || t('compose.no_subject')} note={`${t('compose.from')} ${sent.from}`}>
+        <Card title={sent.subject || t('message.no_subject')} note={`${t('compose.from')} ${sent.from}`}>
           <div class="stack">
             {waits ? <p class="muted">{t('compose.leaves_soon')}</p> : <Fates sent={sent} />}
             <div class="row">

@@ -5,8 +5,9 @@ const silent = new Set(['STYLE', 'SCRIPT', 'TITLE', 'HEAD', 'TEMPLATE'])
 const tag = /<\/?[a-z](?:"[^"]*"|'[^']*'|[^'"<>]){0,5000}>/gi
 
 /**
- * Reads HTML as a document of its own, in which nothing runs or is fetched. Styles and handlers of its elements are put in
- * attributes data-style and data-on…, and its style sheets in scripts, since the policy of this page would complain of each.
+ * Reads HTML as a document of its own, in which nothing runs or is fetched. Styles and handlers of
+ * its elements are put in attributes data-style and data-on…, and its style sheets in scripts,
+ * since the policy of this page would complain of each.
  */
 export function documentOf(html: string): Document {
   const inert = html.replace(tag, (text) => {
@@ -35,5 +36,13 @@ export function plainOf(html: string): string {
 
 /** Lines of text as HTML, each a block of its own. */
 export function htmlOfLines(text: string): string {
-  return text.split('\n').map((line) => `<div>${line.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/ $/, '&nbsp;') || '<br>'}</div>`).join('')
+  return text.split('\n').map((line) => `<div>${escaped(line).replace(/ $/, '&nbsp;') || '<br>'}</div>`).join('')
 }
+
+/** Text as HTML has it, also within a quoted attribute. */
+export function escaped(text: string): string {
+  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/"/g, '&quot;').replace(/\u00a0/g, '&nbsp;')
+}
+
+/** The addresses of web pages in a text. Split by it, every second piece is one. */
+export const webAddress = /(https?:\/\/[^\s<>"']+[^\s<>"'.,;:!?)\]}])/g

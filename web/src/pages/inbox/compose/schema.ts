@@ -14,8 +14,8 @@ const headings: NodeSpec = {
 const spans = (e: HTMLElement) => ({ colspan: Number(e.getAttribute('colspan') ?? 1), rowspan: Number(e.getAttribute('rowspan') ?? 1), head: e.nodeName === 'TH' })
 
 /**
- * A paragraph is one line of the plain text, and has no space around it: an empty line is an empty paragraph. So plain text
- * becomes a document and plain text again without a change.
+ * A paragraph is one line of the plain text, and has no space around it: an empty line is an empty
+ * paragraph. So plain text becomes a document and plain text again without a change.
  */
 export const schema = new Schema({
   nodes: {
@@ -41,7 +41,9 @@ export const schema = new Schema({
     },
     text: { group: 'inline' },
     hard_break: { group: 'inline', inline: true, selectable: false, parseDOM: [{ tag: 'br' }], toDOM: () => ['br'] },
-    /** An image that goes with the message, by its Content-ID. width is in pixels, 0 for its own. */
+    /**
+     * An image that goes with the message, by its Content-ID. width is in pixels, 0 for its own.
+     */
     image: {
       group: 'inline', inline: true, draggable: true, attrs: { cid: {}, alt: { default: '' }, width: { default: 0 } },
       parseDOM: [{ tag: 'img[src^="cid:"]', getAttrs: (e) => ({ cid: e.getAttribute('src')!.slice(4), alt: e.getAttribute('alt') ?? '', width: Number(e.getAttribute('width') ?? 0) }) }],

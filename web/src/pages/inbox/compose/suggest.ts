@@ -8,7 +8,10 @@ export interface Suggestion { email: string; name: string; /** What it is, where
 
 const most = 8
 
-/** People who were written to, then mailboxes and groups of the account. done: nothing more comes for this text. */
+/**
+ * People who were written to, then mailboxes and groups of the account. done: nothing more comes
+ * for this text.
+ */
 export function useSuggestions(userID: string, q: string): { found: Suggestion[]; done: boolean } {
   const when = userID !== '' && q.length > 0 && q.length <= 60
   const people = useQuery('suggest_addresses', { user_id: userID, q, limit: most }, { when, kinds: [] })

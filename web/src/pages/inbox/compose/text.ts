@@ -1,11 +1,14 @@
 // Plain text and HTML of a message that is written, and the document of plain text.
 import { Fragment, type Node as Doc } from 'prosemirror-model'
 import { t } from '../../../words'
+import { escaped, webAddress } from './quote'
 import { nodes, schema } from './schema'
 
 const deepest = 20 // quotations within each other; deeper ones stay text
 
-/** The document of plain text: each line is a paragraph, and lines that begin with > are quotations. */
+/**
+ * The document of plain text: each line is a paragraph, and lines that begin with > are quotations.
+ */
 export function docOfText(text: string): Doc {
   return nodes.doc.create(null, blocksOf(text.replace(/\r\n?/g, '\n').split('\n'), 0))
 }
@@ -154,19 +157,16 @@ function htmlOfWords(block: Doc): string {
   return out
 }
 
-const address = /(https?:\/\/[^\s<>"']+[^\s<>"'.,;:!?)\]}])/g
-
 /** The HTML of text, in which web addresses are links. */
 function linked(text: string): string {
-  return text.split(address).map((part, i) => (i % 2 === 1 ? `<a href="${escaped(part)}">${escaped(part)}</a>` : escaped(part))).join('')
+  return text.split(webAddress).map((part, i) => (i % 2 === 1 ? `<a href="${escaped(part)}">${escaped(part)}</a>` : escaped(part))).join('')
 }
 
-/** Text whose spaces stay where HTML would drop them: beside each other, and at the start and the end of a line. */
+/**
+ * Text whose spaces stay where HTML would drop them: beside each other, and at the start and the
+ * end of a line.
+ */
 function spaced(text: string, start: boolean, end: boolean): string {
   const kept = text.replace(/\t/g, '    ').replace(/ {2,}/g, (run) => ' \u00a0'.repeat(run.length).slice(0, run.length))
   return kept.replace(start ? /^ / : /^(?!)/, '\u00a0').replace(end ? / $/ : /(?!)$/, '\u00a0')
-}
-
-function escaped(text: string): string {
-  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/"/g, '&quot;').replace(/\u00a0/g, '&nbsp;')
 }
