@@ -33,7 +33,15 @@ func noArguments(c *cli.Context) error {
 	case strings.Contains(word, ".") && offersFlag(c.Command, "domain"):
 		return config.Mistake(fmt.Errorf("%q is not expected: did you mean --domain %[1]s?", word))
 	}
-	return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", word, c.Command.HelpName))
+	return mostArguments(c, 0)
+}
+
+// mostArguments returns an error if the command line has more than n arguments.
+func mostArguments(c *cli.Context, n int) error {
+	if c.NArg() > n {
+		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(n), c.Command.HelpName))
+	}
+	return nil
 }
 
 // requireFlag returns an error if the flag is missing, or if the command line has arguments. If the
@@ -61,12 +69,13 @@ func requireFlag(c *cli.Context, flag string) error {
 // argumentAsFlag sets a flag, such as --to of a backup, to the argument of the command, if there is
 // one. It returns an error if there are both, or several arguments.
 func argumentAsFlag(c *cli.Context, name string) error {
+	if err := mostArguments(c, 1); err != nil {
+		return err
+	}
 	word := c.Args().First()
 	switch {
 	case c.NArg() == 0:
 		return nil
-	case c.NArg() > 1:
-		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(1), c.Command.HelpName))
 	case word == "":
 		return config.Mistake(fmt.Errorf("the argument is empty: %s", usageLine(c.Command)))
 	case c.String(name) != "":

@@ -65,20 +65,16 @@ func runCheckHost(ctx context.Context, e *env, timeURLs []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostCheckTime)
 	defer cancel()
-	out := &health.Report{Hostname: s.Hostname.String(), Status: health.OK, CheckedAt: core.Time{Time: time.Now()}}
+	out := &health.Report{Hostname: s.Hostname.String(), CheckedAt: core.Time{Time: time.Now()}}
 	ips, address := checkPublicAddress(ctx, s)
 	out.Checks = append(out.Checks, address...)
-	out.Checks = append(out.Checks, hostPortChecks(checkPorts(s, e.serverRuns(ctx)))...)
+	out.Checks = append(out.Checks, hostPortChecks(checkPorts(s, e.serverRuns()))...)
 	surroundings, err := e.checkSurroundings(ctx, s, ips)
 	if err != nil {
 		return err
 	}
 	out.Checks = append(append(out.Checks, surroundings...), checkHostDisk(e.dir), checkHostClock(ctx, s, timeURLs))
-	for _, c := range out.Checks {
-		if c.Status == health.Error || c.Status == health.Warning && out.Status == health.OK {
-			out.Status = c.Status
-		}
-	}
+	out.Status = health.WorstStatus(out.Checks)
 	text := checksText(out.Checks, newPrinter(e.stdout))
 	if out.Status == health.OK {
 		text += "\nThis host is fit for a mail server. Go on with `mailstead setup`.\n"
@@ -101,19 +97,13 @@ func hostCheck(code, status, subject, mend, format string, args ...any) health.C
 	return c
 }
 
-// carrierNetwork has the addresses that providers share among customers (RFC 6598).
-var carrierNetwork = netip.MustParsePrefix("100.64.0.0/10")
-
 // checkPublicAddress finds the public addresses of this host: those in the settings, those of its
 // interfaces, or those to which its hostname leads.
 func checkPublicAddress(ctx context.Context, s *config.Settings) (ips []netip.Addr, out []health.Check) {
 	const code = "public_address"
 	ips, err := s.PublicIPs()
 	if err != nil {
-		ips, _ = newLookup(s).LookupNetIP(ctx, "ip", s.Hostname.String()+".") // none, if it has no record yet
-		for i := range ips {
-			ips[i] = ips[i].Unmap()
-		}
+		ips = namedIPs(ctx, s)
 		if len(ips) == 0 {
 			return nil, []health.Check{hostCheck(code, health.Error, s.Hostname.String(),
 				"If the provider translates the address of this host, give --public-ip with the public one; else have a host with a public address.",
@@ -123,7 +113,7 @@ func checkPublicAddress(ctx context.Context, s *config.Settings) (ips []netip.Ad
 	isOwn := s.IsOwn(nil)
 	for _, ip := range ips {
 		switch {
-		case !ip.IsGlobalUnicast(), ip.IsPrivate(), carrierNetwork.Contains(ip):
+		case !config.IsPublic(ip):
 			out = append(out, hostCheck(code, health.Error, ip.String(), "Have a host with a public address of its own, or give that address with --public-ip.", "It is not a public address, so other mail servers cannot reach this host."))
 		case !isOwn(ip):
 			out = append(out, hostCheck(code, health.Warning, ip.String(), "Have every port of this host forwarded by the provider or the router, with the addresses of clients kept.", "It is not an address of this host's interfaces, so the address is translated."))
@@ -134,13 +124,18 @@ func checkPublicAddress(ctx context.Context, s *config.Settings) (ips []netip.Ad
 	return ips, out
 }
 
-// newLookup returns a client of the resolver in the settings, or else of that of the system.
-func newLookup(s *config.Settings) *lookup.Client {
+// namedIPs returns the addresses to which the hostname in the settings leads. There are none if it
+// has no record yet. It asks the resolver in the settings, or else that of the system.
+func namedIPs(ctx context.Context, s *config.Settings) []netip.Addr {
 	var o lookup.Options
 	if s.Resolver.On() {
 		o.Servers = []string{s.Resolver.String()}
 	}
-	return lookup.New(o)
+	ips, _ := lookup.New(o).LookupNetIP(ctx, "ip", s.Hostname.String()+".")
+	for i := range ips {
+		ips[i] = ips[i].Unmap()
+	}
+	return ips
 }
 
 // hostPortChecks returns the checks of the ports that the server is to listen on.
@@ -152,12 +147,11 @@ func hostPortChecks(ports []setupPort) (out []health.Check) {
 			free = append(free, fmt.Sprint(p.Port))
 			continue
 		}
-		message, mend, _ := strings.Cut(p.Message, ". ")
-		if mend == "" { // Mailstead itself has it
+		if p.mend == "" { // Mailstead itself has it
 			out = append(out, hostCheck("ports", health.OK, subject, "", "%s", p.Message))
 			continue
 		}
-		out = append(out, hostCheck("ports", health.Error, subject, mend, "%s.", message))
+		out = append(out, hostCheck("ports", health.Error, subject, p.mend, "%s", strings.TrimSuffix(p.Message, " "+p.mend)))
 	}
 	if len(free) > 0 {
 		out = append(out, hostCheck("ports", health.OK, "free ports", "", "Nobody listens on %s.", strings.Join(slices.Compact(free), ", ")))

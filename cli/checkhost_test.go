@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // A fakeDNS answers with the records of its map, by name and type, such as "a.test. A".
@@ -64,37 +63,11 @@ func (d *fakeDNS) set(name, value string) {
 	d.records[name] = value
 }
 
-// mailServer is another mail server, which says hello and goodbye.
-func mailServer(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.WriteString(conn, "220 mx.far.test ESMTP\r\n")
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					_, _ = io.WriteString(conn, "250 mx.far.test\r\n")
-				}
-			}()
-		}
-	}()
-	return ln.Addr().String()
-}
-
 // TestCheckHost: without any installation it tells what is wrong with the host, and leaves nothing
 // behind. Everything outside is a fake.
 func TestCheckHost(t *testing.T) {
 	resolver := newFakeDNS(t)
-	target := mailServer(t)
+	target := servicetest.Greeter(t, "250 mx.far.test")
 	var off time.Duration // by which the clock of the web server is ahead
 	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat))
@@ -177,6 +150,7 @@ func TestCheckHost(t *testing.T) {
 		"a clock that is slow": {func() { off = 10 * time.Minute }, func() { off = 0 }, nil, "clock", health.Error, "It is 10m0s behind https://"},
 		"a clock that is fast": {func() { off = -20 * time.Second }, func() { off = 0 }, nil, "clock", health.Warning, "ahead of https://"},
 		"no web server":        {nil, nil, []string{"--time-url", "https://127.0.0.1:1/"}, "clock", health.OK, "It agrees with"}, // the next one counts
+		"no such address":      {nil, nil, []string{"--smtp", "192.0.2.1:2525"}, "ports", health.Error, "It cannot be opened: "},
 		"a port in use":        {nil, nil, []string{"--smtp", busy.Addr().String()}, "ports", health.Error, fmt.Sprintf("has it (process %d).", os.Getpid())},
 		"a private address":    {nil, nil, []string{"--public-ip", "192.168.1.5"}, "public_address", health.Error, "It is not a public address"},
 		"one of the carrier":   {nil, nil, []string{"--public-ip", "100.64.1.5"}, "public_address", health.Error, "It is not a public address"},

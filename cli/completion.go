@@ -23,10 +23,11 @@ var shells = []string{"bash", "zsh", "fish"}
 
 func (p *Program) completionCommand() *cli.Command {
 	return p.command("completion", "print a script that completes commands in a shell", strings.Join(shells, "|"), func(c *cli.Context, e *env) error {
+		if err := mostArguments(c, 1); err != nil {
+			return err
+		}
 		script := packaging.Completion(c.Args().First())
 		switch {
-		case c.NArg() > 1:
-			return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().Get(1), c.Command.HelpName))
 		case c.NArg() == 0:
 			return config.Mistake(fmt.Errorf("name the shell: mailstead completion %s", c.Command.ArgsUsage))
 		case script == "":
@@ -66,9 +67,9 @@ func printCandidates(w io.Writer, root *cli.Command, words []string) error {
 	return nil
 }
 
-// flagValues are the values of flags that have only some.
+// flagValues are the values of flags that have only some. Those of the settings have theirs in
+// package config.
 var flagValues = map[string][]string{
-	"outbound": {"capture", "direct", "relay"}, "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
 	"security": {"tls", "starttls", "none"}, "tls": {"acme", "files", "proxy"}, "progress": {"json"}, "plan": {"startup", "enterprise"},
 	"permissions": {"read", "read,write", "read,write,purchase", "admin"},
 }
@@ -187,7 +188,7 @@ func valuesOfFlag(cmd *cli.Command, name, prefix string) (out []candidate) {
 			out = append(out, candidate{word: prefix + strings.TrimPrefix(c.word, "status=")})
 		}
 	}
-	for _, value := range flagValues[name] {
+	for _, value := range append(config.WordsOf(name), flagValues[name]...) {
 		out = append(out, candidate{word: prefix + value})
 	}
 	if slices.Contains(fileFlags, name) {

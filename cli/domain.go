@@ -315,7 +315,7 @@ const recordsWithin = 10 * time.Second
 // printRecordsToEnter prints the records that the owner of a manual domain must enter.
 func (e *env) printRecordsToEnter(w *waiter, id string) error {
 	patience := recordsWithin
-	if !e.serverRuns(w.ctx) {
+	if !e.serverRuns() {
 		patience = 0 // nothing computes them
 	}
 	for waited := time.Duration(0); ; waited += pollInterval {

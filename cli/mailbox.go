@@ -245,5 +245,5 @@ func (e *env) confirm(warning string, stdin *os.File) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("nothing was deleted")
+	return errors.New("nothing was changed")
 }

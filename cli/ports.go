@@ -57,11 +57,14 @@ func checkPorts(s *config.Settings, serverRuns bool) []setupPort {
 		case taken && serverRuns:
 			p.Message = "Mailstead has it already."
 		case taken:
-			p.Message = holder.Message(p.Port, one.name)
+			p.Message, p.mend = holder.Message(p.Port, one.name)
 		case forbidden:
 			p.Free, p.Message = true, "This user may not open it; the systemd unit has the right to (CAP_NET_BIND_SERVICE)."
 		default:
-			p.Message = fmt.Sprintf("It cannot be opened: %v.", err)
+			p.Message, p.mend = fmt.Sprintf("It cannot be opened: %v.", err), fmt.Sprintf("Set %s to an address of this host, or to off.", one.name)
+		}
+		if p.mend != "" {
+			p.Message += " " + p.mend
 		}
 		out = append(out, p)
 	}
@@ -80,5 +83,6 @@ func portRemedy(err error) string {
 	_, port, _ := net.SplitHostPort(failed.Addr.String())
 	number, _ := strconv.Atoi(port) // of an address that was to be listened on
 	holder, _ := portholder.Find(failed.Addr.String(), failed.Net == "udp")
-	return ". " + holder.Message(number, "--"+setting)
+	message, mend := holder.Message(number, "--"+setting)
+	return ". " + message + " " + mend
 }

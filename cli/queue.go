@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -162,7 +161,7 @@ func (p *Program) logCommand() *cli.Command {
 			return config.Mistake(errors.New("--limit must be at least 1"))
 		case o.follow && e.csv:
 			return config.Mistake(errors.New("give --follow or --csv, not both"))
-		case o.follow && !e.serverRuns(c.Context):
+		case o.follow && !e.serverRuns():
 			return fmt.Errorf("%w on %s: start it first", errNoServer, e.dir)
 		}
 		var err error
@@ -196,12 +195,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 {
-			return now.Add(-time.Duration(n * 24 * float64(time.Hour))), nil
-		}
-	}
-	if span, err := time.ParseDuration(text); err == nil && span >= 0 {
+	if span, err := config.ParseDuration(text); err == nil {
 		return now.Add(-span), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {

@@ -122,7 +122,7 @@ func runSettingsGet(ctx context.Context, e *env, key string) error {
 		return err
 	}
 	for _, row := range list.Data {
-		if row.Key == key || strings.ReplaceAll(row.Key, `"`, "") == key {
+		if bareKey(row.Key) == bareKey(key) {
 			return e.print(row, valueText(row)+"\n")
 		}
 	}
@@ -133,6 +133,9 @@ func runSettingsGet(ctx context.Context, e *env, key string) error {
 	return fmt.Errorf("%s is not set", key)
 }
 
+// bareKey returns a key without quotes around its parts.
+func bareKey(key string) string { return strings.ReplaceAll(key, `"`, "") }
+
 // runSettingsSet sets values, or removes those that are nil, and prints what holds then.
 func runSettingsSet(ctx context.Context, e *env, values map[string]*settings.Value) error {
 	list, err := callSettings(ctx, e, "update_settings", jsonObject{"values": values})
@@ -141,10 +144,8 @@ func runSettingsSet(ctx context.Context, e *env, values map[string]*settings.Val
 	}
 	var rows []settings.Setting
 	for _, row := range list.Data {
-		bare := strings.ReplaceAll(row.Key, `"`, "")
 		for given := range values {
-			key := strings.ReplaceAll(given, `"`, "")
-			if bare == key || strings.HasPrefix(bare, key+".") {
+			if bare, key := bareKey(row.Key), bareKey(given); bare == key || strings.HasPrefix(bare, key+".") {
 				rows = append(rows, row)
 			}
 		}

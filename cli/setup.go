@@ -23,7 +23,6 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/listen"
 	"github.com/mailstead/mailstead/handlers/operator"
-	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/packaging"
 	"github.com/mailstead/mailstead/service/accounts"
@@ -73,6 +72,8 @@ type setupPort struct {
 	Port    int    `json:"port"`
 	Free    bool   `json:"free"`
 	Message string `json:"message"`
+
+	mend string // the end of the message that says what to do; "" if nothing is wrong
 }
 
 func (p *Program) setupCommand() *cli.Command {
@@ -170,11 +171,7 @@ func runSetup(c *cli.Context, e *env) error {
 		return err
 	}
 	out := &setupResult{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program), Notes: []string{}, host: newSetupHost(program)}
-	serverRuns := false
-	if conn, err := net.Dial("unix", filepath.Join(dir, operator.SocketName)); err == nil {
-		serverRuns = true
-		conn.Close()
-	}
+	serverRuns := e.serverRuns()
 	out.Ports = checkPorts(s, serverRuns)
 	out.addRecords(s)
 
@@ -327,21 +324,14 @@ func findPublicIPs(c *cli.Context, ask *questioner, s *config.Settings) ([]netip
 	if err == nil {
 		return ips, nil
 	}
-	defaultAnswer := ""
-	var resolver lookup.Options
-	if s.Resolver.On() {
-		resolver.Servers = []string{s.Resolver.String()}
-	}
 	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
 	defer cancel()
-	if found, failed := lookup.New(resolver).LookupNetIP(ctx, "ip", s.Hostname.String()+"."); failed == nil {
-		var texts []string
-		for _, ip := range found {
-			texts = append(texts, ip.Unmap().String())
-		}
-		slices.Sort(texts)
-		defaultAnswer = strings.Join(texts, ",")
+	var texts []string
+	for _, ip := range namedIPs(ctx, s) {
+		texts = append(texts, ip.String())
 	}
+	slices.Sort(texts)
+	defaultAnswer := strings.Join(texts, ",")
 	if ask.in == nil && defaultAnswer == "" {
 		return nil, err
 	}

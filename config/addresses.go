@@ -8,6 +8,15 @@ import (
 	"slices"
 )
 
+// carrierNetwork has the addresses that providers share among customers (RFC 6598), which private
+// networks such as Tailscale use too.
+var carrierNetwork = netip.MustParsePrefix("100.64.0.0/10")
+
+// IsPublic reports whether other hosts can reach an address, as far as its kind tells.
+func IsPublic(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !carrierNetwork.Contains(ip)
+}
+
 // PublicIPs returns the public addresses of this host: those in the settings, or else those of its
 // network interfaces. It returns a Mistake if there are none. In the sandbox it returns 127.0.0.1.
 func (s *Settings) PublicIPs() ([]netip.Addr, error) {
@@ -24,7 +33,7 @@ func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for _, a := range addrs {
 		prefix, err := netip.ParsePrefix(a.String())
-		if ip := prefix.Addr().Unmap(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() {
+		if ip := prefix.Addr().Unmap(); err == nil && IsPublic(ip) {
 			out = append(out, ip)
 		}
 	}

@@ -379,6 +379,17 @@ func flagFields() []flagField {
 	return out
 }
 
+// WordsOf returns the words of which the value of a flag of Flags must be one; nil if it may be
+// another text.
+func WordsOf(flag string) []string {
+	for _, f := range flagFields() {
+		if w, ok := reflect.Zero(f.kind).Interface().(interface{ words() []string }); ok && f.name == flag {
+			return w.words()
+		}
+	}
+	return nil
+}
+
 // Flags returns the flags of a command that calls Load: one for each setting outside of tables.
 // Each flag can also be set by an environment variable, such as MAILSTEAD_HOSTNAME.
 func Flags() []cli.Flag {

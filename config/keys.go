@@ -14,6 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"github.com/mailstead/mailstead/internal/nearest"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/settings"
 )
@@ -362,43 +363,20 @@ func findSetting(text string) (found setting, entry string, whole bool, err erro
 	return setting{}, "", false, core.Errorf("invalid_setting", "There is no setting %.100q%s.", text, near)
 }
 
-// nearestKey returns "; the nearest is KEY" with the key of a setting that differs the least from a
-// text, or "" if all differ much.
+// nearestKey returns "; the nearest is KEY" with the key of the setting that a text was probably
+// meant to be, or "" if none is near.
 func nearestKey(text string, keyOf func(setting) string) string {
 	bare := func(key string) string { return strings.ReplaceAll(key, `"`, "") }
-	best, least := "", max(2, len(text)/3)+1
+	var names []string
+	keys := map[string]string{} // by name
 	for _, s := range settingsTable() {
 		key := keyOf(s)
-		if d := editDistance(bare(text), bare(key), least); d < least {
-			best, least = "; the nearest is "+key, d
-		}
+		names, keys[bare(key)] = append(names, bare(key)), key
 	}
-	return best
-}
-
-// editDistance returns the number of characters to insert, delete or replace in a to make b, or a
-// number that is at least limit.
-func editDistance(a, b string, limit int) int {
-	if max(len(a)-len(b), len(b)-len(a)) >= limit {
-		return limit
+	if near := nearest.Name(bare(text), names); near != "" {
+		return "; the nearest is " + keys[near]
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := corner
-			if a[i] != b[j] {
-				changed++
-			}
-			corner = row[j+1]
-			row[j+1] = min(changed, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // Key returns what a key of the API means. The error is a core.Error with the code invalid_setting.

@@ -307,18 +307,24 @@ func (p *port) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func (d *duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if days, ok := strings.CutSuffix(string(text), "d"); ok {
+func (d *duration) UnmarshalText(text []byte) (err error) {
+	d.d, err = ParseDuration(string(text))
+	return err
+}
+
+// ParseDuration parses a positive duration as people write it: as time.ParseDuration does, or as a
+// whole number of days such as 7d.
+func ParseDuration(text string) (time.Duration, error) {
+	v, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n uint64
 		n, err = strconv.ParseUint(days, 10, 16)
 		v = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || v <= 0 {
-		return fmt.Errorf("%q is not a duration; write, for example, 7d, 1h or 30m", text)
+		return 0, fmt.Errorf("%q is not a duration; write, for example, 7d, 1h or 30m", text)
 	}
-	d.d = v
-	return nil
+	return v, nil
 }
 
 func (o *clockOffset) UnmarshalText(text []byte) error {

@@ -59,7 +59,7 @@ func (w *compressor) Write(p []byte) (int, error) {
 	if h.Get("Content-Length") == strconv.Itoa(len(p)) {
 		buf := buffers.Bytes()
 		defer buffers.FreeBytes(buf)
-		gzipInto(buf, p)
+		gzipInto(buf, p, newPadding())
 		if buf.Len() < len(p) {
 			out = buf.Bytes()
 			h.Set("Content-Encoding", "gzip")
@@ -86,13 +86,17 @@ var gzipPool = sync.Pool{New: func() any {
 	return z
 }}
 
-// gzipInto writes p to buf, compressed and padded.
-func gzipInto(buf *bytes.Buffer, p []byte) {
+// newPadding returns padding of a random length.
+func newPadding() []byte { return make([]byte, rand.IntN(maxPadding)) }
+
+// gzipInto writes p to buf, compressed. padding becomes a header field that readers skip (RFC 1952
+// section 2.3.1.1).
+func gzipInto(buf *bytes.Buffer, p, padding []byte) {
 	z := gzipPool.Get().(*gzip.Writer)
 	defer gzipPool.Put(z)
 	z.Reset(buf)
-	z.Extra = make([]byte, rand.IntN(maxPadding)) // a header field that readers skip (RFC 1952 section 2.3.1.1)
-	_, _ = z.Write(p)                             // a bytes.Buffer never fails
+	z.Extra = padding
+	_, _ = z.Write(p) // a bytes.Buffer never fails
 	_ = z.Close()
 }
 

@@ -39,12 +39,10 @@ type document struct {
 func newDocument(contentType string, body []byte) document {
 	sum := sha256.Sum256(body)
 	var gzipped bytes.Buffer
-	w := gzip.NewWriter(&gzipped)
-	_, _ = w.Write(body) // a bytes.Buffer never fails
-	_ = w.Close()
+	gzipInto(&gzipped, body, nil)
 	d := document{contentType: contentType, tag: hex.EncodeToString(sum[:12])}
 	if gzipped.Len() < len(body) {
-		d.gzipped = gzipped.Bytes()
+		d.gzipped = bytes.Clone(gzipped.Bytes()) // without the room that the buffer has left
 	} else {
 		d.body = body
 	}

@@ -143,7 +143,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	acc := accounts.New(c, in, servers, mb, out, dom, req)
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Attachments: attachments.New(in), Backups: backups.New(c), Certs: cert, Domains: dom, Edge: ed, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Requests: req, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Requests: req, Rules: rules.New(c, in), Scans: sc, Settings: settings.New(c, ev), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {

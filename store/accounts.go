@@ -42,14 +42,6 @@ type AccountLimits struct {
 	StorageBytes       *int64 `json:",omitempty"` // of all stored messages
 }
 
-// LimitOr returns the limit of an account, or that of the installation if the account has none.
-func LimitOr(own *int, installation int) int {
-	if own == nil {
-		return installation
-	}
-	return *own
-}
-
 // StorageLeft returns how many more bytes an account can store. The number is negative if it has
 // more than its StorageBytes by now, and math.MaxInt64 if it has no such limit.
 func (tx *Tx) StorageLeft(accountID string) (int64, error) {

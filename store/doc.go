@@ -36,10 +36,10 @@
 // their indexes, entries), mailrow (rows and keys of the message index), mailindex (folders,
 // messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (the changes of one commit), rowform (form and checksum of a row), postings (blocks
-// of the text index), requestlog (the log of requests), policy (what may be sent), keyfile (the
-// file of the master key), diskroom (free disk space) and boltfile (verifying and salvaging the
-// database file). Above it are
-// backup (copies of a store) and digest (comparing two stores).
+// of the text index), recordid (ids), requestlog (the log of requests), policy (what may be sent),
+// keyfile (the file of the master key), diskroom (free disk space) and boltfile (verifying and
+// salvaging the database file). Above it are backup (copies of a store) and digest (comparing two
+// stores).
 //
 // # Files
 //

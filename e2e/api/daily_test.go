@@ -175,7 +175,7 @@ func TestOnATerminal(t *testing.T) {
 	if out := on("", "queue list"); !strings.Contains(out, "No message waits.\n") {
 		t.Errorf("an empty table: %q", out)
 	}
-	if out := on("n\n", "mailbox delete ann@terminal.test"); !strings.Contains(out, "cannot be undone.\nGo on? [y/N] ") || !strings.Contains(out, "nothing was deleted") {
+	if out := on("n\n", "mailbox delete ann@terminal.test"); !strings.Contains(out, "cannot be undone.\nGo on? [y/N] ") || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("a deletion that is not confirmed: %q", out)
 	}
 	if out := on("y\n", "mailbox delete ann@terminal.test"); !strings.Contains(out, "ann@terminal.test is deleted.\n") {

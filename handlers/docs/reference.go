@@ -397,8 +397,8 @@ func rolesText(roles []string) string {
 	return out[0]
 }
 
-// everyCode returns the codes that every operation has.
-func (s *Site) everyCode() (out []string) {
+// findEveryCode returns the codes that every operation has.
+func (s *Site) findEveryCode() (out []string) {
 	operations, having := 0, map[string]int{}
 	for _, t := range s.doc.Tags {
 		for _, o := range s.doc.InGroup(t.Name) {

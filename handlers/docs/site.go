@@ -60,7 +60,8 @@ type Site struct {
 	assetPaths map[string]string // by name
 	operations map[string]string // the path of an operation in the reference, by its id and by its method and path
 	markdown   goldmark.Markdown
-	index      func() *index // of the search, made at the first one
+	index      func() *index   // of the search, made at the first one
+	everyCode  func() []string // the error codes that every operation has, found at first use
 }
 
 // New returns the documentation of the API that doc describes. url is the URL of this installation
@@ -68,7 +69,7 @@ type Site struct {
 func New(doc *openapi.Document, url string) *Site {
 	s := &Site{doc: doc, url: url, pages: map[string]*page{}, operations: map[string]string{}}
 	s.markdown = s.newMarkdown()
-	s.index = sync.OnceValue(s.makeIndex)
+	s.index, s.everyCode = sync.OnceValue(s.makeIndex), sync.OnceValue(s.findEveryCode)
 	s.addGuides()
 	s.addReference()
 	s.addAssets()

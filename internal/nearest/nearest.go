@@ -7,13 +7,16 @@ import (
 	"strings"
 )
 
+// maxWord is the maximum length in bytes of a word that is compared with names.
+const maxWord = 300
+
 // Name returns the one of names that word was probably meant to be, or "" if none is near. Letter
 // case does not matter, and neither does the difference between "-" and "_". A word is near a name
 // if at most a third of its letters are wrong, missing, too many or swapped, or if it is the
 // beginning (at least three letters) of that name alone.
 func Name(word string, names []string) string {
 	plain := normalize(word)
-	if plain == "" {
+	if plain == "" || len(plain) > maxWord {
 		return ""
 	}
 	most := max(1, len([]rune(plain))/3)
@@ -38,7 +41,7 @@ func normalize(word string) string { return strings.ReplaceAll(strings.ToLower(w
 
 // distance returns how many letters must be replaced, inserted, deleted or swapped with the next
 // one to make a of b (the optimal string alignment distance), or enough if that many do not
-// suffice. Its time is bounded by the lengths of names: a word that is much longer is not compared.
+// suffice.
 func distance(a, b string, enough int) int {
 	x, y := []rune(a), []rune(b)
 	if len(x)-len(y) >= enough || len(y)-len(x) >= enough {

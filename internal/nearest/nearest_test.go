@@ -1,6 +1,9 @@
 package nearest
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestNameIsWhatWasMeant: a slip of the fingers finds the name, and another word finds none.
 func TestNameIsWhatWasMeant(t *testing.T) {
@@ -13,6 +16,9 @@ func TestNameIsWhatWasMeant(t *testing.T) {
 		if got := Name(word, names); got != want {
 			t.Errorf("%q is %q, want %q", word, got, want)
 		}
+	}
+	if got := Name(strings.Repeat("x", 1<<20), []string{strings.Repeat("x", 1<<20)}); got != "" {
+		t.Error("a word of a mebibyte is compared")
 	}
 	if got := Name("anything", nil); got != "" {
 		t.Errorf("without names: %q", got)

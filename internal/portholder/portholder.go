@@ -21,23 +21,23 @@ type Holder struct {
 	Unit    string // its systemd service, such as postfix.service; "" if it has none
 }
 
-// Message says which program has a port, and what to do. setting is the setting of the listener
-// that needs the port.
-func (h Holder) Message(port int, setting string) string {
+// Message says which program has a port. mend says what to do. setting is the setting of the
+// listener that needs the port.
+func (h Holder) Message(port int, setting string) (message, mend string) {
 	instead := fmt.Sprintf("or set %s to another port, or to off.", setting)
 	switch {
 	case h.PID == 0 && os.Geteuid() != 0:
-		return fmt.Sprintf("Another program has it, which only root can see: `sudo ss -lntup 'sport = :%d'` names it. Stop that program, %s", port, instead)
+		return fmt.Sprintf("Another program has it, which only root can see: `sudo ss -lntup 'sport = :%d'` names it.", port), "Stop that program, " + instead
 	case h.PID == 0:
-		return fmt.Sprintf("Another program has it: `ss -lntup 'sport = :%d'` names it. Stop that program, %s", port, instead)
+		return fmt.Sprintf("Another program has it: `ss -lntup 'sport = :%d'` names it.", port), "Stop that program, " + instead
 	case h.PID == 1:
-		return fmt.Sprintf("A socket unit of systemd has it: `systemctl list-sockets` names it. Stop and disable that unit, %s", instead)
+		return "A socket unit of systemd has it: `systemctl list-sockets` names it.", "Stop and disable that unit, " + instead
 	case h.Unit == "systemd-resolved.service":
-		return fmt.Sprintf("systemd-resolved has it (process %d). Switch off its listener: set DNSStubListener=no in /etc/systemd/resolved.conf and restart it, %s", h.PID, instead)
+		return fmt.Sprintf("systemd-resolved has it (process %d).", h.PID), "Switch off its listener: set DNSStubListener=no in /etc/systemd/resolved.conf and restart it, " + instead
 	case h.Unit != "":
-		return fmt.Sprintf("%s has it (process %d). Stop it: `systemctl disable --now %s`, %s", h.Program, h.PID, h.Unit, instead)
+		return fmt.Sprintf("%s has it (process %d).", h.Program, h.PID), fmt.Sprintf("Stop it: `systemctl disable --now %s`, %s", h.Unit, instead)
 	}
-	return fmt.Sprintf("%s has it (process %d). Stop that program, %s", h.Program, h.PID, instead)
+	return fmt.Sprintf("%s has it (process %d).", h.Program, h.PID), "Stop that program, " + instead
 }
 
 // Find finds the process that listens on the TCP address, or, if udp is set, on the UDP

@@ -120,13 +120,13 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := s.Settings().Limits
+	l := s.LimitsOf(a)
 	steady, burst := RateLimits(l, a.Plan)
 	out := &Account{
 		ID: a.ID, Name: a.Name, Email: a.Email, Plan: a.Plan, Status: a.Status,
-		DomainsLimit: store.LimitOr(a.Limits.Domains, l.Domains), DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
-		EmailUsersLimit: core.LimitOrNil(store.LimitOr(a.Limits.Mailboxes, l.Mailboxes)), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
-		TeamUsersLimit: store.LimitOr(a.Limits.TeamUsers, l.TeamUsers), TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
+		DomainsLimit: l.Domains, DomainsUsed: store.DomainsByAccount.Count(tx, a.ID, 0),
+		EmailUsersLimit: core.LimitOrNil(l.Mailboxes), EmailUsersUsed: store.MailboxesByAccount.Count(tx, a.ID, 0),
+		TeamUsersLimit: l.TeamUsers, TeamUsersUsed: store.UsersByAccount.Count(tx, a.ID, 0),
 		WebhooksLimit: core.WebhookLimit, WebhooksUsed: store.WebhooksByAccount.Count(tx, a.ID, 0),
 		UniversalInboxEnabled: a.UniversalInbox, WarmupPhrases: append([]string{}, a.WarmupPhrases...),
 		WarmupHeaders: []WarmupHeader{}, WarmupFolder: core.OrNull(a.WarmupFolder), WarmupDays: cmp.Or(a.WarmupDays, core.DefaultWarmupDays),
@@ -334,15 +334,15 @@ func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := s.Settings().Limits
+	l := s.LimitsOf(a)
 	stored, err := tx.AccountUsage(who.AccountNum)
 	if err != nil {
 		return nil, err
 	}
 	out := &Usage{
-		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.Domains, l.Domains))},
-		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.Mailboxes, l.Mailboxes))},
-		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(store.LimitOr(a.Limits.TeamUsers, l.TeamUsers))},
+		Domains:    Used{store.DomainsByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Domains)},
+		EmailUsers: Used{store.MailboxesByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.Mailboxes)},
+		TeamUsers:  Used{store.UsersByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(l.TeamUsers)},
 		Webhooks:   Used{store.WebhooksByAccount.Count(tx, who.AccountID, 0), core.LimitOrNil(core.WebhookLimit)},
 		Storage:    StorageUsage{UsedBytes: stored.Bytes, Messages: stored.Messages},
 		RateLimit:  who.Rate,

@@ -80,8 +80,9 @@ func hostedOut(tx *store.Tx, a *store.Account) (HostedAccount, error) {
 	return out, nil
 }
 
-// hostedAccount returns an account of the installation by its id.
-func hostedAccount(tx *store.Tx, id string) (*store.Account, error) {
+// HostedAccountOf returns an account of the installation by its id. The error is not_found if there
+// is none.
+func HostedAccountOf(tx *store.Tx, id string) (*store.Account, error) {
 	a, err := store.Accounts.Find(tx, id)
 	if err == nil && a == nil {
 		err = core.Errorf("not_found", "There is no account with this id.")
@@ -117,7 +118,7 @@ type HostedAccountIn struct {
 func (s *Service) GetHostedAccount(_ context.Context, _ core.Actor, in HostedAccountIn) (*HostedAccount, error) {
 	var out HostedAccount
 	err := s.Store.View(func(tx *store.Tx) error {
-		a, err := hostedAccount(tx, in.AccountID)
+		a, err := HostedAccountOf(tx, in.AccountID)
 		if err != nil {
 			return err
 		}
@@ -238,13 +239,13 @@ func (s *Service) UpdateHostedAccount(ctx context.Context, who core.Actor, in Up
 	changed := false
 	err := s.Store.Update(func(tx *store.Tx) error {
 		changed = false
-		a, err := hostedAccount(tx, in.AccountID)
+		a, err := HostedAccountOf(tx, in.AccountID)
 		if err != nil {
 			return err
 		}
 		if in.Status != nil {
-			first, err := core.FindAccount(tx, "")
-			if err == nil && a.ID == first.ID && *in.Status == store.AccountSuspended {
+			first, err := core.IsFirstAccount(tx, a.ID)
+			if err == nil && first && *in.Status == store.AccountSuspended {
 				err = errFirstAccount("cannot be suspended")
 			}
 			if err == nil {
@@ -304,15 +305,15 @@ func (s *Service) DeleteHostedAccount(ctx context.Context, who core.Actor, in De
 	out := new(HostedAccountDeleted)
 	var account *store.Account
 	read := func(tx *store.Tx) error {
-		a, err := hostedAccount(tx, in.AccountID)
+		a, err := HostedAccountOf(tx, in.AccountID)
 		if err != nil {
 			return err
 		}
-		first, err := core.FindAccount(tx, "")
+		first, err := core.IsFirstAccount(tx, a.ID)
 		switch {
 		case err != nil:
 			return err
-		case a.ID == first.ID:
+		case first:
 			return errFirstAccount("cannot be deleted")
 		case in.Confirm != a.Name:
 			return core.Invalid("confirm", "invalid", "must be the name of the account as it is shown, %q", a.Name)
@@ -381,7 +382,7 @@ const maxLetterNames = 50
 func (s *Service) deletionLetter(a *store.Account, names []string, at time.Time) alert.HostMail {
 	text := fmt.Sprintf("The operator of %s will delete your account %q on %s.\n\n"+
 		"Until then the account is suspended: nobody can sign in, and no mail is received or sent. After that, its domains, mailboxes and mail are gone and cannot be restored.\n\n",
-		s.Hostname(), a.Name, at.UTC().Format("2 January 2006, 15:04 UTC"))
+		s.Hostname(), a.Name, alert.TimeText(at))
 	if len(names) > 0 {
 		list := strings.Join(names[:min(len(names), maxLetterNames)], ", ")
 		if more := len(names) - maxLetterNames; more > 0 {

@@ -208,7 +208,7 @@ func (s *Service) checkRoomForUser(tx *store.Tx, u *store.User) error {
 	if err != nil {
 		return err
 	}
-	n := store.LimitOr(a.Limits.TeamUsers, s.Settings().Limits.TeamUsers)
+	n := s.LimitsOf(a).TeamUsers
 	if n > 0 && store.UsersByAccount.Count(tx, u.AccountID, n) >= n {
 		return core.Errorf("user_limit_reached", "This account is limited to %d team users, its owner included. Delete one first.", n)
 	}

@@ -32,17 +32,17 @@ type HostedUsage struct {
 // GetHostedUsage returns what an account used day by day, the oldest day first. Days of which
 // nothing is known are left out.
 func (s *Service) GetHostedUsage(_ context.Context, _ core.Actor, in GetHostedUsageIn) (*core.List[HostedUsage], error) {
-	from, err := parseDay("from", in.From)
+	from, err := core.ParseDay("from", in.From)
 	if err != nil {
 		return nil, err
 	}
-	to, err := parseDay("to", in.To)
+	to, err := core.ParseDay("to", in.To)
 	if err != nil {
 		return nil, err
 	}
 	out := []HostedUsage{}
 	err = s.Store.View(func(tx *store.Tx) error {
-		a, err := hostedAccount(tx, in.AccountID)
+		a, err := HostedAccountOf(tx, in.AccountID)
 		if err != nil {
 			return err
 		}
@@ -84,18 +84,6 @@ func (s *Service) GetHostedUsage(_ context.Context, _ core.Actor, in GetHostedUs
 
 func usageOut(d *store.DayStat) HostedUsage {
 	return HostedUsage{d.Date, d.Sent, d.Received, d.Bounced, d.Complained, d.StorageBytes, d.Mailboxes, d.Domains}
-}
-
-// parseDay parses a date such as 2026-01-31; "" is the zero time.
-func parseDay(field, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	day, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		return day, core.Invalid(field, "invalid", "must be a date such as 2026-01-31")
-	}
-	return day, nil
 }
 
 // noteOf returns the statistics of an account's present day (UTC), with what it has now.

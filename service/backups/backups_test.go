@@ -139,7 +139,7 @@ func (h *host) health(status, part string) {
 
 func (h *host) fails(err error, code string) {
 	h.t.Helper()
-	if e, ok := core.AsError(err); !ok || e.Code != code {
+	if !servicetest.HasCode(err, code) {
 		h.t.Errorf("%v, want %s", err, code)
 	}
 }

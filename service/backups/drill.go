@@ -25,11 +25,8 @@ const (
 	messagesToRead = 1000
 	secretsToOpen  = 3 // of each kind
 
-	// What a drill leaves free on the disk: minSpare bytes, or the size of a small disk divided by
-	// spareShare. It is more than what the store reserves for deletions.
-	minSpare   = 256 << 20
-	spareShare = 10
-	roomEvery  = 200 * time.Millisecond // how often the free space is looked at during a drill
+	growthShare = 10                     // the store may have grown by a tenth since the backup
+	roomEvery   = 200 * time.Millisecond // how often the free space is looked at during a drill
 
 	dueEvery   = time.Minute // how often it is looked whether a drill is due
 	retryAfter = time.Hour   // after a drill that could not be carried out, the next one is due no later than this
@@ -86,13 +83,13 @@ func (s *Service) requireRoom(ctx context.Context, t *backup.Target) error {
 		return err
 	}
 	if needed > 0 { // what was sent since the backup may have made the store larger than it
-		needed = max(needed, held.Bytes+held.Bytes/spareShare)
+		needed = max(needed, held.Bytes+held.Bytes/growthShare)
 	}
 	disk, err := s.Store.Disk()
 	if err != nil {
 		return nil // the system does not tell how much is free
 	}
-	if spare := spareOf(disk); needed > 0 && disk.Free < needed+spare {
+	if spare := disk.Spare(); needed > 0 && disk.Free < needed+spare {
 		e := core.Errorf("storage_full", "The disk of %s has %d MiB free. A drill takes up to %d MiB there for a while, and leaves %d MiB free. Free space, or make the disk larger.",
 			s.Store.Dir(), disk.Free>>20, needed>>20+1, spare>>20)
 		e.RetryAfter = time.Hour
@@ -100,9 +97,6 @@ func (s *Service) requireRoom(ctx context.Context, t *backup.Target) error {
 	}
 	return nil
 }
-
-// spareOf returns how many bytes of a disk a drill leaves free.
-func spareOf(disk store.Disk) int64 { return min(minSpare, disk.Total/spareShare) }
 
 // errRoomTaken ends a drill when others have taken the room that it needs.
 var errRoomTaken = errors.New("the disk has become too full for the drill")
@@ -187,7 +181,7 @@ func (s *Service) watchRoom(ctx context.Context, cancel context.CancelCauseFunc)
 			return
 		case <-again.C:
 		}
-		if disk, err := s.Store.Disk(); err == nil && disk.Free < spareOf(disk) {
+		if disk, err := s.Store.Disk(); err == nil && disk.Free < disk.Spare() {
 			cancel(errRoomTaken)
 			return
 		}

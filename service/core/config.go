@@ -252,10 +252,6 @@ type Retention struct {
 	Requests    time.Duration // rows of the request log; 0: no requests are recorded
 }
 
-// DefaultRequestDays is how many days rows of the request log are kept unless the configuration has
-// another number.
-const DefaultRequestDays = 7
-
 // DefaultWarmupDays is how many days an account keeps warm-up mail in its folder unless it sets
 // another number.
 const DefaultWarmupDays = 7

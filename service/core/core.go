@@ -112,6 +112,15 @@ type settings struct {
 	told     []func()
 }
 
+// OperatorGuard returns the guard for an address that the operator has chosen. One that was set by
+// API must be one that tenants may choose too; one in the settings file may be private.
+func (s *Core) OperatorGuard(setByAPI bool) *netguard.Guard {
+	if setByAPI {
+		return s.Guard
+	}
+	return &netguard.Guard{AllowPrivate: true}
+}
+
 // Settings returns the settings that hold now. The value never changes: a change of the settings
 // replaces it. Work that needs several of them calls Settings once, so that they belong together.
 func (s *Core) Settings() *Settings { return s.settings.now.Load() }

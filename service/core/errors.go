@@ -56,6 +56,12 @@ func NotFound(what string) *Error {
 	return Errorf("not_found", "There is no such %s in this account. Check the id.", what)
 }
 
+// IsNotFound reports whether an error has the code of NotFound.
+func IsNotFound(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == "not_found"
+}
+
 // Invalid returns a 400 error about one field; code is the code of its detail. The error's own code
 // is validation_error, or too_many_items if code is too_many_items.
 func Invalid(field, code, format string, args ...any) *Error {

@@ -1,13 +1,42 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
+
+// rowsAtATime is how many records EachRow reads in one transaction.
+const rowsAtATime = 5000
+
+// EachRow calls see for each record of a table, in transactions of limited length. id returns the
+// key of a record.
+func EachRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
+	for after, more := "", true; more; {
+		err := st.View(func(tx *store.Tx) error {
+			more = false
+			looked := 0
+			for rec := range table.After(tx, after) {
+				see(rec)
+				after, looked = id(rec), looked+1
+				if looked == rowsAtATime {
+					more = true
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // LiveMailbox returns a mailbox that can receive mail; nil if it does not exist or is being
 // deleted.
@@ -204,6 +233,24 @@ const (
 	StorageFull = "The storage of this account is full. Delete messages of any of its mailboxes, or ask the operator of this server for more."
 )
 
+// LimitsOf returns the limits of an account: its own where the operator has set them, else those of
+// the installation.
+func (s *Core) LimitsOf(a *store.Account) Limits {
+	out := s.Settings().Limits
+	for _, one := range []struct {
+		limit *int
+		own   *int
+	}{
+		{&out.Domains, a.Limits.Domains}, {&out.TeamUsers, a.Limits.TeamUsers}, {&out.Mailboxes, a.Limits.Mailboxes},
+		{&out.MailboxesPerDomain, a.Limits.MailboxesPerDomain}, {&out.RecipientsPerAccount, a.Limits.Recipients},
+	} {
+		if one.own != nil {
+			*one.limit = *one.own
+		}
+	}
+	return out
+}
+
 // QuotaLeft returns how many bytes can still be stored in a mailbox: what its quota leaves, or the
 // storage_bytes of its account if that is less. A negative number means no limit.
 func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
@@ -274,11 +321,18 @@ func IsOperator(tx *store.Tx, u *store.User) (bool, error) {
 	if u.Role != store.UserRoleOwner && (u.Role != store.UserRoleAdmin || !u.Operator) {
 		return false, nil
 	}
+	return IsFirstAccount(tx, u.AccountID)
+}
+
+// IsFirstAccount reports whether an account is the first one, which is the operator's own.
+func IsFirstAccount(tx *store.Tx, id string) (bool, error) {
 	first, err := FindAccount(tx, "")
-	if err != nil {
-		return false, err
-	}
-	return u.AccountID == first.ID, nil
+	return err == nil && id == first.ID, err
+}
+
+// Hop returns what is needed to send through the relay.
+func (r *Relay) Hop() deliver.Relay {
+	return deliver.Relay{Host: r.Host, Port: r.Port, TLS: cmp.Or(r.TLS, "starttls"), Username: r.Username, Password: r.Password}
 }
 
 // Routes of a message to a recipient.

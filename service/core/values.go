@@ -70,6 +70,37 @@ func (t *Time) UnmarshalText(text []byte) error {
 	return t.Time.UnmarshalText(text)
 }
 
+// ParseDay parses a UTC day in a query, such as 2026-01-31. "" is the zero time. A day before 1970
+// counts as the first of that year, since nothing is older. The error is that of Invalid, and names
+// the field.
+func ParseDay(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return time.Time{}, Invalid(field, "invalid", "must be a date such as 2026-01-31")
+	}
+	if first := time.Unix(0, 0).UTC(); day.Before(first) {
+		return first, nil
+	}
+	return day, nil
+}
+
+// ParseDays parses the inclusive range of UTC days date_from to date_to in a query into [start,
+// end). If a text is empty, its time is zero, which means no bound.
+func ParseDays(from, to string) (start, end time.Time, err error) {
+	start, err = ParseDay("date_from", from)
+	if err != nil {
+		return start, end, err
+	}
+	end, err = ParseDay("date_to", to)
+	if err == nil && !end.IsZero() {
+		end = end.AddDate(0, 0, 1)
+	}
+	return start, end, err
+}
+
 // OrNull returns nil for "", which is null in JSON.
 func OrNull(s string) *string {
 	if s == "" {

@@ -177,7 +177,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 			return err
 		}
 		out = &Connected{
-			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: store.LimitOr(a.Limits.Domains, s.Settings().Limits.Domains), EdgeMode: store.IsEdge(provider),
+			Nameservers: s.nameserversOf(&store.Domain{DNSProvider: provider}), DomainLimit: s.LimitsOf(a).Domains, EdgeMode: store.IsEdge(provider),
 		}
 		for _, name := range names {
 			r, err := c.connectName(name)

@@ -1,7 +1,6 @@
 package domains
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,9 +14,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/scans"
@@ -25,9 +22,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	maxTags = 50
-)
+const maxTags = 50
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
@@ -179,54 +174,6 @@ func (s *Service) sendingMode(d *store.Domain) string {
 	return s.Outbound()
 }
 
-// ListDomainsIn is the query of list_domains.
-type ListDomainsIn struct {
-	page.Query
-	Status      string `query:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting|"`
-	Tag         string `query:"tag" max:"50"`
-	Q           string `query:"q" max:"254"` // Text to search for.
-	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|rfc2136|route53|hetzner|desec|manual|external|"`
-	// Only domains whose setup has failed or waits for you, or whose DNS records are wrong.
-	Problems bool `query:"problems"`
-	// The order: by creation, newest first unless given, or by name; `-` is descending. `-problems`
-	// lists the domains of `problems` first, and otherwise the newest.
-	Sort string `query:"sort" enum:"-created_at|created_at|domain|-domain|-problems|"`
-}
-
-// ListDomains lists the account's domains. q searches the ASCII and the Unicode form of the names.
-func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*page.Page[Domain], error) {
-	q := strings.ToLower(in.Q)
-	texts, name := page.HasTexts(in.Status, in.Tag, in.DNSProvider), page.HasTexts(q)
-	l := page.Listing[store.Domain, Domain]{
-		Operation: "domains", Index: store.DomainsByAccount, Prefix: who.AccountID,
-		Filters:   []string{in.Status, in.Tag, q, in.DNSProvider},
-		Prefilter: func(row []byte) bool { return texts(row) && (name(row) || bytes.Contains(row, []byte("xn--"))) },
-		Keep: func(d *store.Domain) bool {
-			return (in.Status == "" || d.Status == in.Status) && (in.Tag == "" || slices.Contains(d.Tags, in.Tag)) &&
-				(in.DNSProvider == "" || d.DNSProvider == in.DNSProvider) &&
-				(q == "" || strings.Contains(d.Name, q) || strings.Contains(core.UnicodeName(d.Name), q))
-		},
-		Out: s.domainOut,
-	}
-	switch strings.TrimPrefix(in.Sort, "-") {
-	case "domain":
-		l.Index, l.Prefix = store.DomainOfAccount, store.AccountDomainKey(who.AccountID, "")
-	case "problems":
-		l.Index = store.DomainsByTrouble
-	}
-	l.SortBy(in.Sort)
-	if in.Problems {
-		l.Filters = append(l.Filters, "problems")
-		if l.Index == store.DomainOfAccount {
-			keep := l.Keep
-			l.Keep = func(d *store.Domain) bool { return d.Troubled() && keep(d) }
-		} else {
-			l.Index, l.Prefix = store.DomainsByTrouble, store.TroubleKey(who.AccountID, true)
-		}
-	}
-	return l.Page(s.Core, who, in.Query)
-}
-
 // DomainIn is a request that names one domain.
 type DomainIn struct {
 	DomainID string `path:"domain_id"`
@@ -249,75 +196,6 @@ func (s *Service) GetDomain(_ context.Context, who core.Actor, in DomainIn) (*Do
 	return &out, nil
 }
 
-// UpdateDomainIn is the body of update_domain. Null removes the catch-all, the relay or the notes.
-type UpdateDomainIn struct {
-	DomainID    string           `path:"domain_id"`
-	Tags        *[]string        `json:"tags" max:"50"`
-	AutoRenew   *bool            `json:"auto_renew" log:"true"`
-	SendingMode *string          `json:"sending_mode" enum:"direct|relay" log:"true"`
-	Relay       core.Opt[string] `json:"relay" max:"100" log:"true"`           // The name of the relay for this mail; null for the default route.
-	ListUnsub   *bool            `json:"list_unsubscribe" log:"true"`          // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
-	CatchAll    core.Opt[string] `json:"catch_all" example:"info@example.com"` // Gets mail that matches no mailbox.
-	Notes       core.Opt[string] `json:"notes" max:"5000"`
-
-	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
-	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail
-	// to other hosts stays in the queue.
-	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required" log:"true"`
-
-	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
-	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
-	// by the account itself.
-	SendsElsewhere *[]SendingPlaceIn `json:"sends_elsewhere" max:"20"`
-	places         []store.SendingPlace
-
-	// Moves the records of the domain to the DNS provider of this DNS credential. A job writes them
-	// there, and the domain moves when that provider shows them.
-	DNSCredentialID *string `json:"dns_credential_id" log:"true"`
-
-	Apex *ApexIn `json:"apex"` // Where visitors of the domain itself go.
-	MX   *MXIn   `json:"mx"`   // Which hosts take the mail.
-	// At a DNS provider by API, with mx here or dns_credential_id: replace MX records of others at
-	// the domain itself, and merge their SPF record with ours. What was there stays in the domain's
-	// replaced.
-	Replace bool `json:"replace" log:"true"`
-}
-
-// check validates what can be validated without the store. It normalizes tags, sending places and
-// the catch-all.
-func (in *UpdateDomainIn) check(c *core.Settings) (err error) {
-	if in.SendingPaused.Set && !in.SendingPaused.Null {
-		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
-	}
-	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
-		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one in the settings")
-	}
-	if in.Tags != nil {
-		*in.Tags, err = cleanTags(*in.Tags)
-		if err != nil {
-			return err
-		}
-	}
-	if in.SendsElsewhere != nil {
-		in.places, err = parseSendingPlaces(*in.SendsElsewhere)
-		if err != nil {
-			return err
-		}
-	}
-	if in.MX != nil {
-		if err := in.MX.check(); err != nil {
-			return err
-		}
-	}
-	if in.Replace && in.DNSCredentialID == nil && (in.MX == nil || in.MX.Mode != store.MXHere) {
-		return core.Invalid("replace", "not_allowed", "needs mx with the mode here, or dns_credential_id")
-	}
-	if in.CatchAll.Value != "" {
-		in.CatchAll.Value, err = core.NormalizeEmail("catch_all", in.CatchAll.Value)
-	}
-	return err
-}
-
 // cleanTags trims tags and removes duplicates.
 func cleanTags(tags []string) ([]string, error) {
 	out := []string{}
@@ -334,146 +212,6 @@ func cleanTags(tags []string) ([]string, error) {
 		return nil, core.Invalid("tags", "too_many_items", "must have at most %d items", maxTags)
 	}
 	return out, nil
-}
-
-// UpdateDomain changes settings of a domain. For a domain that was bought here, auto_renew is
-// changed at the registrar first.
-func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDomainIn) (*Domain, error) {
-	if err := in.check(s.Settings()); err != nil {
-		return nil, err
-	}
-	if err := s.CheckRelay(in.Relay.Value); err != nil {
-		return nil, err
-	}
-	if in.AutoRenew != nil {
-		if err := s.setAutoRenew(ctx, who, in); err != nil {
-			return nil, err
-		}
-	}
-	known, err := s.readDomain(who, in.DomainID)
-	if err != nil {
-		return nil, err
-	}
-	var site presentSite // asked for the MX records of before
-	if in.MX != nil && in.MX.Mode == store.MXElsewhere && known.MXMode() == store.MXHere && s.findsSites() {
-		site = s.lookAtSite(ctx, known.AccountID, known.Name)
-	}
-	broughtMail := false
-	apply := func(tx *store.Tx, d *store.Domain) error {
-		if err := in.apply(tx, d); err != nil {
-			return err
-		}
-		if in.Replace && !d.AtEdge() && in.DNSCredentialID == nil {
-			return core.Invalid("replace", "not_allowed", "the DNS of %s is served by %s, where no records of others are replaced", d.Name, d.DNSProvider)
-		}
-		if in.DNSCredentialID != nil {
-			if err := s.beginMove(tx, who, d, *in.DNSCredentialID); err != nil {
-				return err
-			}
-			d.Replace = in.Replace
-		}
-		if in.SendingPaused.Set && d.SendingPaused != nil {
-			if err := s.reputation.ResumeDomain(tx, d); err != nil {
-				return err
-			}
-		}
-		if in.MX == nil {
-			return nil
-		}
-		broughtMail = in.MX.Mode == store.MXHere && d.MXMode() == store.MXElsewhere
-		return s.changeMX(tx, who, d, in.MX.Mode, in.Replace, site)
-	}
-	var out Domain
-	var changed *store.Domain
-	if in.Apex != nil {
-		changed, err = s.changeApex(ctx, who, known, *in.Apex, apply)
-	} else {
-		err = s.Store.Update(func(tx *store.Tx) error {
-			d, err := core.DomainOf(tx, who, in.DomainID)
-			if err != nil {
-				return err
-			}
-			if d.Gone() {
-				return core.DomainBusy(d, "is being deleted, so it cannot be changed")
-			}
-			if err := apply(tx, d); err != nil {
-				return err
-			}
-			changed = d
-			write := s.putDomain
-			if in.MX != nil {
-				write = s.zones.PutZone
-			}
-			return errors.Join(write(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = s.Store.View(func(tx *store.Tx) (err error) { // domainOut counts mailboxes, which takes too long for a write transaction
-		out, err = s.domainOut(tx, changed)
-		return err
-	})
-	if err == nil && broughtMail {
-		out.Warnings, err = s.mxWarnings(ctx, changed, in.MX.ExpectedAddresses)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
-}
-
-// apply changes the fields of a domain that the request sets.
-func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
-	if in.Tags != nil {
-		d.Tags = *in.Tags
-	}
-	if in.AutoRenew != nil {
-		d.AutoRenew = *in.AutoRenew
-	}
-	if in.SendingMode != nil {
-		d.SendingMode = *in.SendingMode
-	}
-	if in.Relay.Set {
-		d.Relay = in.Relay.Value
-	}
-	if in.ListUnsub != nil {
-		d.ListUnsub = *in.ListUnsub
-	}
-	if in.Notes.Set {
-		d.Notes = in.Notes.Value
-	}
-	if in.TLSPolicy != nil {
-		d.TLSPolicy = ""
-		if *in.TLSPolicy == store.TLSRequired {
-			d.TLSPolicy = store.TLSRequired
-		}
-	}
-	if in.SendsElsewhere != nil {
-		if err := checkSelectors(d, in.places); err != nil {
-			return err
-		}
-		d.SendsElsewhere = in.places
-	}
-	if in.CatchAll.Set {
-		d.CatchAll = in.CatchAll.Value
-		return checkCatchAll(tx, d)
-	}
-	return nil
-}
-
-// checkCatchAll returns an error if the catch-all is an address in the domain itself but not a
-// mailbox: mail to it would loop. A catch-all address in another domain is allowed; mail is
-// forwarded to it.
-func checkCatchAll(tx *store.Tx, d *store.Domain) error {
-	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
-		return nil
-	}
-	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
-	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Gone() {
-		return core.Invalid("catch_all", "not_found", "%s is not a mailbox; create it first, or give an address of another domain", d.CatchAll)
-	}
-	return err
 }
 
 // checkIdle returns the error domain_busy if a job is working on the domain.

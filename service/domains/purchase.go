@@ -441,39 +441,3 @@ func sameNames(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)
 }
-
-// setAutoRenew turns auto-renewal on or off at the registrar of a domain that was bought here, if
-// the rest of the request is valid. It is called before the domain's record is changed.
-func (s *Service) setAutoRenew(ctx context.Context, who core.Actor, in UpdateDomainIn) error {
-	var d *store.Domain
-	err := s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = core.DomainOf(tx, who, in.DomainID)
-		if err != nil {
-			return err
-		}
-		changed := *d
-		return in.apply(tx, &changed)
-	})
-	if err != nil || d.Source != store.DomainSourceRegistered || d.Gone() || d.AutoRenew == *in.AutoRenew {
-		return err
-	}
-	shop := s.registrarNamed(d.Registrar)
-	if shop == nil {
-		return core.Errorf("not_configured", "The registrar %s of %s is no longer configured here, so the renewal cannot be changed. The operator of this installation must add it again.", d.Registrar, d.Name)
-	}
-	renewer, ok := shop.(registrar.AutoRenewer)
-	if !ok {
-		return core.Invalid("auto_renew", "not_allowed", "cannot be changed from here: change it at %s", shop.Name())
-	}
-	ctx, cancel := context.WithTimeout(ctx, renewalTimeout)
-	defer cancel()
-	err = renewer.SetAutoRenew(ctx, d.Name, *in.AutoRenew)
-	if errors.Is(err, registrar.ErrNotFound) {
-		return core.Invalid("auto_renew", "not_allowed", "cannot be changed: %s is no longer in the account at %s", d.Name, shop.Name())
-	}
-	if err != nil {
-		return core.Errorf("upstream_error", "%s did not change the renewal of %s. Nothing was changed. Try again later.", shop.Name(), d.Name).
-			With(shop.Name(), "upstream_error", "did not change the renewal").Because(err)
-	}
-	return nil
-}

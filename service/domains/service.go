@@ -3,7 +3,8 @@
 // with their domain.
 //
 // Where things are:
-//   - domains.go: reading, changing and deleting domains.
+//   - domains.go: a domain as the API shows it; reading and deleting domains.
+//   - list.go: the list. update.go: changes by the account.
 //   - connect.go: adding domains that the account owns already.
 //   - claims.go: who owns a name: what proves a claim (Service.findClaimProof), and what a proof
 //     changes (Service.prove).

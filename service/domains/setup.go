@@ -334,7 +334,7 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	limit := store.LimitOr(a.Limits.Domains, p.s.Settings().Limits.Domains)
+	limit := p.s.LimitsOf(a).Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
 		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
 	}

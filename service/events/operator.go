@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -65,26 +65,35 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
-	if err != nil {
-		return nil, jobs.Permanent(errors.New("[alerts] url is not a URL"))
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "Mailstead")
-	guard := &netguard.Guard{AllowPrivate: true} // the operator chose the address in the file
-	if settings.AlertGuarded {
-		guard = s.Guard
-	}
-	transport := guard.Transport(s.Resolver, s.Config.RootCAs)
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(r)
+	status, err := s.PostAlert(ctx, settings, body)
 	if err != nil {
 		return nil, fmt.Errorf("post alert to [alerts] url: %w", err)
 	}
-	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // read the answer, so that the connection ends cleanly
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, fmt.Errorf("post alert to [alerts] url: it answered %s", resp.Status)
+	if status != "" {
+		return nil, fmt.Errorf("post alert to [alerts] url: it answered %s", status)
 	}
 	return nil, nil
+}
+
+// PostAlert posts an envelope in JSON to the address of alerts in the settings. refused is the
+// status of an answer that is not from 200 to 299, such as "404 Not Found".
+func (s *Service) PostAlert(ctx context.Context, settings *core.Settings, body []byte) (refused string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, settings.AlertURL, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Mailstead")
+	transport := s.OperatorGuard(settings.AlertGuarded).Transport(s.Resolver, s.Config.RootCAs)
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection ends cleanly
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return resp.Status, nil
+	}
+	return "", nil
 }

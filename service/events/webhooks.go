@@ -372,7 +372,7 @@ func cleanFilters(tx *store.Tx, who core.Actor, in *WebhookFilters) (*store.Webh
 	out := &store.WebhookFilters{Mailboxes: withoutRepeats(in.Mailboxes), Domains: withoutRepeats(in.Domains)}
 	for _, id := range out.Mailboxes {
 		mb, err := core.ReadMailbox(tx, who, id)
-		if isNotFound(err) || err == nil && mb.Gone() {
+		if core.IsNotFound(err) || err == nil && mb.Gone() {
 			return nil, core.Invalid("filters.mailboxes", "not_allowed", "%.60q is not the user_id of a mailbox of this account", id)
 		}
 		if err != nil {
@@ -381,7 +381,7 @@ func cleanFilters(tx *store.Tx, who core.Actor, in *WebhookFilters) (*store.Webh
 	}
 	for _, id := range out.Domains {
 		_, err := core.DomainOf(tx, who, id)
-		if isNotFound(err) {
+		if core.IsNotFound(err) {
 			return nil, core.Invalid("filters.domains", "not_allowed", "%.60q is not the domain_id of a domain of this account", id)
 		}
 		if err != nil {
@@ -400,11 +400,6 @@ func withoutRepeats(list []string) (out []string) {
 		}
 	}
 	return out
-}
-
-func isNotFound(err error) bool {
-	e, ours := core.AsError(err)
-	return ours && e.Code == "not_found"
 }
 
 // DropFromFilters removes the id of a deleted mailbox or domain from the filters of the account's

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -63,8 +62,8 @@ func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 // private one.
 func (s *Service) snsTransport(r *outbound.Relay) http.RoundTripper {
 	guard := s.Guard
-	if (r.SNSURL != "" || r.SESURL != "") && !r.Guarded {
-		guard = &netguard.Guard{AllowPrivate: true}
+	if r.SNSURL != "" || r.SESURL != "" {
+		guard = s.OperatorGuard(r.Guarded)
 	}
 	t := guard.Transport(s.Resolver, s.Config.RootCAs)
 	t.DisableKeepAlives = true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -254,7 +255,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	var names []string
 	count := 0
-	err := forEachRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
+	err := core.EachRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
 		if mb.HashOnly() && !mb.Gone() {
 			if count++; count <= maxNamed {
 				names = append(names, mb.Email)

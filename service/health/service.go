@@ -129,7 +129,7 @@ type CertificateHealth struct {
 func (s *Service) GetHealth(ctx context.Context, _ core.Actor) (*Health, error) {
 	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
 	out.Checks, out.CheckedAt.Time = s.latestResults(ctx)
-	out.Status = worstStatus(out.Checks)
+	out.Status = WorstStatus(out.Checks)
 	out.Store.ReadOnly = s.Store.Failed() != nil
 	disk, err := s.Store.Disk()
 	if err != nil {
@@ -210,8 +210,8 @@ func secondsSince(now, at time.Time) *int64 {
 	return &n
 }
 
-// worstStatus returns the status of all checks together.
-func worstStatus(checks []Check) string {
+// WorstStatus returns the status of all checks together.
+func WorstStatus(checks []Check) string {
 	status := OK
 	for _, c := range checks {
 		if c.Status == Error || c.Status == Warning && status == OK {
@@ -281,7 +281,7 @@ func (s *Service) runChecks(ctx context.Context, only string) {
 	s.mu.Unlock()
 	for _, one := range table {
 		list := found[one.code]
-		was, is := worstStatus(before[one.code]), worstStatus(list)
+		was, is := WorstStatus(before[one.code]), WorstStatus(list)
 		if was == is {
 			continue
 		}
@@ -312,7 +312,7 @@ func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
 	}
 	r := &Report{Hostname: s.Hostname()}
 	r.Checks, r.CheckedAt.Time = s.latestResults(ctx)
-	r.Status = worstStatus(r.Checks)
+	r.Status = WorstStatus(r.Checks)
 	return r, nil
 }
 

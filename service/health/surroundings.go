@@ -41,7 +41,7 @@ type Port struct {
 
 // Limits of a check's network operations.
 const (
-	checkTimeout   = 20 * time.Second // for one run of all checks, and for one connection to another mail server
+	checkTimeout   = 20 * time.Second // for one run of all checks
 	connectTimeout = 5 * time.Second  // for one connection to a port of this host
 )
 
@@ -399,31 +399,8 @@ func (s *Service) servesZones() (some bool, err error) {
 	return some, err
 }
 
-// forEachRow calls see for each record of a table, in transactions of limited length.
-func forEachRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
-	for after, more := "", true; more; {
-		err := st.View(func(tx *store.Tx) error {
-			more = false
-			looked := 0
-			for rec := range table.After(tx, after) {
-				see(rec)
-				after, looked = id(rec), looked+1
-				if looked == rowsAtATime {
-					more = true
-					break
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Service) forEachDomain(see func(*store.Domain)) error {
-	return forEachRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
+	return core.EachRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
 }
 
 func (s *Service) storeErrorResult(code, subject string, err error) []Check {
@@ -458,19 +435,6 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 	return out
 }
 
-// hostClient returns a client that connects to other mail servers to check whether they answer.
-// guarded says that the address guard decides which addresses they may have.
-func (s *Service) hostClient(guarded bool) *deliver.Client {
-	c := &deliver.Client{
-		Hostname: s.Hostname(), Resolver: s.Resolver, RootCAs: s.Config.RootCAs, IdlePerHop: -1,
-		Timeouts: deliver.Timeouts{Connect: connectTimeout, Greeting: checkTimeout, Command: checkTimeout / 2, Overall: checkTimeout},
-	}
-	if guarded {
-		c.Dialer = s.Guard.Dialer(s.Resolver)
-	}
-	return c
-}
-
 // checkPort25 connects to other mail servers, since many hosting providers block port 25.
 func (s *Service) checkPort25(ctx context.Context) []Check {
 	const code, subject = "port25_out", "port 25 of other mail servers"
@@ -484,7 +448,7 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 	case len(targets) == 0:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name nobody to try it with ([doctor] port25_targets)."}}
 	}
-	client := s.hostClient(doctor.Guarded)
+	client := s.TrialClient(doctor.Guarded)
 	reached := make(chan string, len(targets))
 	failed := make(chan error, len(targets))
 	for _, target := range targets {
@@ -555,7 +519,7 @@ func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 		return []Check{{Code: code, Status: Skipped, Subject: "[[relay]]", Message: "The settings name no relay."}}
 	}
 	for _, r := range relays {
-		err := s.hostClient(r.Guarded).TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
+		err := s.TrialClient(r.Guarded).TryRelay(ctx, r.Hop())
 		if err != nil {
 			out = append(out, badResult(code, Error, r.Name, fmt.Sprintf("It does not take mail from this host: %v.", err),
 				fmt.Sprintf("Compare host, port, tls, username and password of the relay %q in the settings with what its provider shows.", r.Name))...)

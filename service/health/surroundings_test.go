@@ -1,7 +1,6 @@
 package health_test
 
 import (
-	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/keyfile"
 )
@@ -35,32 +35,6 @@ func newPublicHost(t *testing.T) *host {
 	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
 	h.world.Tell("TXT", "mail.example.test", "v=spf1 a -all")
 	return h
-}
-
-// greeter runs a mail server that answers a first line with the reply, and returns its address.
-func greeter(t *testing.T, reply string) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				fmt.Fprint(conn, "220 mx.far.test ESMTP\r\n")
-				lines := bufio.NewScanner(conn)
-				for lines.Scan() {
-					fmt.Fprint(conn, reply+"\r\n")
-				}
-			}()
-		}
-	}()
-	return ln.Addr().String()
 }
 
 // TestNames: the host's name, its reverse name and its nameservers must resolve to it.
@@ -170,10 +144,10 @@ func TestPorts(t *testing.T) {
 func TestOutside(t *testing.T) {
 	h := newPublicHost(t)
 	h.Core.ChangeSettings(func(c *core.Settings) { c.Outbound = "direct" })
-	refuses := greeter(t, "554 5.7.1 no")
+	refuses := servicetest.Greeter(t, "554 5.7.1 no")
 	h.Core.ChangeSettings(func(c *core.Settings) { c.Doctor.Port25Targets = []string{refuses} })
 	h.finds("port25_out", health.Error, "554 5.7.1 no")
-	takes := greeter(t, "250 mx.far.test")
+	takes := servicetest.Greeter(t, "250 mx.far.test")
 	h.Core.ChangeSettings(func(c *core.Settings) { c.Doctor.Port25Targets = []string{refuses, takes} })
 	h.finds("port25_out", health.OK, "was reached")
 
@@ -185,7 +159,7 @@ func TestOutside(t *testing.T) {
 	h.world.Tell("TXT", "1.0.0.127.other.example", "see example.org")
 	h.finds("blocklist", health.Error, "It says: see example.org")
 
-	host, port, err := net.SplitHostPort(greeter(t, "250 r"))
+	host, port, err := net.SplitHostPort(servicetest.Greeter(t, "250 r"))
 	if err != nil {
 		t.Fatal(err)
 	}

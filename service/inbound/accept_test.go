@@ -151,14 +151,7 @@ func TestParallelMailKeepsTheStorage(t *testing.T) {
 	boxes := i.ManyMailboxes(3)
 	text := "From: far@far.test\r\nSubject: x\r\n\r\n" + strings.Repeat("0123456789\r\n", 300)
 	limit := int64(18_000) // four of them, and some space left
-	i.Update(func(tx *store.Tx) error {
-		a, err := store.Accounts.Get(tx, i.Account.AccountID)
-		if err != nil {
-			return err
-		}
-		a.Limits.StorageBytes = &limit
-		return store.Accounts.Put(tx, a)
-	})
+	i.ChangeAccount(i.Account.AccountID, func(a *servicetest.Account) { a.Limits.StorageBytes = &limit })
 	release := i.Stall()
 	var taken atomic.Int32
 	var all sync.WaitGroup

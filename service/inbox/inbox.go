@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/mail/query"
 	"github.com/mailstead/mailstead/service/agents"
@@ -130,7 +129,7 @@ func (l *inboxList) foldersOf(tx *store.Tx, mb *store.Mailbox) (folders []*Folde
 	}
 	for _, name := range l.search.NotIn {
 		named, err := foldersToList(tx, mb, name)
-		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+		if core.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -171,7 +170,7 @@ func (l *inboxList) narrowToFolders(tx *store.Tx) (mayMatch bool, err error) {
 			continue
 		}
 		folders, err := l.foldersOf(tx, mb)
-		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+		if core.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -237,17 +236,13 @@ func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byD
 	if f.From != "" {
 		q.AddField(query.From, f.From, false)
 	}
-	first, err := parseDay("date_from", f.DateFrom)
+	start, end, err := core.ParseDays(f.DateFrom, f.DateTo)
 	if err != nil {
 		return nil, err
 	}
-	q.ReceivedFrom(first)
-	last, err := parseDay("date_to", f.DateTo)
-	if err != nil {
-		return nil, err
-	}
-	if !last.IsZero() {
-		q.ReceivedBefore(last.AddDate(0, 0, 1))
+	q.ReceivedFrom(start)
+	if !end.IsZero() {
+		q.ReceivedBefore(end)
 	}
 	if f.HasAttachments {
 		q.Require(&q.Attachments, true)
@@ -275,17 +270,6 @@ func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byD
 		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain, f.Folder, strconv.FormatBool(f.Threads),
 	}
 	return l, nil
-}
-
-func parseDay(field, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	day, err := time.Parse(time.DateOnly, text)
-	if err != nil || day.Year() < 1970 {
-		return time.Time{}, core.Invalid(field, "invalid", "must be a date of the form 2026-11-30")
-	}
-	return day, nil
 }
 
 // page reads the page in one snapshot of the store. scope limits the query to the requested

@@ -22,7 +22,7 @@ type MovedResult struct {
 // moveTo moves a message to a folder, which is given by its role or its IMAP name.
 func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
 	f, err := findFolder(tx, mb, to)
-	if e, ours := core.AsError(err); ours && e.Code == "not_found" && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
+	if core.IsNotFound(err) && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
 		f, err = ensureRoleFolder(tx, mb, to)
 	}
 	if err != nil {

@@ -70,7 +70,7 @@ func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 // folder.
 func ensureRoleFolder(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	f, err := findFolder(tx, mb, role)
-	if e, ours := core.AsError(err); !ours || e.Code != "not_found" {
+	if !core.IsNotFound(err) {
 		return f, err
 	}
 	i := slices.IndexFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == role })
@@ -96,7 +96,7 @@ func IsValidFolder(name string) bool {
 // it returns INBOX.
 func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 	f, err := findFolder(tx, mb, name)
-	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+	if core.IsNotFound(err) {
 		for _, r := range roles {
 			if r.name == name || r.folder == name {
 				return r.folder, nil
@@ -114,7 +114,7 @@ func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 // is missing, it creates the folder. If another folder is missing, it returns the ID of INBOX.
 func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
 	f, err := findFolder(tx, mb, name)
-	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+	if core.IsNotFound(err) {
 		f = &Folder{ID: store.InboxID}
 		for _, r := range roles {
 			if r.name == name || r.folder == name {

@@ -44,7 +44,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 			return err
 		}
 		sent, err := findFolder(tx, mb, roleSent)
-		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+		if core.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {

@@ -92,14 +92,7 @@ func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 	for n := range 5 {
 		servicetest.Keep(i, ann, "INBOX", letterOf("bird", fmt.Sprintf("%d@far", n)))
 	}
-	i.Update(func(tx *store.Tx) error {
-		a, err := store.Accounts.Get(tx, i.Account.AccountID)
-		if err != nil {
-			return err
-		}
-		a.WarmupPhrases = []string{"bird"}
-		return store.Accounts.Put(tx, a)
-	})
+	i.ChangeAccount(i.Account.AccountID, func(a *servicetest.Account) { a.WarmupPhrases = []string{"bird"} })
 	at := inbox.WarmupArgs{AccountID: i.Account.AccountID, MailboxID: ann.ID, Folder: store.InboxID, UID: 4}
 	if done, err := i.Svc.Inbox.MarkSome(&at); !done || err != nil {
 		t.Fatalf("done %v, %v", done, err)

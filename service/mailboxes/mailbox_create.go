@@ -259,11 +259,12 @@ func (s *Service) MailboxesLeft(tx *store.Tx, d *store.Domain) (left int, full *
 		return 0, nil, err
 	}
 	left = math.MaxInt
-	if n := store.LimitOr(a.Limits.Mailboxes, s.Settings().Limits.Mailboxes); n > 0 {
+	limits := s.LimitsOf(a)
+	if n := limits.Mailboxes; n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
 		full = core.Errorf("email_user_limit_exceeded", "This account is limited to %d mailboxes. Delete one first.", n)
 	}
-	n := store.LimitOr(a.Limits.MailboxesPerDomain, s.Settings().Limits.MailboxesPerDomain)
+	n := limits.MailboxesPerDomain
 	if n == 0 {
 		return left, full, nil
 	}

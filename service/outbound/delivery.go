@@ -368,17 +368,6 @@ func refusedResult(e *core.SMTPError) *attemptResult {
 	return o
 }
 
-// asExpired turns a temporary failure that has lasted too long into a permanent one.
-func asExpired(r deliver.Result) deliver.Result {
-	last := r.Reply
-	if host := r.AnsweredBy(); host != "" {
-		last = host + " answered " + last
-	}
-	r.Status, r.Code, r.Enhanced, r.RecipientFault = deliver.Permanent, 0, "4.4.7", false
-	r.Reply = "not delivered within five days; the last answer was: " + last
-	return r
-}
-
 // scheduleRetry schedules another attempt.
 func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
 	paced := m.route.Transport == core.ViaRelay && asksForLessMail(o.result) // throttling by a relay does not count as a failed attempt

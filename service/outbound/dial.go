@@ -102,7 +102,7 @@ func (s *Service) sendToHost(ctx context.Context, d *delivery, head []byte, cont
 				client = s.plain
 			}
 		}
-		r := &attemptResult{result: client.Relay(ctx, relay.hop(), env, message), status: store.OutgoingRelayed}
+		r := &attemptResult{result: client.Relay(ctx, relay.Hop(), env, message), status: store.OutgoingRelayed}
 		if client == s.plain && slices.ContainsFunc(r.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
 			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+external.PlainRefused) // RFC 5248: encryption needed
 		}

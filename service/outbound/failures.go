@@ -26,6 +26,17 @@ func failureOf(r deliver.Result) Failure {
 	return Failure{Status: r.Enhanced, Diagnostic: r.Reply, Host: r.AnsweredBy(), tried: r.Host, Address: r.RecipientFault}
 }
 
+// asExpired turns a temporary failure that has lasted too long into a permanent one.
+func asExpired(r deliver.Result) deliver.Result {
+	last := r.Reply
+	if host := r.AnsweredBy(); host != "" {
+		last = host + " answered " + last
+	}
+	r.Status, r.Code, r.Enhanced, r.RecipientFault = deliver.Permanent, 0, "4.4.7", false
+	r.Reply = "not delivered within five days; the last answer was: " + last
+	return r
+}
+
 // SenderFault reports whether a status blames the sender's address, whatever the reply says (RFC
 // 3463 section 3.2).
 func SenderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }

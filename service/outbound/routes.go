@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -356,14 +355,6 @@ func (r *Relay) assignedID(answer string) string {
 		return ""
 	}
 	return id
-}
-
-func (r *Relay) hop() deliver.Relay {
-	tls := r.TLS
-	if tls == "" {
-		tls = "starttls"
-	}
-	return deliver.Relay{Host: r.Host, Port: r.Port, TLS: tls, Username: r.Username, Password: r.Password}
 }
 
 // newRelays makes the relays, and logs and skips those with an invalid configuration.

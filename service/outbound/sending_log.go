@@ -155,7 +155,7 @@ func statusIndex(accountID, status string) (index *store.Index[store.Outgoing], 
 
 // ListMessages lists the account's sending log.
 func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*page.Page[SentMessage], error) {
-	from, to, err := ParseDays(in.DateFrom, in.DateTo)
+	from, to, err := core.ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}
@@ -247,25 +247,6 @@ func (f *sentFilter) matches(o *store.Outgoing) bool {
 		return o.MailboxID == f.mailboxID
 	}
 	return strings.EqualFold(o.Sender, f.Mailbox)
-}
-
-// ParseDays parses an inclusive range of UTC days into [start, end). If from or to is empty, start
-// or end is zero, which means no bound.
-func ParseDays(from, to string) (start, end time.Time, err error) {
-	if from != "" {
-		start, err = time.Parse(time.DateOnly, from)
-		if err != nil {
-			return start, end, core.Invalid("date_from", "invalid", "must be a date such as 2026-01-31")
-		}
-	}
-	if to != "" {
-		end, err = time.Parse(time.DateOnly, to)
-		if err != nil {
-			return start, end, core.Invalid("date_to", "invalid", "must be a date such as 2026-01-31")
-		}
-		end = end.AddDate(0, 0, 1)
-	}
-	return start, end, nil
 }
 
 // SentMessageIn names one row of the sending log.

@@ -11,7 +11,6 @@ import (
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/page"
-	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -110,7 +109,7 @@ func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListRep
 // listReports lists the stored reports of one kind about a domain. It sets the fields of l that are
 // the same for both kinds.
 func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l page.Listing[store.Report, Out]) (*page.Page[Out], error) {
-	from, to, err := outbound.ParseDays(in.DateFrom, in.DateTo)
+	from, to, err := core.ParseDays(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}

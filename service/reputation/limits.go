@@ -1,6 +1,7 @@
 package reputation
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -26,27 +27,19 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	if err != nil {
 		return nil, err
 	}
-	l := s.Settings().Limits
+	l := s.LimitsOf(a) // 0 is no limit
 	list := []scope{
-		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limitOfSetting(l.RecipientsPerDomain), mostNew: limitOfSetting(l.NewRecipientsPerDomain)},
-		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limitOfSetting(store.LimitOr(a.Limits.Recipients, l.RecipientsPerAccount)), mostNew: limitOfSetting(l.NewRecipientsPerAccount)},
+		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: cmp.Or(l.RecipientsPerDomain, -1), mostNew: cmp.Or(l.NewRecipientsPerDomain, -1)},
+		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: cmp.Or(l.RecipientsPerAccount, -1), mostNew: cmp.Or(l.NewRecipientsPerAccount, -1)},
 	}
 	if mb == nil {
 		return list, nil
 	}
-	box := scope{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limitOfSetting(l.RecipientsPerMailbox), mostNew: limitOfSetting(l.NewRecipientsPerMailbox)}
+	box := scope{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: cmp.Or(l.RecipientsPerMailbox, -1), mostNew: cmp.Or(l.NewRecipientsPerMailbox, -1)}
 	if own := mb.DailySendLimit; own != nil && (box.most < 0 || *own <= box.most) {
 		box.most, box.own = *own, true
 	}
 	return append([]scope{box}, list...), nil
-}
-
-// limitOfSetting returns the limit of a setting: -1, which means no limit, if the setting is 0.
-func limitOfSetting(n int) int {
-	if n == 0 {
-		return -1
-	}
-	return n
 }
 
 // SentToday returns how many recipients a mailbox has sent to on the day (UTC) of tx.

@@ -24,10 +24,6 @@ const (
 	maxWaiting      = 20_000          // rows in memory; further ones are dropped
 	maxWaitingBytes = 16 << 20
 	rowOverhead     = 512 // bytes of a row in memory besides its body and answer
-
-	// Rows are written only while the disk has this much space, which mail needs more.
-	minFree      = 256 << 20
-	minFreeShare = 10 // on a small disk: its size divided by this
 )
 
 // MaxShown is the maximum number of bytes that a row shows of a body, and of an answer.
@@ -142,7 +138,7 @@ func (s *Service) append(batch []waitingRow) error {
 	if err != nil {
 		return err
 	}
-	if disk.Full || disk.Free < min(minFree, disk.Total/minFreeShare) {
+	if disk.Full || disk.Free < disk.Spare() {
 		return errDiskFull
 	}
 	byAccount := map[string][]Row{}

@@ -151,14 +151,9 @@ func TestFiltersAndPages(t *testing.T) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	other := requests.ListRequestsIn{Query: page.Query{Cursor: *p.Pagination.Cursor}, Operation: "send_email"}
-	if _, err := r.Requests.ListRequests(t.Context(), r.owner, other); !isCode(err, "invalid_cursor") {
+	if _, err := r.Requests.ListRequests(t.Context(), r.owner, other); !servicetest.HasCode(err, "invalid_cursor") {
 		t.Errorf("a cursor of another list: %v", err)
 	}
-}
-
-func isCode(err error, code string) bool {
-	e, ok := core.AsError(err)
-	return ok && e.Code == code
 }
 
 // TestOwnersRequestsAreTheOwnersAlone, and those of an account are of that account.
@@ -180,13 +175,13 @@ func TestOwnersRequestsAreTheOwnersAlone(t *testing.T) {
 		}
 		for _, id := range []string{owners, admins} {
 			out, err := r.Requests.GetRequest(t.Context(), c.who, requests.RequestIn{ID: id})
-			if strings.Contains(c.sees, id) != (err == nil) || err != nil && !isCode(err, "not_found") || err == nil && out.RequestID != id {
+			if strings.Contains(c.sees, id) != (err == nil) || err != nil && !servicetest.HasCode(err, "not_found") || err == nil && out.RequestID != id {
 				t.Errorf("%s: %s is %+v, %v", name, id, out, err)
 			}
 		}
 	}
 	for _, id := range []string{"", "x", "req_", "req_x", "../" + admins, r.Core.NewRequestID(), strings.Replace(admins, "req", "usr", 1)} {
-		if out, err := r.Requests.GetRequest(t.Context(), r.owner, requests.RequestIn{ID: id}); !isCode(err, "not_found") {
+		if out, err := r.Requests.GetRequest(t.Context(), r.owner, requests.RequestIn{ID: id}); !servicetest.HasCode(err, "not_found") {
 			t.Errorf("%q is %+v, %v", id, out, err)
 		}
 	}
@@ -329,7 +324,7 @@ func TestOldRequestsGo(t *testing.T) {
 	if got := r.list(r.owner, requests.ListRequestsIn{}); got != nil {
 		t.Errorf("%v", got)
 	}
-	if _, err := r.Requests.GetRequest(t.Context(), r.owner, requests.RequestIn{ID: old}); !isCode(err, "not_found") {
+	if _, err := r.Requests.GetRequest(t.Context(), r.owner, requests.RequestIn{ID: old}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("an old request: %v", err)
 	}
 	if !r.isOnDisk(old) || !r.isOnDisk(gone) {

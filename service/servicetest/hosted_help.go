@@ -12,14 +12,25 @@ type Account = store.Account
 // ChangeAccount changes the record of an account.
 func (b *Sandbox) ChangeAccount(t testing.TB, id string, change func(*Account)) {
 	t.Helper()
-	b.update(t, func(tx *store.Tx) error {
+	b.update(t, changeOf(id, change))
+}
+
+// ChangeAccount changes the record of an account.
+func (i *Installation) ChangeAccount(id string, change func(*Account)) {
+	i.T.Helper()
+	i.Update(changeOf(id, change))
+}
+
+// changeOf returns a transaction that changes the record of an account.
+func changeOf(id string, change func(*Account)) func(*store.Tx) error {
+	return func(tx *store.Tx) error {
 		a, err := store.Accounts.Get(tx, id)
 		if err != nil {
 			return err
 		}
 		change(a)
 		return store.Accounts.Put(tx, a)
-	})
+	}
 }
 
 // AddEndedJob adds a job of an account that has ended with a result, and returns its id.

@@ -29,21 +29,21 @@ func (s *Service) UpdateSettings(ctx context.Context, who core.Actor, in UpdateS
 	if len(in.Values) == 0 {
 		return nil, core.Errorf("nothing_to_update", "Give values with at least one key.")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	next, joined, err := s.plan(ctx, in.Values)
 	if err != nil {
 		return nil, err
 	}
 	list := s.writes(s.stored, next)
 	if len(list) == 0 {
-		return s.list(), nil
+		return core.ListOf(s.joined.List), nil
 	}
 	if err := s.commit(who, list); err != nil {
 		return nil, err
 	}
-	s.apply(next, joined)
-	return s.list(), nil
+	s.apply(s.file, next, joined)
+	return core.ListOf(joined.List), nil
 }
 
 // A change is a change of the values in the store while it is planned.
@@ -55,7 +55,7 @@ type change struct {
 }
 
 // plan returns the values that the store will have, and the settings that then hold. It checks
-// everything. s.mu is held.
+// everything. s.changing is held.
 func (s *Service) plan(ctx context.Context, values map[string]core.Opt[Value]) ([]Stored, *Joined, error) {
 	if s.file == nil {
 		return nil, nil, errNoFile()
@@ -213,9 +213,6 @@ func (s *Service) checkIgnored(c *change, joined *Joined) error {
 // maxUsers is how many domains and mailboxes an error names.
 const maxUsers = 5
 
-// rowsAtATime is how many domains or mailboxes one transaction reads.
-const rowsAtATime = 1000
-
 // checkRelayUse returns an error if the change removes a relay that a domain or a mailbox names, or
 // the last relay while a domain sends through the first one.
 func (s *Service) checkRelayUse(joined *Joined) error {
@@ -230,15 +227,16 @@ func (s *Service) checkRelayUse(joined *Joined) error {
 		return nil
 	}
 	var users []string
-	err := eachRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, func(d *store.Domain) {
-		if gone[d.Relay] || d.Relay == "" && d.SendingMode == core.ViaRelay && len(joined.Settings.Relays) == 0 {
+	err := core.EachRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, func(d *store.Domain) {
+		names := gone[d.Relay] || d.Relay == "" && d.SendingMode == core.ViaRelay && len(joined.Settings.Relays) == 0
+		if names && len(users) <= maxUsers {
 			users = append(users, "the domain "+d.Name)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	err = eachRow(s.Store, store.Mailboxes, func(m *store.Mailbox) string { return m.ID }, func(m *store.Mailbox) {
+	err = core.EachRow(s.Store, store.Mailboxes, func(m *store.Mailbox) string { return m.ID }, func(m *store.Mailbox) {
 		if gone[m.Relay] && len(users) <= maxUsers {
 			users = append(users, "the mailbox "+m.Email)
 		}
@@ -252,31 +250,8 @@ func (s *Service) checkRelayUse(joined *Joined) error {
 	return core.Errorf("in_use", "The relay is used by %s. Give them another one first.", strings.Join(users, ", "))
 }
 
-// eachRow calls see for each record of a table, in transactions of limited length.
-func eachRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
-	for after, more := "", true; more; {
-		err := st.View(func(tx *store.Tx) error {
-			more = false
-			n := 0
-			for rec := range table.After(tx, after) {
-				see(rec)
-				after = id(rec)
-				if n++; n == rowsAtATime {
-					more = true
-					break
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lookupWait is how long the look-ups of a change may take together. No other change and no list of
-// the settings is made meanwhile.
+// lookupWait is how long the look-ups of a change may take together. No other change is made
+// meanwhile.
 const lookupWait = 3 * time.Second
 
 // checkAddresses returns an error if the change makes the server connect to an address that the

@@ -7,27 +7,40 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 )
 
 // A Service shows, tries and changes settings.
 type Service struct {
 	*core.Core
-	tries *limit.Counter[string] // of TestSettings
+	events *events.Service
+	tries  *limit.Counter[string] // of TestSettings
 
-	mu     sync.Mutex // held while settings are changed
-	file   File       // nil: there is none, as in a test
-	stored []Stored   // the values in the store
-	joined *Joined    // what holds
+	// changing is held while a change is planned and made, which may wait for the DNS. Whoever
+	// writes the following fields holds mu too.
+	changing sync.Mutex
+
+	mu     sync.Mutex
+	file   File     // nil: there is none, as in a test
+	stored []Stored // the values in the store
+	joined *Joined  // what holds
 }
 
 // New returns the room. Its settings cannot be listed or changed before Begin.
-func New(c *core.Core) *Service {
-	return &Service{Core: c, tries: limit.NewCounter[string](time.Minute)}
+func New(c *core.Core, e *events.Service) *Service {
+	return &Service{Core: c, events: e, tries: limit.NewCounter[string](time.Minute)}
 }
 
 // Begin tells the room what the service has started with: the file, the values in the store, and
 // what they are together.
 func (s *Service) Begin(file File, stored []Stored, joined *Joined) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.remember(file, stored, joined)
+}
+
+// remember replaces what the room knows. s.changing is held.
+func (s *Service) remember(file File, stored []Stored, joined *Joined) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file, s.stored, s.joined = file, stored, joined
@@ -40,12 +53,7 @@ func (s *Service) ListSettings(context.Context, core.Actor) (*core.List[Setting]
 	if s.joined == nil {
 		return nil, errNoFile()
 	}
-	return s.list(), nil
-}
-
-// list returns all settings. s.mu is held.
-func (s *Service) list() *core.List[Setting] {
-	return &core.List[Setting]{Data: s.joined.List, Count: len(s.joined.List)}
+	return core.ListOf(s.joined.List), nil
 }
 
 func errNoFile() error {
@@ -55,19 +63,18 @@ func errNoFile() error {
 // UseFile takes another file, which was read again while the server runs. If its settings are
 // invalid, nothing changes.
 func (s *Service) UseFile(file File) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	joined, err := file.Join(s.stored)
 	if err != nil {
 		return err
 	}
-	s.file = file
-	s.apply(s.stored, joined)
+	s.apply(file, s.stored, joined)
 	return nil
 }
 
-// apply makes the settings hold. s.mu is held.
-func (s *Service) apply(stored []Stored, joined *Joined) {
-	s.stored, s.joined = stored, joined
+// apply makes the settings hold. s.changing is held.
+func (s *Service) apply(file File, stored []Stored, joined *Joined) {
+	s.remember(file, stored, joined)
 	s.ChangeSettings(func(now *core.Settings) { *now = joined.Settings })
 }

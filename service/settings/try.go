@@ -1,15 +1,12 @@
 package settings
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,10 +18,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 )
 
-const (
-	triesPerMinute = 10
-	tryTimeout     = 20 * time.Second
-)
+const triesPerMinute = 10
 
 // TestSettingsIn is the body of test_settings.
 type TestSettingsIn struct {
@@ -58,7 +52,7 @@ func (s *Service) TestSettings(ctx context.Context, who core.Actor, in TestSetti
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.TrialTimeout)
 	defer cancel()
 	begun := time.Now()
 	out, err := try(ctx)
@@ -71,8 +65,8 @@ func (s *Service) TestSettings(ctx context.Context, who core.Actor, in TestSetti
 
 // planTry returns the function that tries what a request names.
 func (s *Service) planTry(ctx context.Context, who core.Actor, in TestSettingsIn) (func(context.Context) (*TestResult, error), error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	if s.file == nil {
 		return nil, errNoFile()
 	}
@@ -106,14 +100,7 @@ func (s *Service) planTry(ctx context.Context, who core.Actor, in TestSettingsIn
 }
 
 func (s *Service) tryRelay(ctx context.Context, r core.Relay) *TestResult {
-	client := &deliver.Client{
-		Hostname: s.Hostname(), Resolver: s.Resolver, RootCAs: s.Config.RootCAs, IdlePerHop: -1,
-		Timeouts: deliver.Timeouts{Connect: tryTimeout / 2, Greeting: tryTimeout, Command: tryTimeout / 2, Overall: tryTimeout},
-	}
-	if r.Guarded {
-		client.Dialer = s.Guard.Dialer(s.Resolver)
-	}
-	err := client.TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
+	err := s.TrialClient(r.Guarded).TryRelay(ctx, r.Hop())
 	switch {
 	case err == nil && r.Username == "":
 		return works("The relay %s can be reached. It has no user name, so nothing was logged in to.", r.Name)
@@ -153,26 +140,12 @@ func (s *Service) tryAlerts(ctx context.Context, who core.Actor, settings core.S
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, settings.AlertURL, bytes.NewReader(body))
-	if err != nil {
-		return fails("no_address", "alerts.url is not a URL.", "Write it as https://alerts.example.com/mailstead."), nil
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "Mailstead")
-	guard := &netguard.Guard{AllowPrivate: true} // the operator chose the address in the file
-	if settings.AlertGuarded {
-		guard = s.Guard
-	}
-	transport := guard.Transport(s.Resolver, s.Config.RootCAs)
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(r)
+	refused, err := s.events.PostAlert(ctx, &settings, body)
 	if err != nil {
 		return unreachable(err, "The address of alerts", "See that alerts.url is right, and that this host can reach it."), nil
 	}
-	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection ends cleanly
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fails("refused", "The address of alerts answered "+resp.Status+".", "See what that service expects; its answer must have a status from 200 to 299."), nil
+	if refused != "" {
+		return fails("refused", "The address of alerts answered "+refused+".", "See what that service expects; its answer must have a status from 200 to 299."), nil
 	}
 	return works("The address of alerts took a test alert."), nil
 }

@@ -37,17 +37,15 @@ func (s *Service) CreateSignInLink(ctx context.Context, who core.Actor, in accou
 		return nil, errNoSignInLinks()
 	}
 	find := func(tx *store.Tx) (*store.Account, error) {
-		a, err := store.Accounts.Find(tx, in.AccountID)
+		a, err := accounts.HostedAccountOf(tx, in.AccountID)
 		if err != nil {
 			return nil, err
 		}
-		first, err := core.FindAccount(tx, "")
+		first, err := core.IsFirstAccount(tx, a.ID)
 		switch {
-		case a == nil:
-			return nil, core.Errorf("not_found", "There is no account with this id.")
 		case err != nil:
 			return nil, err
-		case a.ID == first.ID:
+		case first:
 			return nil, core.Errorf("owner_protected", "The first account is the operator's own: sign in to it with a password.")
 		case !a.MayAct():
 			return nil, core.Errorf("account_suspended", "The account is suspended, so nobody can sign in to it. Set its status to active first.")
@@ -94,7 +92,7 @@ func (s *Service) linkLetter(a *store.Account, until time.Time) alert.HostMail {
 			"With it they can read and change its settings. They can neither see nor change passwords, tokens, credentials, second factors, the team, secrets of webhooks, exports and approvals.\n\n"+
 			"The audit log of your account has the link and every change that is made with it: %s\n\n"+
 			"If you did not ask for help, answer this email.\n",
-		s.Hostname(), a.Name, until.UTC().Format("2 January 2006, 15:04 UTC"), s.Config.BaseURL+"/account")}
+		s.Hostname(), a.Name, alert.TimeText(until), s.Config.BaseURL+"/account")}
 }
 
 // UseSignInLink begins the session of a link to sign in, and uses the link up. token is what

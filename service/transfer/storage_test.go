@@ -6,7 +6,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/transfer"
-	"github.com/mailstead/mailstead/store"
 )
 
 // TestImportKeepsToTheStorage: of messages that are imported, those fail that the storage of the
@@ -15,14 +14,7 @@ func TestImportKeepsToTheStorage(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Settings: core.Settings{Outbound: core.ViaCapture}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	limit := int64(100)
-	i.Update(func(tx *store.Tx) error {
-		a, err := store.Accounts.Get(tx, ann.AccountID)
-		if err != nil {
-			return err
-		}
-		a.Limits.StorageBytes = &limit
-		return store.Accounts.Put(tx, a)
-	})
+	i.ChangeAccount(ann.AccountID, func(a *servicetest.Account) { a.Limits.StorageBytes = &limit })
 	var in []transfer.ImportMessage
 	for _, key := range []string{"1", "2", "3"} {
 		m := transfer.ImportMessage{Body: i.Spool("Subject: one\r\n\r\nhello hello hello\r\n")} // 37 bytes

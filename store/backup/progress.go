@@ -16,9 +16,6 @@ func WithProgress(ctx context.Context, report func(what string, done, all int64)
 	return context.WithValue(ctx, progressKey{}, report)
 }
 
-// ReportsProgress reports whether WithProgress has made the context.
-func ReportsProgress(ctx context.Context) bool { return ctx.Value(progressKey{}) != nil }
-
 // reportProgress calls the function of WithProgress, if there is one.
 func reportProgress(ctx context.Context, what string, done, all int64) {
 	if report, ok := ctx.Value(progressKey{}).(func(string, int64, int64)); ok {

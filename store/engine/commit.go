@@ -464,6 +464,10 @@ type Disk struct {
 	Full        bool  // new messages are refused: the space left is reserved for deletions
 }
 
+// Spare returns how many bytes work that can wait leaves free for mail: 256 MiB, or a tenth of a
+// small disk. It is more than what is reserved for deletions.
+func (d Disk) Spare() int64 { return min(256<<20, d.Total/10) }
+
 // Disk returns the free and total space of the file system.
 func (db *DB) Disk() (d Disk, err error) {
 	d.Free, d.Total, err = db.room.Free(db.dir)

@@ -7,6 +7,9 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
+// TimeText returns a time for the text of a HostMail.
+func TimeText(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04 UTC") }
+
 // Refused turns the error of a HostMail above its limits into 429 rate_limited, for a request that
 // must not succeed without the message. It returns any other error unchanged.
 func Refused(err error, now time.Time) error {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bufio"
@@ -19,59 +19,91 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/clock"
-	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/settings"
-	"github.com/mailstead/mailstead/store"
 )
 
-// A settingsWorld is an installation whose settings change.
+// A settingsWorld is a service whose settings change.
 type settingsWorld struct {
-	*installation
-	t   *testing.T
-	dir string
-	log bytes.Buffer
+	*servicetest.Sandbox
+	t    *testing.T
+	dir  string
+	file shopFile
+	end  func() // closes the service
+	log  bytes.Buffer
 }
 
-// newSettingsWorld opens a new installation whose settings file has this text.
+// A shopFile is a settings file that makes registrars without their connections.
+type shopFile struct{ *Settings }
+
+// Join returns the settings that hold with the values in the store.
+func (f shopFile) Join(stored []settings.Stored) (*settings.Joined, error) {
+	s, joined, err := f.Settings.Join(stored)
+	if err != nil {
+		return nil, err
+	}
+	out := &joined.Settings.Registrars
+	if n := s.Registrar.NameCom; n != nil {
+		shop, err := registrar.NewNameCom(registrar.NameComConfig{Username: n.Username, Token: n.Token})
+		if err != nil {
+			return nil, err
+		}
+		*out = append(*out, shop)
+	}
+	if c := s.Registrar.Cloudflare; c != nil {
+		*out = append(*out, registrar.NewCloudflare(registrar.CloudflareConfig{AccountID: c.AccountID, Token: c.Token}))
+	}
+	if s.Registrar.Sandbox != nil {
+		*out = append(*out, registrar.NewSandbox(time.Now, nil, nil))
+	}
+	return joined, nil
+}
+
+// loaded returns the settings of a file with this text.
+func loaded(t *testing.T, file string) (s *Settings) {
+	t.Helper()
+	app := &cli.App{Flags: append(Flags(), &cli.StringFlag{Name: "data"}), Action: func(c *cli.Context) (err error) {
+		s, err = Merge("mailstead.toml", file, c)
+		return err
+	}}
+	if err := app.Run([]string{"mailstead"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newSettingsWorld makes a service whose settings file has this text.
 func newSettingsWorld(t *testing.T, file string) *settingsWorld {
 	t.Helper()
 	w := &settingsWorld{t: t, dir: t.TempDir()}
 	w.open(file)
-	t.Cleanup(func() { w.shut() })
-	if _, err := w.svc.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test", First: true}); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { w.end() })
+	w.Account(t, "owner@example.test")
 	return w
 }
 
 func (w *settingsWorld) open(file string) {
 	w.t.Helper()
-	in, err := openInstallation(w.dir, loaded(w.t, file), nil, true, clock.New(nil, 0), slog.New(slog.NewTextHandler(&w.log, nil)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.installation = in
+	w.file = shopFile{loaded(w.t, file)}
+	c := w.file.Service()
+	c.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	w.Sandbox, w.end = servicetest.OpenSettings(w.t, w.dir, c, w.file)
 }
 
-func (w *settingsWorld) shut() {
-	w.t.Helper()
-	if err := w.close(); err != nil {
-		w.t.Error(err)
-	}
-}
-
-// restart opens the installation again, with this settings file.
+// restart opens the service again, with this settings file.
 func (w *settingsWorld) restart(file string) {
 	w.t.Helper()
-	w.shut()
+	w.end()
 	w.open(file)
 }
 
 // reload does what SIGHUP does.
 func (w *settingsWorld) reload(file string) error {
-	return w.svc.Settings.UseFile(w.file.refreshed(loaded(w.t, file)))
+	return w.Settings.UseFile(shopFile{w.file.Refreshed(loaded(w.t, file))})
 }
 
 // patch changes settings. values is a JSON object.
@@ -82,7 +114,7 @@ func (w *settingsWorld) patch(values string) error {
 		w.t.Fatalf("%s: %v", values, err)
 	}
 	who := core.Actor{TokenID: core.LocalToken, TokenKind: core.SessionKind, Operator: true, Request: &core.Request{Action: "update_settings", Via: core.AuditCommands, Fields: []string{"values"}}}
-	_, err := w.svc.Settings.UpdateSettings(w.t.Context(), who, in)
+	_, err := w.Settings.UpdateSettings(w.t.Context(), who, in)
 	return err
 }
 
@@ -97,7 +129,7 @@ func (w *settingsWorld) must(values string) {
 // refuses checks the error of a change, which then has no effect.
 func (w *settingsWorld) refuses(values, code string, texts ...string) {
 	w.t.Helper()
-	before, stored := w.svc.Core.Settings(), w.rows()
+	before, stored := w.Core.Settings(), w.rows()
 	err := w.patch(values)
 	e, _ := core.AsError(err)
 	if e == nil || e.Code != code {
@@ -109,30 +141,21 @@ func (w *settingsWorld) refuses(values, code string, texts ...string) {
 			w.t.Errorf("%s: %q does not say %q", values, e.Message, text)
 		}
 	}
-	if w.svc.Core.Settings() != before || w.rows() != stored {
+	if w.Core.Settings() != before || w.rows() != stored {
 		w.t.Errorf("%s was refused, but has an effect", values)
 	}
 }
 
 // rows returns the number of values in the store.
-func (w *settingsWorld) rows() (n int) {
+func (w *settingsWorld) rows() int {
 	w.t.Helper()
-	if err := w.store.View(func(tx *store.Tx) error {
-		n = 0
-		for range store.Settings.All(tx) {
-			n++
-		}
-		return nil
-	}); err != nil {
-		w.t.Fatal(err)
-	}
-	return n
+	return w.StoredSettings(w.t)
 }
 
 // list returns the settings by key.
 func (w *settingsWorld) list() map[string]settings.Setting {
 	w.t.Helper()
-	got, err := w.svc.Settings.ListSettings(w.t.Context(), core.Actor{})
+	got, err := w.Settings.ListSettings(w.t.Context(), core.Actor{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -301,7 +324,7 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 			if c.with != "" {
 				change += "," + c.with
 			}
-			if c.want != nil && reflect.DeepEqual(c.holds(w.svc.Core.Settings()), c.want) {
+			if c.want != nil && reflect.DeepEqual(c.holds(w.Core.Settings()), c.want) {
 				t.Fatal("the value is the default")
 			}
 			w.must(change + "}")
@@ -315,7 +338,7 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 				if source != "store" {
 					return
 				}
-				if got := c.holds(w.svc.Core.Settings()); !reflect.DeepEqual(got, c.want) {
+				if got := c.holds(w.Core.Settings()); !reflect.DeepEqual(got, c.want) {
 					t.Errorf("%s: %v holds, want %v", when, got, c.want)
 				}
 				if row.Secret && value != "true" || !row.Secret && value != c.value {
@@ -360,14 +383,14 @@ func TestEverySettingHoldsWithoutARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			row := w.list()[c.key]
-			if got := c.holds(w.svc.Core.Settings()); c.want != nil && reflect.DeepEqual(got, c.want) && c.file == "" {
+			if got := c.holds(w.Core.Settings()); c.want != nil && reflect.DeepEqual(got, c.want) && c.file == "" {
 				t.Errorf("the file does not override it: %v", got)
 			}
 			if row.Ignored == nil || !strings.Contains(*row.Ignored, "mailstead.toml, line 2") {
 				t.Errorf("under the file: %s", jsonText(t, row))
 			}
 			w.refuses(change+"}", "set_in_file", "mailstead.toml, line 2")
-			if len(w.svc.Core.Settings().Ignored) == 0 {
+			if len(w.Core.Settings().Ignored) == 0 {
 				t.Error("nobody is told that the value in the store is ignored")
 			}
 			if err := w.reload(base); err != nil {
@@ -484,11 +507,11 @@ func TestEntriesOfSettings(t *testing.T) {
 	w.refuses(`{"relay.r1.port":null}`, "invalid_setting", "password") // it moves to the default
 	w.must(`{"relay.r1.port":null,"relay.r1.password":"pw","relay.r1.webhook_secret":"ws"}`)
 	w.must(`{"relay.r1.host":"new.example.com","relay.r1.password":"other"}`)
-	if r := w.svc.Core.Settings().Relays[0]; r.Password != "other" || r.Host != "new.example.com" || r.WebhookSecret != "" || !r.Guarded {
+	if r := w.Core.Settings().Relays[0]; r.Password != "other" || r.Host != "new.example.com" || r.WebhookSecret != "" || !r.Guarded {
 		t.Errorf("%+v", r)
 	}
 	w.must(`{"relay.r1.region":"eu-west-1"}`)
-	if r := w.svc.Core.Settings().Relays[0]; r.Password != "other" {
+	if r := w.Core.Settings().Relays[0]; r.Password != "other" {
 		t.Error("the password is gone, though the relay did not move")
 	}
 
@@ -497,19 +520,15 @@ func TestEntriesOfSettings(t *testing.T) {
 	w.must(`{"destination.\"google.com\"":null,"outbound":"relay"}`)
 	w.refuses(`{"relay.r1":null}`, "in_use", "outbound")
 	w.must(`{"relay.r2.kind":"custom","relay.r2.host":"second.example.com"}`)
-	if names := []string{w.svc.Core.Settings().Relays[0].Name, w.svc.Core.Settings().Relays[1].Name}; !slices.Equal(names, []string{"r1", "r2"}) {
+	if names := []string{w.Core.Settings().Relays[0].Name, w.Core.Settings().Relays[1].Name}; !slices.Equal(names, []string{"r1", "r2"}) {
 		t.Errorf("relays %v", names)
 	}
 	w.must(`{"relay.a.kind":"custom","relay.a.host":"third.example.com"}`)
 	w.restart("")
-	if got := w.svc.Core.Settings().Relays; got[0].Name != "r1" || got[2].Name != "a" {
+	if got := w.Core.Settings().Relays; got[0].Name != "r1" || got[2].Name != "a" {
 		t.Errorf("the relay that was added last is not the last: %+v", got)
 	}
-	if err := w.store.Update(func(tx *store.Tx) error {
-		return store.Mailboxes.Put(tx, &store.Mailbox{ID: "eu_1", Num: 1, Email: "ann@x.test", Relay: "r1"})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dropMailbox := w.AddBareMailbox(t, "ann@x.test", "r1")
 	w.refuses(`{"relay.r1":null}`, "in_use", "the mailbox ann@x.test")
 	w.must(`{"relay.r2":null,"relay.a":null,"outbound":null}`)
 	if got := w.list(); got[`relay."r2".host`].Key != "" || got["outbound"].Source != "default" {
@@ -520,14 +539,12 @@ func TestEntriesOfSettings(t *testing.T) {
 	if err := w.reload("outbound = 'relay'\n[[destination]]\noperator = 'example.com'\nrelay = 'r1'\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.Update(func(tx *store.Tx) error { return store.Mailboxes.Delete(tx, "eu_1") }); err != nil {
-		t.Fatal(err)
-	}
+	dropMailbox()
 	w.refuses(`{"relay.r1":null}`, "in_use")
 	if err := w.reload("[[destination]]\noperator = 'example.com'\nrelay = 'none'\n"); err == nil || !strings.Contains(err.Error(), "line 3") {
 		t.Errorf("a relay that nobody has: %v", err)
 	}
-	if len(w.svc.Core.Settings().Destinations) != 1 {
+	if len(w.Core.Settings().Destinations) != 1 {
 		t.Error("a file that is refused has an effect")
 	}
 }
@@ -538,25 +555,17 @@ func TestInvalidValuesInTheStoreStopNoStart(t *testing.T) {
 	w.must(`{` + oneRelay + `,"outbound":"relay","limits.domains":7}`)
 	put := func(key, value string) {
 		t.Helper()
-		sealed := w.svc.Core.Keys.Seal(store.SettingBinding(key), []byte(value))
-		if err := w.store.Update(func(tx *store.Tx) error {
-			return store.Settings.Put(tx, &store.Setting{Key: key, Sealed: sealed, CreatedAt: tx.Now(), UpdatedAt: tx.Now()})
-		}); err != nil {
-			t.Fatal(err)
-		}
+		w.PutSetting(t, key, value)
 	}
 	put(`relay."r1".kind`, `"pigeon"`)
 	put("spam.junk_score", "7")
 	put("future.setting", `"secret of the future"`)
 	put("hostname", `"mail.example.com"`)
 	put(`destination."x.com".relay`, `"none"`)
-	if err := w.store.Update(func(tx *store.Tx) error {
-		return store.Settings.Put(tx, &store.Setting{Key: "sending.helo", Sealed: []byte("damaged"), CreatedAt: tx.Now()})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	put("sending.helo", `"out.example.com"`)
+	w.DamageSetting(t, "sending.helo")
 	w.restart("[[destination]]\noperator = 'example.com'\nrelay = 'r1'\n")
-	now := w.svc.Core.Settings()
+	now := w.Core.Settings()
 	if now.Limits.Domains != 7 || now.Spam.JunkScore != 0.9 || len(now.Relays) != 0 || len(now.Destinations) != 1 {
 		t.Errorf("%+v", now)
 	}
@@ -570,7 +579,7 @@ func TestInvalidValuesInTheStoreStopNoStart(t *testing.T) {
 		t.Error("a value of an unknown key is shown")
 	}
 	found := 0
-	report, err := w.svc.Health.Doctor(t.Context(), struct{}{})
+	report, err := w.Health.Doctor(t.Context(), struct{}{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +592,7 @@ func TestInvalidValuesInTheStoreStopNoStart(t *testing.T) {
 		t.Errorf("%d warnings: %+v", found, now.Ignored)
 	}
 	w.must(`{"future.setting":null,"hostname":null,"sending.helo":null}`)
-	if now := w.svc.Core.Settings(); len(now.Ignored) != 3 {
+	if now := w.Core.Settings(); len(now.Ignored) != 3 {
 		t.Errorf("ignored are still %+v", now.Ignored)
 	}
 }
@@ -613,34 +622,29 @@ func TestNoSecretOfSettingsIsShown(t *testing.T) {
 	}
 	texts := map[string]string{"list": jsonText(t, list), "log": w.log.String()}
 	for _, key := range []string{"alerts.url"} {
-		out, err := w.svc.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: key})
+		out, err := w.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: key})
 		if err != nil || out.OK || out.Mend == nil || out.Code != "no_connection" {
 			t.Errorf("%s: %+v, %v", key, out, err)
 		}
 		texts["test of "+key] = jsonText(t, out)
 	}
-	if err := w.store.View(func(tx *store.Tx) error {
-		for row := range store.Audits.All(tx) {
-			texts["audit "+row.ID] = jsonText(t, row)
-			if row.Action == "update_settings" && !slices.Contains(row.Fields, `relay."r1".password`) {
-				t.Errorf("audited are %v", row.Fields)
-			}
+	for _, row := range w.Audits(t) {
+		texts["audit "+row.ID] = jsonText(t, row)
+		if row.Action == "update_settings" && !slices.Contains(row.Fields, `relay."r1".password`) {
+			t.Errorf("audited are %v", row.Fields)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 	if len(texts) < 4 {
 		t.Errorf("only %d texts", len(texts))
 	}
-	if _, err := w.svc.Core.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
+	if _, err := w.Core.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("")
-	if now := w.svc.Core.Settings(); len(now.Relays) != 1 || now.Relays[0].Password != "hidden-password" || len(now.Ignored) != 0 {
+	if now := w.Core.Settings(); len(now.Relays) != 1 || now.Relays[0].Password != "hidden-password" || len(now.Ignored) != 0 {
 		t.Errorf("after a change of the master key: %+v", now)
 	}
-	raw, err := os.ReadFile(filepath.Join(w.dir, store.DatabaseFile))
+	raw, err := os.ReadFile(filepath.Join(w.dir, "mailstead.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -655,12 +659,8 @@ func TestNoSecretOfSettingsIsShown(t *testing.T) {
 // TestSilentResolverHoldsNoSettings: names that cannot be looked up are accepted after seconds,
 // however many there are. Others wait for the change.
 func TestSilentResolverHoldsNoSettings(t *testing.T) {
-	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	w := newSettingsWorld(t, "resolver = '"+silent.LocalAddr().String()+"'\n")
+	w := newSettingsWorld(t, "")
+	w.Core.Resolver = &servicetest.World{Late: time.Hour}
 	began := time.Now()
 	w.must(`{"relay.a.kind":"custom","relay.a.host":"a.example.com","relay.b.kind":"custom","relay.b.host":"b.example.com","alerts.url":"https://c.example.com/"}`)
 	if took := time.Since(began); took > 8*time.Second {
@@ -699,7 +699,7 @@ func TestARefusedLogInIsNamed(t *testing.T) {
 	}()
 	host, port, _ := net.SplitHostPort(ln.Addr().String()) // an address has both
 	w := newSettingsWorld(t, "[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = '"+host+"'\nport = "+port+"\ntls = 'none'\nusername = 'us'\npassword = 'hidden-password'\n")
-	out, err := w.svc.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: "relay.r1"})
+	out, err := w.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: "relay.r1"})
 	if err != nil || out.OK || out.Code != "login_refused" || out.Message != "The relay r1 refuses the log-in of us: 535 5.7.8 … is wrong: …." {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -710,7 +710,7 @@ func TestTestSettingsIsLimited(t *testing.T) {
 	w := newSettingsWorld(t, "[registrar.sandbox]\n")
 	limited := 0
 	for range 12 {
-		out, err := w.svc.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: "registrar.sandbox"})
+		out, err := w.Settings.TestSettings(t.Context(), core.Actor{}, settings.TestSettingsIn{Key: "registrar.sandbox"})
 		if e, _ := core.AsError(err); e != nil && e.Code == "rate_limited" && e.RetryAfter > 0 {
 			limited++
 		} else if err != nil || !out.OK {
@@ -901,7 +901,7 @@ func TestSettingsAgainstAModel(t *testing.T) {
 					}
 				}
 				var relays []string
-				for _, r := range w.svc.Core.Settings().Relays {
+				for _, r := range w.Core.Settings().Relays {
 					relays = append(relays, r.Name)
 				}
 				for _, name := range []string{"a", "b", "c"} {
