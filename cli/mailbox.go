@@ -171,10 +171,10 @@ func runMailboxCreate(ctx context.Context, e *env, account, address, name, passw
 		if made["password_generated"] == true {
 			text += fmt.Sprintf("password  %s\n", made.stringField("password"))
 		}
+		security := map[string]string{"tls": "TLS", "starttls": "STARTTLS", "none": "not encrypted"}
 		for _, protocol := range []string{"imap", "smtp"} {
 			if port, _ := made[protocol+"_port"].(float64); port > 0 {
-				security := map[string]string{"tls": "TLS", "starttls": "STARTTLS", "none": "without TLS"}[made.stringField(protocol+"_security")]
-				text += fmt.Sprintf("%s      %s port %.0f, %s\n", protocol, made.stringField(protocol+"_host"), port, security)
+				text += fmt.Sprintf("%s      %s port %.0f, %s\n", protocol, made.stringField(protocol+"_host"), port, security[made.stringField(protocol+"_security")])
 			}
 		}
 		if made.stringField("status") == "pending" {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/service/settings"
 )
 
 // exampleTable has texts of strangers that would control a terminal, and wide characters.
@@ -126,4 +128,20 @@ func FuzzTable(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestValuesOfSettings: what is not set is a dash, whatever its type.
+func TestValuesOfSettings(t *testing.T) {
+	for want, v := range map[string]any{"-": []string{}, "a,b": []string{"a", "b"}, "7": 7, "off": "off"} {
+		value, err := settings.NewValue(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := valueText(settings.Setting{Value: &value}); got != want {
+			t.Errorf("%v is shown as %q, want %q", v, got, want)
+		}
+	}
+	if got := valueText(settings.Setting{}); got != "-" {
+		t.Errorf("no value is shown as %q", got)
+	}
 }

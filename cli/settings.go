@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,7 +228,7 @@ func valueText(row settings.Setting) string {
 	case json.Unmarshal(raw, &text) == nil:
 		return text
 	case json.Unmarshal(raw, &list) == nil:
-		return strings.Join(list, ",")
+		return cmp.Or(strings.Join(list, ","), "-")
 	}
 	return string(raw)
 }

@@ -106,7 +106,7 @@ func (s *serverStatus) text(p *printer) string {
 func backupText(b *health.BackupHealth, p *printer) string {
 	switch {
 	case b.Target == nil:
-		return "not configured: set to in [backup] of mailstead.toml, or run `mailstead backup PLACE`"
+		return "not configured: set `to` in [backup] of mailstead.toml, or run `mailstead backup PLACE`"
 	case b.AgeSeconds == nil:
 		return "none yet to " + *b.Target
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/settings"
 )
@@ -121,6 +122,8 @@ func productionDefaults() Settings {
 func commonDefaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
 	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
+	s.Spam.MilterTimeout.d, s.Spam.DNSBLAction.text = milter.DefaultTimeout, "reject"
+	s.Zones.CheckInterval.d = core.DefaultDNSCheckInterval
 	s.Limits.Plan.text, s.Limits.Domains, s.Limits.TeamUsers, s.Limits.MailboxesPerDomain = "startup", 500, 25, 100
 	s.Limits.ConnectionsPerAddress, s.Limits.ConnectionsPerMailboxIMAP = 50, 50
 	s.Limits.ConnectionsPerMailboxSMTP, s.Limits.ConnectionsPerAccount = 20, 2000

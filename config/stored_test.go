@@ -88,6 +88,21 @@ func TestOrderOfSources(t *testing.T) {
 	}
 }
 
+// TestDefaultsAreShown: the defaults of tables that few files have are shown like others.
+func TestDefaultsAreShown(t *testing.T) {
+	_, rows, err := joined(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"dns.check_interval": `"1h"`, "spam.milter_timeout": `"10s"`, "spam.dnsbl_action": `"reject"`} {
+		row := rows[key]
+		text, _ := json.Marshal(row.Default)
+		if shownIn(t, row) != want || string(text) != want || row.Source != "default" {
+			t.Errorf("%s is %s, by default %s, from %s; want %s", key, shownIn(t, row), text, row.Source, want)
+		}
+	}
+}
+
 // TestLinesOfTheFile: the line is found in each form that a table may have.
 func TestLinesOfTheFile(t *testing.T) {
 	for file, want := range map[string]map[string]int{

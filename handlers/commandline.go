@@ -398,7 +398,12 @@ func HelpOf(operation string) (*OperationHelp, error) {
 			f.Text = "The mailbox's id or address."
 		}
 	}
-	doc := Description()
+	out.Example = exampleWords(Description(), o)
+	return out, nil
+}
+
+// exampleWords returns the words that give an operation its example in the API document.
+func exampleWords(doc *openapi.Document, o *api.Operation) (words []string) {
 	row := doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
 	for _, p := range row.Parameters {
 		if p.Schema != nil && p.Required {
@@ -409,16 +414,16 @@ func HelpOf(operation string) (*OperationHelp, error) {
 			case strings.HasPrefix(word, "domain_id=dom_"):
 				word = "domain_id=example.com"
 			}
-			out.Example = append(out.Example, word)
+			words = append(words, word)
 		}
 	}
 	if row.RequestBody != nil {
 		body, _ := row.RequestBody.Content.Get("application/json").Example.(openapi.Dict[any])
 		for _, field := range body {
-			out.Example = append(out.Example, exampleWord(field.Name, field.Value))
+			words = append(words, exampleWord(field.Name, field.Value))
 		}
 	}
-	return out, nil
+	return words
 }
 
 // fieldHelp describes the fields of an object, which all begin with prefix.
@@ -441,15 +446,21 @@ func fieldHelp(object *openapi.Schema, prefix string) (out []FieldHelp) {
 	return out
 }
 
-// exampleWord returns the word that gives a value to a field, see Arguments.
+// exampleWord returns the word that gives a value to a field, see Arguments. A list of one text or
+// number is written as that text or number; a list of one object stays a list.
 func exampleWord(name string, value any) string {
-	if list, ok := value.([]any); ok && len(list) == 1 {
-		value = list[0]
+	one := value
+	switch list := value.(type) {
+	case []any:
+		if len(list) == 1 {
+			one = list[0]
+		}
+	case []string:
+		if len(list) == 1 {
+			one = list[0]
+		}
 	}
-	if list, ok := value.([]string); ok && len(list) == 1 {
-		value = list[0]
-	}
-	switch v := value.(type) {
+	switch v := one.(type) {
 	case string:
 		return name + "=" + v
 	case bool, int, int64, float64:

@@ -442,6 +442,55 @@ func TestInputsHaveTheWordsOfWhatIsShown(t *testing.T) {
 	}
 }
 
+// TestExamplesOfTheCommandLine: the words in the help of an operation make the example body of its
+// description. A field that takes a text or several has a list of one.
+func TestExamplesOfTheCommandLine(t *testing.T) {
+	c := theContract()
+	for _, o := range c.ops {
+		described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
+		if o.Alias || described.RequestBody == nil {
+			continue
+		}
+		words := exampleWords(c.doc, &o)
+		args, err := Arguments(o.Name, words)
+		if err != nil {
+			t.Errorf("%s %q: %v", o.Name, words, err)
+			continue
+		}
+		_, _, body, err := splitArguments(&o, args)
+		if err != nil {
+			t.Errorf("%s %s: %v", o.Name, args, err)
+			continue
+		}
+		text, _ := json.Marshal(described.RequestBody.Content.Get(jsonMedia).Example)
+		var got, want map[string]any
+		if err := cmp.Or(json.Unmarshal(body, &got), json.Unmarshal(text, &want)); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range want {
+			if reflect.DeepEqual(got[name], []any{value}) && name == "to" {
+				got[name] = value
+			}
+		}
+		if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s %q has the body %v, want %v", o.Name, words, got, want)
+		}
+	}
+}
+
+// TestExamplesGiveOneOfTwo: where an operation takes either of two fields, its example has one.
+func TestExamplesGiveOneOfTwo(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/groups":                          `"members":[{"user_id":"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"}]`,
+		"/v1/domains/{domain_id}/zone/import": `{"zone_file":"www 300 IN A 192.0.2.7\n","dry_run":true}`,
+	} {
+		text, _ := json.Marshal(theContract().doc.Paths.Get(path).Get("post").RequestBody.Content.Get(jsonMedia).Example)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the example of %s is %s, want %s in it", path, text, want)
+		}
+	}
+}
+
 // TestExamplesAreReal compares every example with its schema, and that of an id with the type of
 // what it names. Texts have examples of their own, not a word that stands for any.
 func TestExamplesAreReal(t *testing.T) {

@@ -41,7 +41,8 @@ func TestDailyWork(t *testing.T) {
 	}
 	run(1, "domain", "add", "no name")
 	made := run(0, "mailbox", "create", "ann@daily.test", "--name", "Ann")
-	if !strings.HasPrefix(made, "mailbox   ann@daily.test\npassword  ") || !strings.Contains(made, "\nimap      127.0.0.1 port ") {
+	if !strings.HasPrefix(made, "mailbox   ann@daily.test\npassword  ") || !strings.Contains(made, "\nimap      127.0.0.1 port ") ||
+		!strings.Contains(made, ", not encrypted\nsmtp      127.0.0.1 port ") {
 		t.Errorf("mailbox create: %s", made)
 	}
 	file := filepath.Join(t.TempDir(), "password")

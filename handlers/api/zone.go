@@ -80,6 +80,7 @@ func zoneOperations(s *service.Service) []Operation {
 			Call: With(s.Zones.ImportZone),
 			Body: LargestZone, File: &TextBody{zones.ZoneFileType, "zone_file"},
 			Group: "DNS", Summary: "Import a zone file or a scan",
+			Show: "zone_file dry_run",
 			Text: "Give `zone_file`, or the file itself as the body with `Content-Type: text/dns`, or in `scan` the ID of the domain's newest `scan_zone` job. All records are imported or none; those that Mailstead keeps itself are " +
 				"skipped, and each has a reason. The SPF record is merged with Mailstead's, and the DMARC policy is taken over if the domain has none of its own. `dry_run` only says what would happen.",
 			Errors: errorCodes(recordErrorCodes + " zone_unreadable exactly_one_parameter"),

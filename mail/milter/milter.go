@@ -99,11 +99,14 @@ const (
 	leadSpaces      = 1 << 20
 )
 
+// DefaultTimeout limits a conversation with a filter, unless another limit is set.
+const DefaultTimeout = 10 * time.Second
+
 // A Client checks messages with one filter. It is safe for concurrent use.
 type Client struct {
 	// Network and Address are the address of the filter: "tcp" and host:port, or "unix" and a path.
 	Network, Address string
-	// Timeout limits a whole conversation; 0 means 10 s.
+	// Timeout limits a whole conversation; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Dial connects to the filter; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -115,7 +118,7 @@ type Client struct {
 func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	timeout := c.Timeout
 	if timeout <= 0 {
-		timeout = 10 * time.Second
+		timeout = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -120,6 +120,9 @@ type ConnectionLimits struct {
 	PerAccount     int // after log-in, over both protocols
 }
 
+// DefaultDNSCheckInterval is the time between two checks of a domain, unless another is configured.
+const DefaultDNSCheckInterval = time.Hour
+
 // Config is the operator's configuration of the service. Settings are those that it starts with;
 // afterwards Core.Settings has them, and those in Core.Config are empty.
 type Config struct {
@@ -145,11 +148,11 @@ type Config struct {
 
 	NoSignInLinks bool // the operator may make no links that sign in to other accounts
 
-	SMTPPort                     int    // where other servers deliver mail; 0: no SMTP server
-	SubmissionPort, IMAPPort     int    // ports shown to users of mail clients
-	SMTPSecurity, IMAPSecurity   string // one of tls, starttls, none
-	SubmissionBeside, IMAPBeside int    // ports with STARTTLS in addition to those with implicit TLS; 0: none
-	DNSCheckInterval             time.Duration
+	SMTPPort                     int           // where other servers deliver mail; 0: no SMTP server
+	SubmissionPort, IMAPPort     int           // ports shown to users of mail clients
+	SMTPSecurity, IMAPSecurity   string        // one of tls, starttls, none
+	SubmissionBeside, IMAPBeside int           // ports with STARTTLS in addition to those with implicit TLS; 0: none
+	DNSCheckInterval             time.Duration // time between two checks of a domain; 0: DefaultDNSCheckInterval
 
 	Secondaries []builtin.Secondary // other nameservers that copy this host's zones
 	Catalog     string              // name of the catalog zone, which lists the zones for secondaries (RFC 9432); "": none

@@ -246,7 +246,7 @@ func simulatorNameText(name string) string {
 }
 
 func errDomainLimit(limit, used int) *core.Error {
-	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
+	return core.Errorf("domain_limit_exceeded", "This account's limit of domains is %d, and it has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
 // A connectRequest is a connect_domains request while its transaction runs.

@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,10 @@ import (
 )
 
 const (
-	checksAtOnce         = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
-	alertAfterFailures   = store.DomainFailing            // an alert is sent after this number of bad checks in a row
-	defaultCheckInterval = time.Hour                      // time between two checks, unless it is configured
-	recheckAfter         = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
-	edgeGrace            = time.Hour                      // for so long after the setup of a domain at another DNS provider, bad checks are not counted: resolvers may have cached that it had no records
+	checksAtOnce       = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
+	alertAfterFailures = store.DomainFailing            // an alert is sent after this number of bad checks in a row
+	recheckAfter       = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
+	edgeGrace          = time.Hour                      // for so long after the setup of a domain at another DNS provider, bad checks are not counted: resolvers may have cached that it had no records
 )
 
 // Values of a domain's dns_status.
@@ -410,11 +410,7 @@ func (s *Service) planCheck(tx *store.Tx, d *store.Domain, delay time.Duration) 
 // checkInterval returns the time until the next check of a healthy domain, with a jitter of a
 // tenth.
 func (s *Service) checkInterval() time.Duration {
-	d := s.Config.DNSCheckInterval
-	if d == 0 {
-		d = defaultCheckInterval
-	}
-	return jobs.Jitter(d, s.Rand())
+	return jobs.Jitter(cmp.Or(s.Config.DNSCheckInterval, core.DefaultDNSCheckInterval), s.Rand())
 }
 
 // recheckDelay returns the time between a first bad check and the next one, which decides whether

@@ -336,7 +336,7 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	}
 	limit := p.s.LimitsOf(a).Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
-		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
+		return core.Errorf("domain_limit_exceeded", "This account's limit of domains is %d, and it has %d. Delete one first.", limit, used)
 	}
 	return nil
 }

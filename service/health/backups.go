@@ -44,7 +44,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 			return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
 		}
 		return badResult(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
-			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
+			"Set `to` in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
 	}
 	if s.Host != nil && !s.Host.Running { // no schedule runs in this process, so the target was not read yet
 		s.Backups.LoadState(ctx)

@@ -126,7 +126,7 @@ func (s *Service) GetGroup(_ context.Context, who core.Actor, in GroupIn) (*Grou
 // A NewMember names a member of a group by user_id or by email.
 type NewMember struct {
 	UserID string `json:"user_id" log:"true"`
-	Email  string `json:"email"`
+	Email  string `json:"email" rare:"true"`
 }
 
 // CreateGroupIn is the body of create_group.

@@ -139,6 +139,13 @@ describe('the operator', () => {
     await until('the page says so', async () => (await setting(p, 'limits.domains').locator('.settings-origin').textContent()) === 'Default')
   })
 
+  test('the audit log has the keys of settings as the file has them', async (t) => {
+    await set({ 'retention.trash_days': 21 })
+    const p = await open(t, '/audit?action=update_settings')
+    await main(p).getByText('retention.trash_days', { exact: true }).first().waitFor()
+    await set({ 'retention.trash_days': null })
+  })
+
   test('each kind of value has its field, and all are saved by one request', async (t) => {
     const p = await open(t, '/settings'), sent = []
     p.on('request', (r) => { if (r.method() === 'PATCH') sent.push(r.postDataJSON().values) })

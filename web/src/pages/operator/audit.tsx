@@ -79,7 +79,7 @@ function Line({ of: r }: { of: Row }) {
     <>
       <span role="cell" class="audit-what">
         <span class="truncate"><strong title={r.action}>{said(r.action)}</strong>{r.count > 1 && <> <Badge plain>{count(r.count)}×</Badge></>}</span>
-        {r.fields.length > 0 && <span class="muted small truncate" title={r.fields.join(', ')}>{r.fields.map((name) => words(name).toLowerCase()).join(', ')}</span>}
+        {r.fields.length > 0 && <span class="muted small truncate" title={r.fields.join(', ')}>{r.fields.map((name) => (name.includes('.') ? name : words(name).toLowerCase())).join(', ')}</span>}
       </span>
       <span role="cell" class="audit-target">
         {r.target && <><span class="truncate">{link(target, r.target.name || r.target.id)}</span><span class="muted small truncate">{said(r.target.type)}</span></>}

@@ -23,7 +23,7 @@ function ofHealth(checks: Check[]): Item[] {
     key: `health ${c.code} ${c.subject} ${i}`, weight: c.status === 'error' ? 200 : 190, title: `Server: ${nameOf(c)}`, text: withCode(c.message),
     href: c.code.startsWith('backup') ? '/backups' : '/host', step: 'See what to do', bad: c.status === 'error',
   }))
-  if (rest > 1) items.push({ key: 'health', weight: 180, title: `Server: ${rest} more checks need attention`, text: problems.slice(shownOfHealth).map(nameOf).join(', '), href: '/host', step: 'See all checks', bad: false })
+  if (rest > 1) items.push({ key: 'health', weight: 180, title: `Server: ${rest} more checks need attention`, text: [...new Set(problems.slice(shownOfHealth).map(nameOf))].join(', '), href: '/host', step: 'See all checks', bad: false })
   return items
 }
 
