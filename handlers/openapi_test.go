@@ -452,7 +452,7 @@ func TestExamplesOfTheCommandLine(t *testing.T) {
 			continue
 		}
 		words := exampleWords(c.doc, &o)
-		args, err := Arguments(o.Name, words)
+		args, err := Arguments(o.Name, words, nil)
 		if err != nil {
 			t.Errorf("%s %q: %v", o.Name, words, err)
 			continue

@@ -27,9 +27,9 @@ var fullWalks = []string{"accounts", "agents", "dialogs", "docs", "host", "inuse
 
 // TestDashboard walks through the dashboard with a real browser on the real program; the walks are
 // web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the
-// walks to run, with commas between. Without either the walks are brief: some do less, and fullWalks
-// are left out. It takes the longest, and of tests that wait for the others' turn the last of the
-// package goes on first: so it is in this file.
+// walks to run, with commas between. Without either the walks are brief: some do less, and
+// fullWalks are left out. It takes the longest, and of tests that wait for the others' turn the
+// last of the package goes on first: so it is in this file.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	node, chromium := rig.Peer(t, "node"), rig.Peer(t, "chromium-headless-shell")

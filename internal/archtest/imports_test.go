@@ -60,7 +60,7 @@ var importRules = map[string]struct {
 	"service/reports":     {"service/core service/inbox service/outbound service/inbound jobs store mail dnsprov", "reports arrive as mail and leave as mail"},
 	"service/accounts":    {"service/core service/agents service/mailboxes jobs store mail", "an account has mailboxes, which do not know accounts; it does not know how people sign in"},
 	"service/signin":      {"service/core service/accounts service/agents service/mailboxes jobs store internal", "signin lets people in; it does not know what they may do then"},
-	"service/settings":    {"service/core service/events store dnsprov internal", "settings keeps what the operator sets; it does not know which settings there are, nor what they mean"},
+	"service/settings":    {"mail/deliver service/core service/events store dnsprov internal", "settings keeps what the operator sets; it does not know which settings there are, nor what they mean"},
 	"service/health":      {"service/core service/events jobs store mail internal", "health looks at what every room stands on; it knows no room"},
 	"service/backups":     {"service/core service/inbox jobs store", "backups are made and tried at the operator's request; how they are stored is for store/backup to say"},
 	"service/requests":    {"service/core store", "requests keeps the log of requests; it does not know how they are answered"},

@@ -83,7 +83,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Q.Log = c.Log
 	c.WaitForRows = !i.AckFirst
 	i.Svc = service.New(i.St, i.Q, keys, c)
-	CheapSecrets(i.Svc.Core)
+	CheapHashes(i.Svc.Core)
 	i.Stop, i.Cut = func() {}, false
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,25 +15,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheapSecrets makes the hashing of new passwords take a thirtieth of a millisecond, and has
-// domains share a few RSA keys. Hashes that exist already keep their cost.
-func CheapSecrets(c *core.Core) {
-	c.Logins.Time, c.Logins.Memory = 1, 64
+// CheapHashes makes the hashing of new passwords take a thirtieth of a millisecond. Hashes that
+// exist already keep their cost.
+func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
+
+// ShareRSA gives all new domains one RSA key, for tests with hundreds of them.
+func ShareRSA(c *core.Core) {
+	generate := sync.OnceValues(func() (k []byte, err error) {
+		k, _, err = auth.GenerateRSA()
+		return k, err
+	})
 	c.GenerateRSA = func() ([]byte, crypto.Signer, error) {
-		k := &rsaKeys[nextRSA.Add(1)%uint64(len(rsaKeys))]
-		k.Do(func() { k.text, k.key, k.err = auth.GenerateRSA() })
-		return k.text, k.key, k.err
+		text, err := generate()
+		if err != nil {
+			return nil, nil, err
+		}
+		key, err := auth.ParseKey(text)
+		return text, key, err
 	}
-}
-
-var nextRSA atomic.Uint64
-
-// rsaKeys has the keys of domains, each of which is generated when it is needed.
-var rsaKeys [8]struct {
-	sync.Once
-	text []byte
-	key  crypto.Signer
-	err  error
 }
 
 // NewBare returns a service with one account. Its queue does not run.
@@ -61,7 +59,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 		t.Fatal(err)
 	}
 	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Settings: core.Settings{Limits: core.Limits{Plan: "startup"}}})
-	CheapSecrets(s.Core)
+	CheapHashes(s.Core)
 	t.Cleanup(func() {
 		if err := st.Check(); err != nil {
 			t.Error(err)

@@ -85,7 +85,7 @@ for (const small of [false, true]) {
       await field('Domains').fill('many')
       await main(p).getByText('Enter a whole number').waitFor()
       await save.click()
-      await bar.getByText('A limit is not a number').waitFor()
+      await bar.getByText('Domains: enter a whole number').waitFor()
       await field('Domains').fill('7')
       await field('Storage').fill('0.5')
       await field('Recipients per day').fill('0')

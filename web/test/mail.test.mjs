@@ -248,7 +248,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Create 3 mailboxes' }).click()
       await p.getByText('3 mailboxes created').waitFor()
       await p.open('/mailboxes/bulk')
-      await p.getByRole('button', { name: 'From generated names' }).click()
+      await p.getByRole('button', { name: 'Generated names' }).click()
       await p.getByLabel('Number of names').fill('3')
       await p.getByRole('button', { name: 'Generate names' }).click()
       await p.getByRole('region', { name: 'Preview' }).waitFor()

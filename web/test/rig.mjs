@@ -22,7 +22,7 @@ export const fresh = { url: env.MAILSTEAD_FRESH_URL, smtp: env.MAILSTEAD_FRESH_S
 /** A third one, started as the second was, for the first run on a phone. */
 export const pocket = { url: env.MAILSTEAD_POCKET_URL, smtp: env.MAILSTEAD_POCKET_SMTP, welcome: env.MAILSTEAD_POCKET_WELCOME }
 
-const desktop = { width: 1280, height: 800 }
+const desktop = env.MAILSTEAD_SHOTS ? { width: 1440, height: 900 } : { width: 1280, height: 800 }
 const phone = { width: 390, height: 844 }
 
 let opened
@@ -81,6 +81,10 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
   }
   const p = await context.newPage()
   if (small) touch(p)
+  for (const kind of ['goto', 'reload']) { // other tests make networks of their own meanwhile
+    const load = p[kind].bind(p)
+    p[kind] = (...how) => load(...how).catch((e) => { if (/ERR_NETWORK_CHANGED/.test(e.message)) return load(...how); throw e })
+  }
   p.open = (path) => p.goto(server.url + path)
   return p
 }

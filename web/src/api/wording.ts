@@ -100,9 +100,9 @@ function waitOf(seconds: number): string {
   return seconds < 5400 ? tn('error.wait.minutes', Math.ceil(seconds / 60)) : tn('error.wait.hours', Math.ceil(seconds / 3600))
 }
 
-/** A text that begins with a capital letter. */
+/** The text as a sentence begins, unless it begins with a name such as example.com. */
 export function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  return /^\S*[.@_]\w/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function ended(text: string): string {

@@ -51,10 +51,11 @@ function options(width: number, height: number, series: Series[], color: (name: 
   return {
     width, height,
     cursor: { points: { size: 7 }, drag: { x: false, y: false } },
+    legend: { show: series.length > 1 },
     scales: { y: { range: (_, __, max) => [0, Math.max(4, max * 1.1)] } },
-    axes: [{ ...axis, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleDateString(locale.value, { day: 'numeric', month: 'short' })), space: 70 },
+    axes: [{ ...axis, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleDateString(locale.value, { day: 'numeric', month: 'short' })), space: 70, size: 30 },
       { ...axis, size: 52, values: (_, at) => at.map((v) => (Number.isInteger(v) ? v.toLocaleString(locale.value) : '')) }],
-    series: [{ value: (_, t) => (t ? new Date(t * 1000).toLocaleDateString(locale.value) : '') },
-      ...series.map((s): uPlot.Series => ({ label: s.name, stroke: color(s.color), width: 2, points: { show: false }, fill: s.fill ? color(s.color + '-soft') : undefined }))],
+    series: [{ value: (_, t) => (t ? new Date(t * 1000).toLocaleDateString(locale.value, { dateStyle: 'medium' }) : '') },
+      ...series.map((s): uPlot.Series => ({ label: s.name, value: (_, v) => v?.toLocaleString(locale.value) ?? '', stroke: color(s.color), width: 2, points: { show: false }, fill: s.fill ? color(s.color + '-soft') : undefined }))],
   }
 }

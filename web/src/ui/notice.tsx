@@ -11,7 +11,7 @@ import { Icon, type IconName } from './icons'
 export type Tone = 'ok' | 'warn' | 'bad' | 'info' | 'none'
 
 export function Badge({ tone = 'none', plain, children }: { tone?: Tone; plain?: boolean; children: ComponentChildren }) {
-  return <span class={`badge ${tone} ${plain ? 'plain' : ''}`}>{children}</span>
+  return <span class={`badge ${tone} ${plain ? 'plain' : ''}`}>{typeof children === 'string' ? <span>{children}</span> : children}</span>
 }
 
 export function Notice({ tone = 'info', alert, title, children }: { tone?: Exclude<Tone, 'none'>; alert?: boolean; title?: string; children?: ComponentChildren }) {

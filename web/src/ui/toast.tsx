@@ -25,6 +25,7 @@ function close(id: number) {
 /** Shows a toast for some seconds. over is called when it goes by itself or is closed. */
 function show(toast: Pick<Toast, 'text' | 'bad' | 'mend' | 'undo'> & { over?: () => void }, seconds: number): number {
   const t: Toast = { over: () => close(t.id), ...toast, id: ++last, left: seconds * 1000 }
+  for (const same of toasts.value) if (same.text === t.text && !same.undo && !t.undo) close(same.id)
   toasts.value = [...toasts.value.slice(-2), t]
   run(t)
   return t.id

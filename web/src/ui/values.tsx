@@ -110,9 +110,10 @@ export function Copyable({ text, label }: { text: string; label?: string }) {
   return <span class="copyable"><code>{text}</code><CopyButton text={text} label={label} /></span>
 }
 
-export function Code({ text, label = t('ui.code') }: { text: string; label?: string }) {
+/** A text of a program. One that wraps is seen whole on every screen. */
+export function Code({ text, label = t('ui.code'), wraps }: { text: string; label?: string; wraps?: boolean }) {
   return (
-    <div class="code">
+    <div class={'code' + (wraps ? ' wraps' : '')}>
       <pre tabIndex={0} role="region" aria-label={label}><code>{text}</code></pre>
       <CopyButton text={text} />
     </div>
@@ -127,7 +128,7 @@ export function Secret({ name, text, again }: { name: string; text: string; agai
   return (
     <div class="stack-tight">
       <Notice tone={again ? 'info' : 'warn'}>{t('ui.secret', { name })} {again ?? t('ui.secret.once')}</Notice>
-      <Code text={text} label={name} />
+      <Code text={text} label={name} wraps />
     </div>
   )
 }

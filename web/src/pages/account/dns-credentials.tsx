@@ -33,7 +33,7 @@ export function DNSCredentials() {
 function Table({ of, domains, onEdit, onDeleted }: { of: DNSCredential[]; domains?: Domain[]; onEdit: (c: DNSCredential) => void; onDeleted: () => Promise<void> }) {
   return (
     <TableWrap label="DNS credentials">
-      <table class="table folds">
+      <table class="table folds pairs">
         <thead><tr><th>Name</th><th>Provider</th><th>Zones</th><th>Used by</th><th>Last used</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {of.map((c) => (

@@ -25,7 +25,7 @@ export function Approvals() {
 function Line({ of: a }: { of: Approval }) {
   const [first, ...others] = recipientsOf(a)
   return (
-    <a class="line" href={`/approvals/${a.approval_id}`}>
+    <a class="line approvals-row" href={`/approvals/${a.approval_id}`}>
       <span class="sent-state"><StatusBadge status={a.status} /></span>
       <span class="sent-what">
         <span class="sent-to truncate"><strong>{theirs(first)}</strong>{others.length > 0 && ` and ${others.length} more`}</span>

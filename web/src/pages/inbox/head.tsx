@@ -148,7 +148,7 @@ export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar,
       <IconButton look="ghost" small icon="x" label={t('inbox.select.none')} onClick={onNone} />
       <span class="grow" role="status">
         {rich('inbox.select.count', { n: <strong>{count(selected)}</strong> })}
-        {selected < loaded && <> · <button type="button" class="inbox-link" onClick={onAll}>{t('inbox.select.all', { n: count(loaded) })}</button></>}
+        {selected < loaded && <><span class="inbox-only-wide"> · </span><button type="button" class="inbox-link" onClick={onAll}>{t('inbox.select.all', { n: count(loaded) })}</button></>}
       </span>
       {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label={t('inbox.mark_read')} onClick={() => onMark(true)} />}
       {can('mark_message') && <IconButton look="ghost" small icon="mail" label={t('inbox.mark_unread')} onClick={() => onMark(false)} />}

@@ -83,7 +83,7 @@ function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? t('inbox.mark_read') : t('inbox.mark_unread')} disabled={!one} onClick={turn} />}
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? t('inbox.unstar') : t('inbox.star')} disabled={!one} onClick={() => one && star(one)} />}
       {can('bulk_move_messages') && role !== 'archive' && role !== 'drafts' && <span class="inbox-only-roomy"><IconButton look="ghost" small icon="archive" label={t('inbox.archive')} disabled={!one} onClick={() => one && moveTo(one, 'archive', nameOfFolder('archive'))} /></span>}
-      {can('bulk_move_messages') && role === 'junk' && <Button look="ghost" small icon="inbox" disabled={!one} onClick={() => one && junk(one)}>{t('message.not_junk')}</Button>}
+      {can('bulk_move_messages') && role === 'junk' && <Tool icon="inbox" name={t('message.not_junk')} disabled={!one} onClick={() => one && junk(one)} />}
       {can('bulk_move_messages') && one && <MoveMenu small userID={user_id} onMove={(to, name) => (to === 'junk' ? junk(one) : moveTo(one, to, name))} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label={role === 'trash' ? t('message.delete_for_good') : t('inbox.delete')} disabled={!one} onClick={() => one && drop(one)} />}
       {m && <More message={m} label={t('message.more')} />}
@@ -155,7 +155,7 @@ function unsubscribe(m: Detail) {
   })
 }
 
-function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' | 'forward'; name: string; disabled: boolean; onClick: () => void }) {
+function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' | 'forward' | 'inbox'; name: string; disabled: boolean; onClick: () => void }) {
   return (
     <>
       <span class="inbox-tool-name inbox-only-roomy"><Button look="ghost" small icon={icon} disabled={disabled} onClick={onClick}>{name}</Button></span>

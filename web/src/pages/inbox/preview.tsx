@@ -35,7 +35,7 @@ export function Preview({ message: m, file, onClose }: Props & { onClose: () => 
         <div class="row-between">
           <span class="muted small">{files.length > 1 ? t('message.preview.place', { n: place + 1, of: files.length }) + ', ' : ''}{bytes(at.size)}</span>
           <span class="row nowrap">
-            {files.length > 1 && <IconButton look="ghost" small icon="back" label={t('message.preview.previous')} onClick={() => step(-1)} />}
+            {files.length > 1 && <span class="before"><IconButton look="ghost" small icon="next" label={t('message.preview.previous')} onClick={() => step(-1)} /></span>}
             {files.length > 1 && <IconButton look="ghost" small icon="next" label={t('message.preview.next')} onClick={() => step(1)} />}
             <LinkButton small icon="download" href={pathOfFile(m, at)} download>{t('message.preview.download')}</LinkButton>
           </span>

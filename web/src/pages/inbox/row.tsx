@@ -34,7 +34,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
     <div class={`inbox-row ${m.is_read ? '' : 'unread'} ${open ? 'open' : ''} ${cursor ? 'cursor' : ''} ${selected ? 'selected' : ''}`} data-key={keyOf(m)}>
       <label class="inbox-pick" onMouseDown={(e) => { if (e.shiftKey) e.preventDefault() }}>
         <Avatar name={written && m.to[0] ? nameOf(m.to[0]) : m.from_name} email={written && m.to[0] ? emailOf(m.to[0]) : m.from_email} />
-        <input type="checkbox" checked={selected} aria-label={t('inbox.row.select', { subject, sender })} onClick={(e) => { e.preventDefault(); onSelect(e.shiftKey) }} />
+        <input type="checkbox" checked={selected} aria-label={t('inbox.row.select', { subject, sender })} onClick={(e) => onSelect(e.shiftKey)} />
       </label>
       <a href={placeOf(m)} aria-current={open ? 'true' : undefined} onClick={click} onFocus={onFocus} draggable={false}>
         <span class="inbox-row-top">

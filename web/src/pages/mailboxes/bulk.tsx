@@ -11,7 +11,7 @@ import { MailboxTabs, passwordAgain } from './words'
 
 type Result = Schemas['BulkCreated']
 
-const ways = { list: 'From a list', names: 'From generated names', template: 'From a template' } as const
+const ways = { list: 'List', names: 'Generated names', template: 'Template' } as const
 type Way = keyof typeof ways
 
 const most = 100 // of mailboxes that one request makes

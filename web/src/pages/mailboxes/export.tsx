@@ -27,7 +27,7 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
           <Select label="Format" value={format} onChange={setFormat} options={f.data.map(({ id, name }) => [id as Format, name] as const)} hint={f.data.find(({ id }) => id === format)?.columns.join(', ')} />
           {format === 'columns' && <TextArea label="Columns" hint="One a line, as header = value. In a value, {email} and the other names above stand for what the mailbox has." name="columns" value={lines} onInput={setLines} placeholder={'Login = {smtp_username}\nServer = {smtp_host}:{smtp_port}'} rows={5} />}
           <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
-          <Check label="Make app passwords for it" hint="Each mailbox gets a password for this file alone, which you can revoke. Otherwise it holds the mailboxes’ passwords; those that their holders chose are left out." checked={app} onChange={setApp} />
+          <Check label="Create app passwords for it" hint="Each mailbox gets a password for this file alone, which you can revoke. Otherwise the file has the mailboxes’ own passwords, without those that people chose themselves." checked={app} onChange={setApp} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
         </Form>
       )}</Show>}

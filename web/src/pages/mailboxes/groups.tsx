@@ -15,7 +15,7 @@ export function Groups() {
     await pages.reload()
   }
   return (
-    <Page title="Groups" tabs={<MailboxTabs current="groups" />} actions={can('create_group') && <Button look="primary" icon="plus" onClick={() => setEditing('new')}>Create group</Button>}>
+    <Page title="Groups" heading="Mailboxes" tabs={<MailboxTabs current="groups" />} actions={can('create_group') && <Button look="primary" icon="plus" onClick={() => setEditing('new')}>Create group</Button>}>
       <Card flush>
         <LongList pages={pages} idOf={(g) => g.id} height={58} label="Groups" row={(g) => <Row of={g} onEdit={() => setEditing(g)} onGone={pages.reload} />}
           empty={<Empty icon="team" title="No groups yet">Mail to a group goes to each of its members: mailboxes here, and people elsewhere.</Empty>} />
@@ -62,7 +62,7 @@ function Edit({ of: g, onClose, onDone }: { of?: Group; onClose: () => void; onD
       <Form submit={g ? 'Save' : 'Create'} onSubmit={submit} of={[email, name, list, sendAs]} disabled={list.length === 0 || (!g && email.trim() === '')}>
         {!g && <TextField label="Address" name="email" type="email" value={email} onInput={setEmail} placeholder="team@example.com" autoFocus />}
         <TextField label="Name" name="name" value={name} onInput={setName} />
-        <TextArea label="Members" name="members" value={members} onInput={setMembers} rows={5} hint="One address on each line: of mailboxes here, of other groups, or elsewhere." />
+        <TextArea label="Members" name="members" value={members} onInput={setMembers} rows={5} hint="One address per line: a mailbox here, another group, or an address elsewhere." />
         <Check label="Members can send as the group" checked={sendAs} onChange={setSendAs} />
       </Form>
     </Dialog>

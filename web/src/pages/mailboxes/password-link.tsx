@@ -16,7 +16,7 @@ export function PasswordLink({ of: u, onClose }: { of: MailboxOut; onClose: () =
         </div>
       ) : (
         <Form submit="Create link" onSubmit={async () => setMade(await call('create_recovery_link', { user_id: u.id }))}>
-          <p>Whoever opens the link chooses a new password, which nobody else can see. The present one works until then.</p>
+          <p>Whoever opens the link chooses a new password, which nobody else can see. The current one works until then.</p>
         </Form>
       )}
     </Dialog>

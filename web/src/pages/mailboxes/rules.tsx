@@ -39,13 +39,14 @@ function nameOfFolder(folder: string): string {
 
 const sizes: Partial<Record<Op, [is: Key, not: Key]>> = { above: ['rule.size.larger', 'rule.size.most'], below: ['rule.size.smaller', 'rule.size.least'] }
 
-/** A condition in words. */
-function saidIf(c: Condition): string {
+/** A condition in words: the first of a sentence, or a later one. */
+function saidIf(c: Condition, first: boolean): string {
+  const start = (text: string) => (first ? text : text.charAt(0).toLocaleLowerCase(language.value) + text.slice(1))
   const size = c.field === 'size' ? t('rule.megabytes', { n: (Number(c.value) / megabyte).toLocaleString(locale.value, { maximumFractionDigits: 6 }) }) : ''
   const key = sizes[c.op]
-  if (size && key) return t(key[c.not ? 1 : 0], { size })
-  if (c.field === 'list_id' && c.op === 'exists') return t(c.not ? 'rule.list.none' : 'rule.list.any')
-  if (c.field === 'list_id' && c.op === 'is' && !c.not) return t('rule.list.one', { list: c.value ?? '' })
+  if (size && key) return start(t(key[c.not ? 1 : 0], { size }))
+  if (c.field === 'list_id' && c.op === 'exists') return start(t(c.not ? 'rule.list.none' : 'rule.list.any'))
+  if (c.field === 'list_id' && c.op === 'is' && !c.not) return start(t('rule.list.one', { list: c.value ?? '' }))
   const op = c.not ? t(`rule.op.${c.op}.not`) : nameOfOp(c.field, c.op)
   return `${c.field === 'header' ? c.header : t(`rule.field.${c.field}`)} ${op} ${size || (c.value ?? '')}`.trim()
 }
@@ -58,7 +59,7 @@ function saidThen({ type, value }: { type: Kind; value?: string | null }): strin
 /** A rule in one line of words. */
 function said(r: Rule): string {
   const list = new Intl.ListFormat(language.value, { type: r.match === 'any' ? 'disjunction' : 'conjunction' })
-  const when = r.conditions.map(({ value, ...c }) => saidIf({ ...c, ...(value !== null && { value }) }))
+  const when = r.conditions.map(({ value, ...c }, i) => saidIf({ ...c, ...(value !== null && { value }) }, i === 0))
   return `${when.length === 0 ? t('rule.every') : list.format(when)} → ${r.actions.map(saidThen).join(', ')}`
 }
 
@@ -179,7 +180,7 @@ function Then({ n, of: a, places, set, drop }: { n: number; of: Action; places: 
   const type = (type: Kind) => set({ type, value: type === 'move' || type === 'copy' ? 'archive' : valued.includes(type) ? '' : undefined })
   const value = (value: string) => set({ ...a, value })
   return (
-    <div class="row mailboxes-condition">
+    <div class="row mailboxes-condition mailboxes-deed">
       <Select label={t('rule.action', { n })} hideLabel name={valued.includes(a.type) ? undefined : `actions.${n - 1}`} value={a.type} onChange={type} options={kinds.map((k) => [k, t(`rule.do.${k}`)] as const)} />
       {a.type === 'move' || a.type === 'copy'
         ? <Select label={t('rule.action.folder', { n })} hideLabel name={`actions.${n - 1}`} value={a.value ?? 'archive'} onChange={value} options={places.some(([id]) => id === a.value) ? places : [...places, [a.value ?? '', a.value ?? '']]} />
@@ -195,10 +196,12 @@ function Try({ userID, rules, onClose }: { userID: string; rules: Rule[]; onClos
   const mail = useQuery('list_email_user_inbox', { user_id: userID, limit: 20 })
   return (
     <Dialog title={t('rule.try.title')} onClose={onClose} wide>
-      <p class="muted">{t('rule.try.text')}</p>
-      <Show of={mail} lines={4}>
-        {({ data }) => data.length === 0 ? <p class="muted">{t('rule.try.empty')}</p> : <div class="stack-tight">{data.map((m) => <Tried key={m.uid} userID={userID} uid={m.uid} subject={m.subject} rules={rules} />)}</div>}
-      </Show>
+      <div class="stack">
+        <p class="muted">{t('rule.try.text')}</p>
+        <Show of={mail} lines={4}>
+          {({ data }) => data.length === 0 ? <p class="muted">{t('rule.try.empty')}</p> : <div class="stack-tight">{data.map((m) => <Tried key={m.uid} userID={userID} uid={m.uid} subject={m.subject} rules={rules} />)}</div>}
+        </Show>
+      </div>
     </Dialog>
   )
 }
@@ -212,7 +215,7 @@ function Tried({ userID, uid, subject, rules }: { userID: string; uid: string; s
       <Show of={tested} lines={1}>
         {(would) => (
           <span class="muted small">
-            {would.matched.length === 0 ? t('rule.try.none') : `${would.matched.map(name).join(', ')}: ${would.actions.map((a) => saidThen({ ...a, type: a.type as Kind })).join(', ') || t('rule.try.nothing')}`}
+            {would.matched.length === 0 ? t('rule.try.none') : `${would.matched.map(name).join(', ')} → ${would.actions.map((a) => saidThen({ ...a, type: a.type as Kind })).join(', ') || t('rule.try.nothing')}`}
             {would.skipped.length > 0 && ` ${t('rule.try.skipped', { names: would.skipped.map(name).join(', ') })}`}
           </span>
         )}

@@ -45,7 +45,7 @@ export function Settings({ of: u, draft: { values: f, set } }: FieldsProps) {
           {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={f.quota} onInput={(quota) => set({ quota })} after="MiB" hint="Leave empty for no limit." />}
           <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={f.daily} onInput={(daily) => set({ daily })} hint="Recipients per day: a message to three people counts as three. Leave empty for no limit." />
         </div>
-        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={f.forward} onInput={(forward) => set({ forward })} hint="Leave empty to forward nothing." />}
+        {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={f.forward} onInput={(forward) => set({ forward })} hint="Leave empty to turn off forwarding." />}
         {u.type === 'hosted' && f.forward.trim() !== '' && <Check label="Keep a copy here" checked={f.keep} onChange={(keep) => set({ keep })} />}
         <TextField label="Relay" name="relay" value={f.relay} onInput={(relay) => set({ relay })} hint="Name of the relay that sends this mailbox’s mail. Leave empty to use the domain’s route." />
         <TextArea label="Footer" name="footer" value={f.footer} onInput={(footer) => set({ footer })} rows={3} hint="Added to every message sent from this mailbox." />
@@ -57,7 +57,7 @@ export function Settings({ of: u, draft: { values: f, set } }: FieldsProps) {
 /** What may be sent from a mailbox, whoever sends it. */
 export function SendingPolicy({ draft: { values: f, set } }: FieldsProps) {
   return (
-    <Card title="Sending policy" note="Holds for mail clients, API tokens, assistants and rules. What an owner or admin sends while signed in here is not limited.">
+    <Card title="Sending policy" note="Applies to mail clients, API tokens, assistants and rules. What an owner or admin sends while signed in here is not limited.">
       <div class="form"><SendFields name="send_policy" send={f.send} allowed={f.allowed} onChange={set} /></div>
     </Card>
   )
@@ -66,7 +66,7 @@ export function SendingPolicy({ draft: { values: f, set } }: FieldsProps) {
 export function Aliases({ of: u, draft: { values: f, set } }: FieldsProps) {
   return (
     <Card title="Aliases" note="Other addresses whose mail comes here, and that this mailbox can send as.">
-      <TextArea label="Addresses" name="aliases" value={f.aliases} onInput={(aliases) => set({ aliases })} rows={4} placeholder={`sales@${u.domain}`} hint="One on each line." />
+      <TextArea label="Addresses" name="aliases" value={f.aliases} onInput={(aliases) => set({ aliases })} rows={4} placeholder={`sales@${u.domain}`} hint="One per line." />
     </Card>
   )
 }

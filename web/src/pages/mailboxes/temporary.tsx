@@ -24,7 +24,7 @@ export function TemporaryInbox({ domain: first, onClose }: { domain: string; onC
         <DomainChoice value={domain} onChange={setDomain} ready />
         <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} hint="Leave empty to generate one." autoFocus />
         <Select label="Expires" name="ttl_seconds" value={ttl} onChange={setTTL} options={lives} hint="Then the mailbox is deleted with all of its mail. You can change the time later, or keep it." />
-        <Check label="Limit what can be sent from it" hint="Holds for its password and its token. Use it if a program acts on the mail that it reads." checked={limited} onChange={setLimited} />
+        <Check label="Limit what can be sent from it" hint="Applies to its password and its token. Use it if a program acts on the mail that it reads." checked={limited} onChange={setLimited} />
         {limited && <PolicyFields of={policy} set={setPolicy} />}
       </Form>
     </Dialog>

@@ -100,7 +100,7 @@ function StillHere({ of: a, names, onClose }: { of: Hosted; names: string[]; onC
   return (
     <Dialog title={`${a.name} will be deleted in ${deletionDays} days`} onClose={onClose}>
       <div class="stack">
-        <p>{names.length === 1 ? 'This domain still points' : `These ${count(names.length)} domains still point`} to this server. After the deletion {names.length === 1 ? 'its' : 'their'} mail is refused. Ask the owner to change the nameservers or DNS records before.</p>
+        <p>{names.length === 1 ? 'This domain still points' : `These ${count(names.length)} domains still point`} to this server. After the deletion {names.length === 1 ? 'its' : 'their'} mail is refused. Ask the owner to change the nameservers or DNS records before then.</p>
         <ul class="accounts-names">{names.map((name) => <li key={name}><code>{name}</code></li>)}</ul>
         <Done />
       </div>
@@ -123,7 +123,7 @@ function SignInLink({ of: a, onClose }: { of: Hosted; onClose: () => void }) {
       {link ? (
         <div class="stack">
           <Notice tone="warn">Open it in a private window. In this browser it ends your own session. The link works once, until <Time of={link.expires_at} form="at" />, and is not shown again.</Notice>
-          <Code text={link.url} label="Link" />
+          <Code text={link.url} label="Link" wraps />
           <div class="form-actions">
             <LinkButton icon="external" href={link.url} target="_blank" rel="noopener">Open in this browser</LinkButton>
             <Button look="primary" onClick={onClose}>Done</Button>
@@ -179,7 +179,7 @@ function Charts({ days: rows, from }: { days: Day[]; from: string }) {
         <Stat name="Complaints" value={count(sum('complained'))} />
         <Stat name="Storage" value={bytes(last?.storage_bytes ?? 0)} note="now" />
       </div>
-      {days.length === 0 ? <p class="muted">From its second day on, the use of each day is drawn here.</p> : <div class="grid-2">
+      {days.length === 0 ? <p class="muted">Daily charts appear here from the second day on.</p> : <div class="grid-2">
         <div class="stack-tight">
           <h3>Messages by day</h3>
           <Chart days={dates} label="Messages by day" series={[
@@ -188,7 +188,7 @@ function Charts({ days: rows, from }: { days: Day[]; from: string }) {
           ]} />
         </div>
         <div class="stack-tight">
-          <h3>Storage by day</h3>
+          <h3>Storage by day, in MiB</h3>
           <Chart days={dates} label="Storage by day" summary={`Storage by day: ${bytes(rows[0]?.storage_bytes ?? 0)} on the first day, ${bytes(last?.storage_bytes ?? 0)} on the last`}
             series={[{ name: 'MiB', values: values((d) => Math.round((10 * d.storage_bytes) / 2 ** 20) / 10), color: '--accent', fill: true }]} />
         </div>
@@ -217,6 +217,10 @@ function written(key: Limit, value: number | null): string {
   return key === 'storage_bytes' ? String(parseFloat((value / gib).toFixed(6))) : String(value)
 }
 
+function wrongNumber(key: Limit): string {
+  return `Enter a ${key === 'storage_bytes' ? '' : 'whole '}number, or leave it empty.`
+}
+
 /** What a field says; undefined if it is not a number. */
 function readLimit(key: Limit, text: string): number | null | undefined {
   if (text.trim() === '') return null
@@ -237,7 +241,7 @@ function Editable({ of: a, reload }: PartProps) {
     const limits: Partial<Limits> = {}
     for (const [key, text] of Object.entries(texts) as [Limit, string][]) {
       const limit = readLimit(key, text)
-      if (limit === undefined) throw new Error('A limit is not a number.')
+      if (limit === undefined) throw new Error(`${fields.find((f) => f.key === key)!.label}: ${wrongNumber(key).replace('E', 'e')}`)
       limits[key] = limit
     }
     await call('update_account_by_id', { account_id: a.account_id, name, plan, limits: Object.keys(limits).length > 0 ? limits : undefined })
@@ -264,13 +268,13 @@ function LimitsCard({ of: a, draft: { values, set } }: FieldsProps) {
     return setting && !found ? undefined : limit > 0 ? count(limit) : 'No limit'
   }
   return (
-    <Card title="Limits" note="Leave a field empty for the server’s own limit, shown in gray. 0 is no limit.">
+    <Card title="Limits" note="Leave a field empty to use the server’s limit, shown in gray. 0 means no limit.">
       <div class="accounts-limits">
         {fields.map((f) => {
           const { key } = f, size = key === 'storage_bytes', wrong = readLimit(key, values[key]) === undefined
           return (
             <TextField key={key} label={f.label} name={'limits.' + key} inputMode={size ? 'decimal' : 'numeric'} value={values[key]} onInput={(text) => set({ [key]: text })} placeholder={usual(f)} hint={f.used?.(a)}
-              after={size ? 'GiB' : undefined} error={wrong ? `Enter a ${size ? '' : 'whole '}number, or leave it empty.` : undefined} />
+              after={size ? 'GiB' : undefined} error={wrong ? wrongNumber(key) : undefined} />
           )
         })}
       </div>

@@ -15,7 +15,7 @@ const plans: [Hosted['plan'], string][] = [['startup', 'Startup'], ['enterprise'
 
 /** The plan of an account. none is what a choice of none is called, where that is possible. */
 export function PlanField<T extends Hosted['plan'] | ''>({ value, onChange, none }: { value: T; onChange: (plan: T) => void; none?: string }) {
-  return <Select label="Plan" name="plan" value={value} onChange={onChange} options={[...(none ? [['' as T, none] as const] : []), ...(plans as [T, string][])]} hint="It decides how many API requests a minute the account may send." />
+  return <Select label="Plan" name="plan" value={value} onChange={onChange} options={[...(none ? [['' as T, none] as const] : []), ...(plans as [T, string][])]} hint="Sets how many API requests per minute the account can make." />
 }
 
 export function AccountBadge({ status }: { status: Status }) {
@@ -36,7 +36,7 @@ export function Accounts() {
         <Select label="Status" hideLabel value={status} onChange={(status) => setParams({ status })} options={statuses} />
       </ListBar>
       <Card flush>
-        <LongList pages={pages} idOf={(a) => a.account_id} height={58} compactHeight={46} narrowHeight={96} label="Accounts" table={{ columns, class: 'accounts-line' }} row={(a) => <Row of={a} />}
+        <LongList pages={pages} idOf={(a) => a.account_id} height={58} compactHeight={46} narrowHeight={108} label="Accounts" table={{ columns, class: 'accounts-line' }} row={(a) => <Row of={a} />}
           empty={<Empty icon="search" title="No accounts match" action={<Button onClick={() => setParams({ q: '', status: '' })}>Clear filters</Button>} />} />
       </Card>
       {adding && <Add onClose={() => setAdding(false)} onAdded={pages.reload} />}
@@ -74,10 +74,13 @@ function Add({ onClose, onAdded }: { onClose: () => void; onAdded: () => Promise
           {made.reset_link && (
             <>
               <Notice tone="warn">Send this link to {made.owner_email}. The owner chooses a password with it. It works once, expires after 72 hours, and is not shown again.</Notice>
-              <Code text={made.reset_link} label="Link" />
+              <Code text={made.reset_link} label="Link" wraps />
             </>
           )}
-          <div class="form-actions"><LinkButton href={`/accounts/${made.account_id}`}>Set limits</LinkButton></div>
+          <div class="form-actions">
+            <LinkButton href={`/accounts/${made.account_id}`}>Set limits</LinkButton>
+            <Button look="primary" onClick={onClose}>Done</Button>
+          </div>
         </div>
       </Dialog>
     )
@@ -91,7 +94,7 @@ function Add({ onClose, onAdded }: { onClose: () => void; onAdded: () => Promise
       <Form submit="Add account" onSubmit={submit} of={[name, email, plan]} disabled={!name.trim() || !email.trim()}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Example Ltd" autoFocus />
         <TextField label="Owner’s email" name="owner_email" type="email" value={email} onInput={setEmail} hint="The owner signs in with this address." />
-        <PlanField value={plan} onChange={setPlan} none="As usual on this server" />
+        <PlanField value={plan} onChange={setPlan} none="Server default" />
       </Form>
     </Dialog>
   )

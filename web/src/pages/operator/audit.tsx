@@ -49,7 +49,7 @@ export function Audit() {
       <Filters filtered={filtered} />
       <ListBar total={totalOf(pages, 'row')} />
       <Card flush>
-        <LongList pages={pages} idOf={(r) => r.id} height={58} compactHeight={46} narrowHeight={128} label="Audit log" table={{ columns, class: 'audit-line' }} row={(r) => <Line of={r} />}
+        <LongList pages={pages} idOf={(r) => r.id} height={58} compactHeight={46} narrowHeight={140} label="Audit log" table={{ columns, class: 'audit-line' }} row={(r) => <Line of={r} />}
           empty={filtered ? <Empty icon="search" title="No rows match" action={<Button onClick={clear}>Clear filters</Button>} /> : <Empty icon="book" title="Nothing was changed yet" />} />
       </Card>
     </Page>

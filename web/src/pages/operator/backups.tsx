@@ -161,7 +161,7 @@ function Mend({ of: text }: { of: string }) {
   return (
     <div class="stack-tight">
       <p class="small"><strong>What to do:</strong> If the <a href="/host">checks of the store</a> pass, make a full backup on the host, then drill again.</p>
-      <Code label="Command" text={command} />
+      <Code label="Command" text={command} wraps />
     </div>
   )
 }
@@ -176,7 +176,7 @@ function Found({ of: r, at }: { of: DrillResult; at: string | null }) {
   }
   return (
     <>
-      <Notice tone="bad" alert title={`${plural(r.problems.length, 'problem')} found.`}>The backup of <Time of={r.at} form="at" /> is damaged. Drill finished <Time of={at} />.</Notice>
+      <Notice tone="bad" alert title={`${plural(r.problems.length, 'problem')} found.`}>The backup of <Time of={r.at} form="at" /> is damaged. Drilled <Time of={at} />.</Notice>
       <ul class="operator-damage">{r.problems.map((text, i) => <li key={i}><code>{theirs(text)}</code></li>)}</ul>
     </>
   )
@@ -191,14 +191,14 @@ function Table({ of }: { of: Backup[] }) {
     <>
       <TableWrap label="Backups">
         <table class="table folds operator-backups">
-          <thead><tr><th scope="col">Made</th><th scope="col">Kind</th><th scope="col" class="number">Size</th><th scope="col">State</th></tr></thead>
+          <thead><tr><th scope="col">Created</th><th scope="col">Kind</th><th scope="col" class="number">Size</th><th scope="col">Status</th></tr></thead>
           <tbody>
             {rows.map((b) => (
               <tr key={b.id}>
-                <td data-label="Made"><Time of={b.at} form="at" /></td>
+                <td data-label="Created"><Time of={b.at} form="at" /></td>
                 <td data-label="Kind">{words(b.kind)}</td>
                 <td data-label="Size" class="number">{bytes(b.bytes)}</td>
-                <td data-label="State"><Badge tone={b.verified ? 'ok' : 'warn'}>{b.verified ? 'verified' : 'not verified'}</Badge></td>
+                <td data-label="Status"><Badge tone={b.verified ? 'ok' : 'warn'}>{b.verified ? 'verified' : 'not verified'}</Badge></td>
               </tr>
             ))}
           </tbody>

@@ -2,7 +2,7 @@
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import type { Mend } from '../../api/wording'
-import { plural, words, type Tone } from '../../ui'
+import { plural, Time, words, type Tone } from '../../ui'
 
 export type Health = Schemas['Health']
 export type Check = Schemas['Check']
@@ -54,7 +54,11 @@ export function useHealth(when = true, pause = 60_000) {
   return useQuery('get_health', {}, { when, kinds: ['event', 'job'], pause })
 }
 
-/** A text of the server in which commands stand between backticks. */
+/** A text of the server in which commands stand between backticks, and times are in UTC. */
 export function withCode(text: string) {
-  return <bdi dir="auto">{text.split('`').map((piece, i) => (i % 2 === 1 ? <code key={i}>{piece}</code> : piece))}</bdi>
+  return <bdi dir="auto">{text.split('`').map((piece, i) => (i % 2 === 1 ? <code key={i}>{piece}</code> : withTimes(piece)))}</bdi>
+}
+
+function withTimes(text: string) {
+  return text.split(/(\d{4}-\d\d-\d\dT[\d:.]+Z)/).map((piece, i) => (i % 2 === 1 ? <Time key={i} of={piece} form="at" /> : piece))
 }

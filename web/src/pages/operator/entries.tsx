@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { ApiError, call, type Input, type Schemas } from '../../api/client'
 import { ask, Badge, Button, Card, Dialog, Facts, Form, Menu, Notice, Select, TextField, told } from '../../ui'
 import { choiceOf, SecretField, SecretState, ValueField } from './setting-field'
-import { draftOf, entryOf, isFixed, keyOf, originOf, valueOf, written, type Draft, type Setting, type Value } from './setting'
+import { draftOf, entryOf, isFixed, keyOf, nameOf, originOf, valueOf, written, type Draft, type Setting, type Value } from './setting'
 
 /** An entry with the settings that it has. */
 interface Entry { name: string; settings: Setting[] }
@@ -196,7 +196,7 @@ function EntryDialog(props: DialogProps) {
       {fixed ? (
         <div class="stack">
           <Notice>{originOf(fixed)}. Change it there, then reload the settings file.</Notice>
-          <Facts of={e.settings.map((s) => [entryOf(s.key)!.name, s.secret ? <SecretState set={s.value === true} /> : written(s.value as Value).join(', ')])} />
+          <Facts of={e.settings.map((s) => [kind.fields(e.name).find((f) => f.name === entryOf(s.key)!.name)?.label ?? nameOf(s.key), s.secret ? <SecretState set={s.value === true} /> : written(s.value as Value).map((text) => s.type.includes('|') ? choiceOf(text) : text).join(', ')])} />
           <div class="form-actions"><Button onClick={onClose}>Close</Button></div>
         </div>
       ) : <EntryForm {...props} />}
@@ -205,7 +205,7 @@ function EntryDialog(props: DialogProps) {
 }
 
 const names: Record<string, { label: string; hint: string; placeholder: string; form: RegExp; wrong: string }> = {
-  relay: { label: 'Name', hint: 'It is in the URL for the provider’s notices, and can’t be changed later.', placeholder: 'postmark', form: /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, wrong: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.' },
+  relay: { label: 'Name', hint: 'Part of the URL for the provider’s notices. Can’t be changed later.', placeholder: 'postmark', form: /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, wrong: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.' },
   destination: { label: 'Operator', hint: 'The domain that the operator’s mail servers are in.', placeholder: 'google.com', form: /^[^\s"]+\.[^\s"]+$/, wrong: 'Enter a domain, such as google.com.' },
 }
 

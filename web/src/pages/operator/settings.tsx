@@ -90,7 +90,7 @@ function Row({ of: s, draft, onEdit, reload }: RowProps) {
     <li class={'settings-row' + (draft === undefined ? '' : ' changed')}>
       <div class="settings-about">
         <div><strong>{name}</strong> <code class="muted small">{s.key}</code></div>
-        <p class="muted small">{capital(s.description)}</p>
+        {s.description.toLowerCase() !== name.toLowerCase() && <p class="muted small">{capital(s.description)}</p>}
         <p class="small settings-origin"><Origin of={s} draft={draft} onEdit={onEdit} /></p>
         {s.ignored && <Notice tone="warn" title="The stored value is ignored.">{capital(s.ignored)}. <Button small onClick={drop}>Remove it</Button></Notice>}
       </div>

@@ -24,7 +24,7 @@ export function Sessions() {
           <div class="rows">
             {data.map((s) => (
               <div key={s.id} class="line">
-                <span class="grow truncate">{theirs(browserOf(s.user_agent))} {s.current && <Badge tone="ok">{t('sessions.this')}</Badge>}<br /><span class="muted small">{rich('sessions.since', { ip: s.ip || t('sessions.server'), begun: <Time of={s.created_at} form="date" />, used: <Time of={s.last_used_at ?? s.created_at} /> })}</span></span>
+                <span class="grow">{theirs(browserOf(s.user_agent))} {s.current && <Badge tone="ok">{t('sessions.this')}</Badge>}<br /><span class="muted small">{rich('sessions.since', { ip: s.ip || t('sessions.server'), begun: <Time of={s.created_at} form="date" />, used: <Time of={s.last_used_at ?? s.created_at} /> })}</span></span>
                 {!s.current && <IconButton look="ghost" small icon="x" label={t('sessions.end', { browser: browserOf(s.user_agent) })} onClick={() => end(s)} />}
               </div>
             ))}

@@ -35,7 +35,7 @@ function Line({ of: t, onEdit, onLook, onGone }: { of: Template; onEdit: () => v
   return (
     <div class="line">
       <span class="grow truncate"><strong>{t.name}</strong> <span class="muted">{t.subject}</span><br />
-        <span class="small truncate">{t.variables.length === 0 ? <span class="muted">No variables</span> : t.variables.map((v) => <Badge key={v} plain>{v}</Badge>)}</span></span>
+        <span class="small truncate">{t.variables.length === 0 ? <span class="muted">No variables</span> : t.variables.map((v) => <span key={v}><Badge plain>{v}</Badge> </span>)}</span></span>
       <span class="sent-when muted small"><Time of={t.updated_at} form="short" /></span>
       <Button small onClick={onLook}>Preview</Button>
       {can('update_message_template') && (

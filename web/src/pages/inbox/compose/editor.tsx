@@ -48,7 +48,7 @@ export function Editor(props: EditorProps) {
       state: EditorState.create({ schema, plugins: [history(), ...keys(() => setLinking(true)), wayOut] }),
       attributes: (state) => ({
         role: 'textbox', 'aria-multiline': 'true', 'aria-label': t('compose.message'), 'aria-placeholder': t('compose.placeholder'), 'data-placeholder': t('compose.placeholder'),
-        class: 'compose-text' + (state.doc.content.size === 2 && state.doc.firstChild!.type === nodes.paragraph ? ' empty' : ''),
+        class: 'compose-text' + (state.doc.content.size === 2 && state.doc.firstChild!.type === nodes.paragraph ? ' blank' : ''),
       }),
       nodeViews: { heading: (n) => new Heading(n), image: (n) => new Image(n, props.draft, images) },
       dispatchTransaction: (tr) => {

@@ -1,1 +1,0 @@
-import{j as o}from"./part-a98df2276e650f7d.js";var e=o(null);export{e as a};
