@@ -1,7 +1,7 @@
 // What outlasts a reload, a dialog and a refusal: the files of a draft, undo, and a read that came too often.
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { account, deliver, domain, mailbox, message, page, sound, unique, until } from './rig.mjs'
+import { account, deliver, domain, kept, mailbox, message, page, sound, unique, until } from './rig.mjs'
 
 let a, box
 
@@ -9,14 +9,6 @@ before(async () => {
   a = await account(unique('lasting') + '@people.test')
   box = await mailbox(await domain(unique('lasting') + '.test', a), 'writer', a)
 })
-
-const kept = (p) => p.evaluate(() => new Promise((done) => {
-  const request = indexedDB.open('drafts')
-  request.onsuccess = () => {
-    const all = request.result.transaction('files').objectStore('files').getAll()
-    all.onsuccess = () => { request.result.close(); done(all.result.flatMap((k) => k.files.map((f) => f.name))) }
-  }
-}))
 
 test('the files of a draft outlive a reload, but neither its sending nor signing out', async (t) => {
   const p = await page(t, { as: null })

@@ -188,6 +188,15 @@ export const toast = (p, text) => p.getByRole('status').getByText(text).first().
 /** The rows of the inbox that have a text. */
 export const row = (p, text) => p.locator('.inbox-row').filter({ hasText: text })
 
+/** The names of the files of drafts that the browser keeps. */
+export const kept = (p) => p.evaluate(() => new Promise((done) => {
+  const request = indexedDB.open('drafts')
+  request.onsuccess = () => {
+    const all = request.result.transaction('files').objectStore('files').getAll()
+    all.onsuccess = () => { request.result.close(); done(all.result.flatMap((k) => k.files.map((f) => f.name))) }
+  }
+}))
+
 let made = 0
 
 /** A name that no other test uses. */

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { readFile, readdir } from 'node:fs/promises'
 import { before, describe, test } from 'node:test'
-import { account, brief, deliver, domain, mailbox, main, message, on, page, shot, sound, unique, until } from './rig.mjs'
+import { account, brief, deliver, domain, kept, mailbox, main, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 const folder = new URL('pasted/', import.meta.url)
 const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR42mOQyQ7CgxhGpbEhAEHHVMW8knM+AAAAAElFTkSuQmCC' // a PNG of 10 × 10
@@ -222,6 +222,7 @@ describe('writing', { concurrency: 2 }, () => {
       assert.equal(await attached.getByText('map.png').count(), 0)
       assert.ok(await images.first().evaluate((e) => e.complete && e.naturalWidth === 10))
       await sound(p, 'a message with images')
+      await until('all files are kept', async () => (await kept(p)).length === 4)
       await p.reload()
       await until('the images outlive a reload', async () => await images.count() === 2)
       const { html, attachments } = await send(p)
