@@ -197,7 +197,10 @@ function scrollerOf(element: HTMLElement): HTMLElement | null {
   return null
 }
 
-/** Which lines are in view. A list below the view has its first ones all the same, for readers of screens. */
+/**
+ * Which lines are in view. A list below the view has its first lines all the same. So screen readers
+ * find it.
+ */
 function useWindow(box: { current: HTMLDivElement | null }, size: number, length: number): [number, number] {
   const [range, setRange] = useState<[number, number]>([0, 40])
   useLayoutEffect(() => {
