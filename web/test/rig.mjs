@@ -81,10 +81,6 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
   }
   const p = await context.newPage()
   if (small) touch(p)
-  for (const kind of ['goto', 'reload']) { // other tests make networks of their own meanwhile
-    const load = p[kind].bind(p)
-    p[kind] = (...how) => load(...how).catch((e) => { if (/ERR_NETWORK_CHANGED/.test(e.message)) return load(...how); throw e })
-  }
   p.open = (path) => p.goto(server.url + path)
   return p
 }
