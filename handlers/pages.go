@@ -355,7 +355,7 @@ func (s *Server) viewAttachment(c *call) {
 		s.sendError(c, err)
 		return
 	}
-	c.w.Header().Set("Cache-Control", "private, max-age=3600") // a message never changes
+	c.w.Header().Set("Cache-Control", "no-store") // whoever signs in next in this browser may not have access
 	s.sendBody(c, http.StatusOK, file, "inline")
 }
 

@@ -227,7 +227,7 @@ func TestViewAttachment(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": c.kind, "Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff", "Content-Disposition": "inline",
-			"Referrer-Policy": "no-referrer", "Cache-Control": "private, max-age=3600",
+			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 		} {
 			if got := r.header.Get(name); got != want {
 				t.Errorf("%d as %s: %s is %q, want %q", c.index, c.as, name, got, want)

@@ -150,6 +150,16 @@ type invitationArgs struct {
 	By     string `json:"by"`
 }
 
+// mayMailLink returns an error if mail to a new team user can be read in their account. Whoever can
+// read it would get the link.
+func (s *Service) mayMailLink(tx *store.Tx, u *store.User) error {
+	readable, err := s.IsReadable(tx, u.AccountID, u.Email)
+	if readable {
+		err = core.Invalid("send_email", "not_allowed", "is for addresses elsewhere: the mail of %s is read on this server, where others may see the link; leave send_email out, and give reset_link to them yourself", u.Email)
+	}
+	return err
+}
+
 // sendInvitation makes a link and queues the message with it. Each attempt makes a new link.
 func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[invitationArgs](j)
@@ -162,6 +172,9 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		u, err = store.Users.Find(tx, args.UserID)
 		if err != nil || u == nil {
 			return err
+		}
+		if err := s.mayMailLink(tx, u); err != nil {
+			return jobs.Permanent(err) // the address was elsewhere when the user was invited
 		}
 		reads, err = readableMailText(tx, u)
 		return err

@@ -88,7 +88,7 @@ type InviteTeamUserIn struct {
 	Role      *string `json:"role" enum:"admin|member" log:"true"`
 
 	Mailboxes *MailboxScope `json:"mailboxes" log:"true"`  // `all`, or the ids of the mailboxes that a member sees.
-	SendEmail bool          `json:"send_email" log:"true"` // Whether the link that sets a password is mailed.
+	SendEmail bool          `json:"send_email" log:"true"` // Whether the link that sets a password is mailed, which is for an address elsewhere.
 }
 
 // TeamUserInvited is a new team user. ResetLink is present if no password was given: whoever has
@@ -116,7 +116,13 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	if err != nil {
 		return nil, err
 	}
-	check := func(tx *store.Tx) error { return errors.Join(s.checkRoomForUser(tx, u), checkMailboxesExist(tx, u)) }
+	check := func(tx *store.Tx) error {
+		err := errors.Join(s.checkRoomForUser(tx, u), checkMailboxesExist(tx, u))
+		if err == nil && in.SendEmail {
+			err = s.mayMailLink(tx, u)
+		}
+		return err
+	}
 	if err := s.Store.View(check); err != nil {
 		return nil, err // before the slow hash
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/deliver"
@@ -184,6 +185,29 @@ func IsHosted(tx *store.Tx, email string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && d.Hosted(), err
+}
+
+// IsReadable reports whether mail to an address can be read in an account here: the address is
+// hosted on this server, or it is that of a mailbox elsewhere which the account has connected.
+// Programs and colleagues may read such mail, so that no secret may go there. In the sandbox, where
+// all mail stays and nobody is a stranger, no address counts as readable.
+func (s *Core) IsReadable(tx *store.Tx, accountID, email string) (bool, error) {
+	if s.Config.Sandbox {
+		return false, nil
+	}
+	hosted, err := IsHosted(tx, email)
+	if hosted || err != nil {
+		return hosted, err
+	}
+	local, domain, _ := msg.SplitEmail(email)
+	base, _, _ := strings.Cut(local, "+")
+	for _, address := range []string{email, base + "@" + domain} {
+		_, err := store.MailboxByEmail.OfAccount(tx, accountID, address)
+		if !IsGone(err) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // UnprovenMailbox returns the mailbox with an address in a domain that no account has proven yet.

@@ -82,8 +82,9 @@ type ForgotIn struct {
 	Email string `json:"email" required:"true" max:"254"`
 }
 
-// ForgotPassword sends a link that sets a password to the address, if it belongs to a team user.
-// The answer and its time are the same for every address: a job looks the address up later.
+// ForgotPassword sends a link that sets a password to the address, if it belongs to a team user. If
+// the mail of that address can be read here, the message has no link, but says who can help. The
+// answer and its time are the same for every address: a job looks the address up later.
 func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Message, error) {
 	out := &Message{"If this address belongs to a user, an email with a link is on its way. The link works once, within two hours."}
 	email, err := core.NormalizeEmail("email", in.Email)
@@ -127,11 +128,20 @@ func (s *Service) sendPasswordLink(ctx context.Context, j *store.Job) (jobs.Writ
 		return nil, jobs.Permanent(err)
 	}
 	var u *store.User
+	readable := false
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		u, err = store.UserByEmail.Find(tx, args.Email)
+		if u == nil || err != nil {
+			return err
+		}
+		readable, err = s.IsReadable(tx, u.AccountID, u.Email)
 		return err
 	})
 	if err != nil || u == nil {
+		return nil, err
+	}
+	if readable {
+		_, err := s.outbound.SendHostMail(s.letterWithoutLink(u, args.IP), func(*store.Tx) (bool, error) { return true, nil })
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
@@ -151,6 +161,17 @@ func (s *Service) sendPasswordLink(ctx context.Context, j *store.Job) (jobs.Writ
 		s.LogOf(ctx).Info("password link sent", "user", u.ID, "ip", args.IP)
 	}
 	return nil, err
+}
+
+// letterWithoutLink returns the message to a team user whose address is read on this server.
+func (s *Service) letterWithoutLink(u *store.User, ip string) alert.HostMail {
+	return alert.HostMail{About: u.AccountID, To: u.Email, Subject: "A new password was requested", Text: fmt.Sprintf(
+		"Someone at %s requested a new password for %s on %s.\n\n"+
+			"If it was you: this message has no link, because your mail is read on the same server, where programs and colleagues may have access to it. "+
+			"Sign in with a passkey, or ask an owner or an admin of your team, or the operator of the server, for a new password. "+
+			"The operator's command is: mailstead user reset-password --user %s\n\n"+
+			"If it was not you, ignore this email: your password stays the same.\n",
+		ip, u.Email, s.Hostname(), u.Email)}
 }
 
 // LinkIn holds the token of a link.

@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -260,6 +261,62 @@ func TestForgottenPassword(t *testing.T) {
 			t.Errorf("a link after it: %v", err)
 		}
 	}
+}
+
+// TestNoLinkToAddressesReadHere: programs and colleagues may read the mail of an address that is
+// received on this server, or that the account has connected. So no password link goes there.
+func TestNoLinkToAddressesReadHere(t *testing.T) {
+	c := newSessionCase(t)
+	in := c.here(t)
+	owner := core.Actor{AccountID: in.Account.ID, UserID: in.User.ID, Role: "owner", Permissions: []string{"admin"}}
+	users := []string{"ann@elsewhere.test", "ann@hosted.test", "ann@connected.test", "ann+team@connected.test", "bob@connected.test"}
+	for _, email := range users {
+		if _, err := c.Accounts.InviteTeamUser(t.Context(), owner, accounts.InviteTeamUserIn{Email: email, SendEmail: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.addReadable(t, owner.AccountID)
+	for _, email := range users {
+		c.forget(t, "192.0.2.1", email)
+		linked := email == "ann@elsewhere.test" || email == "bob@connected.test"
+		letter := c.letters(t)[email]
+		if letter == "" || strings.Contains(letter, "token=") != linked {
+			t.Errorf("the letter to %s is\n%s", email, letter)
+		}
+		if !linked && (!strings.Contains(letter, "mailstead user reset-password --user "+email) || !strings.Contains(letter, "192.0.2.1")) {
+			t.Errorf("the letter to %s does not say what to do:\n%s", email, letter)
+		}
+	}
+	for email, want := range map[string]string{"carl@hosted.test": "validation_error", "carl@elsewhere.test": ""} {
+		_, err := c.Accounts.InviteTeamUser(t.Context(), owner, accounts.InviteTeamUserIn{Email: email, SendEmail: true})
+		if code(err) != want {
+			t.Errorf("an invitation by mail to %s: %v", email, err)
+		}
+	}
+	if _, err := c.Accounts.InviteTeamUser(t.Context(), owner, accounts.InviteTeamUserIn{Email: "carl@hosted.test"}); err != nil {
+		t.Errorf("an invitation without mail: %v", err)
+	}
+}
+
+// addReadable adds the domain hosted.test, and the domain connected.test with the mailbox
+// ann@connected.test on another server. Another account has bob@connected.test there.
+func (c *sessionCase) addReadable(t *testing.T, accountID string) {
+	t.Helper()
+	servicetest.Update(t, c.Service, func(tx *store.Tx) error {
+		for _, d := range []*store.Domain{
+			{ID: "dom_1", AccountID: accountID, Name: "hosted.test", Claim: store.ClaimProven, DNSProvider: "manual"},
+			{ID: "dom_2", AccountID: accountID, Name: "connected.test", Claim: store.ClaimOpen, DNSProvider: store.DomainProviderExternal},
+			{ID: "dom_3", AccountID: "acc_other", Name: "connected.test", Claim: store.ClaimOpen, DNSProvider: store.DomainProviderExternal},
+		} {
+			d.Status = store.DomainComplete
+			if err := store.Domains.Put(tx, d); err != nil {
+				return err
+			}
+		}
+		return errors.Join(
+			store.Mailboxes.Put(tx, &store.Mailbox{ID: "eu_1", Num: 1, AccountID: accountID, DomainID: "dom_2", Email: "ann@connected.test"}),
+			store.Mailboxes.Put(tx, &store.Mailbox{ID: "eu_2", Num: 2, AccountID: "acc_other", DomainID: "dom_3", Email: "bob@connected.test"}))
+	})
 }
 
 // TestPasskeysAfterAReset: passkeys stay unless the user chooses to remove them.
