@@ -34,9 +34,9 @@ type Settings struct {
 	HTTPTLS     Address     `toml:"http_tls" usage:"where HTTPS listens"`
 	SMTP        Address     `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
 	Submission  Address     `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
-	Submissions Address     `toml:"submissions" usage:"the same with TLS from the start"`
+	Submissions Address     `toml:"submissions" usage:"where SMTP listens for mail from our users, with TLS from the start"`
 	IMAP        Address     `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
-	IMAPS       Address     `toml:"imaps" usage:"the same with TLS from the start"`
+	IMAPS       Address     `toml:"imaps" usage:"where IMAP listens, with TLS from the start"`
 	DNS         Address     `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
 	TLSCert     string      `toml:"tls_cert" change:"file" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
 	TLSKey      string      `toml:"tls_key" change:"file" usage:"the certificate's key, a PEM file"`
