@@ -229,7 +229,7 @@ function Sender({ message: m, close, ...props }: Props & { message: Detail; clos
           {close && <span class="row nowrap"><More message={m} label={t('message.more_of', { sender: m.from_name || m.from_email })} within={props} /><IconButton look="ghost" small icon="collapse" label={t('message.close')} onClick={close} /></span>}
         </div>
         <div class="inbox-badges">
-          <Verdict auth={m.auth} sender={m.from_email} />
+          {!isOwn(m) && <Verdict auth={m.auth} sender={m.from_email} />}
           {m.is_bounce && <Badge tone="bad">{t('message.bounce')}</Badge>}
           {m.is_auto_reply && <Badge tone="info">{t('message.auto_reply')}</Badge>}
           {m.is_warmup && <Badge tone="warn">{t('message.warmup')}</Badge>}
@@ -238,6 +238,11 @@ function Sender({ message: m, close, ...props }: Props & { message: Detail; clos
       </div>
     </div>
   )
+}
+
+/** Whether a message was written here, so that nobody checked its sender: a draft, or one that was sent. */
+function isOwn(m: Detail): boolean {
+  return ['Drafts', 'Sent'].includes(inFolder(m) ?? '') && m.auth.dmarc === 'none' && m.auth.spf === 'none' && m.auth.dkim === 'none'
 }
 
 const held: Record<string, Key> = { ham: 'message.spam.ham', unsure: 'message.spam.unsure', spam: 'message.spam.spam' }
