@@ -172,7 +172,7 @@ function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[
           <ul class="inbox-folders">
             {own.map((f) => (
               <li key={f.id} class="row-between">
-                <span class="truncate grow">{theirs(f.name)} <span class="muted small">{count(f.messages)}</span></span>
+                <span class="truncate grow">{theirs(f.name)} <span class="muted small">{tn('inbox.messages', f.messages)}</span></span>
                 <span class="row nowrap">
                   <IconButton look="ghost" small icon="pencil" label={t('inbox.folder.rename', { name: f.name })} onClick={() => setRenaming(f)} />
                   <IconButton look="ghost" small icon="trash" label={t('inbox.folder.delete', { name: f.name })} onClick={() => remove(f)} />
