@@ -63,6 +63,7 @@ func TestAutomaticMailIsKnown(t *testing.T) {
 		"read receipt":                   {parts("disposition-notification", "disposition-notification"), true, false},
 		"complaint":                      {parts("feedback-report", "feedback-report"), true, false},
 		"exim's bounce":                  {"X-Failed-Recipients: a@b.c\n", true, true},
+		"notice of a postmaster":         {"Return-Path: <>\nFrom: Mailstead <postmaster@b.c>\nAuto-Submitted: auto-generated\n", true, false},
 		"mailer-daemon":                  {"From: Mail Delivery <MAILER-DAEMON@b.c>\n", true, true},
 		"postmaster with null path":      {"From: postmaster@b.c\nReturn-Path: <>\nSubject: Undeliverable\n", true, true},
 		"postmaster, a person":           {"From: postmaster@b.c\nSubject: Your question\n", false, false},

@@ -122,6 +122,7 @@ func withoutGroupMarkers(list []Address) []Address {
 type automaticSigns struct {
 	auto, precedence, list bool
 	nullPath, failed       bool // Return-Path: <>; exim's X-Failed-Recipients
+	generated              bool // Auto-Submitted: auto-generated, which is no answer to a message (RFC 3834, section 5)
 }
 
 // readHeader fills m from a raw header.
@@ -134,6 +135,7 @@ func (m *automaticSigns) readHeader(header []byte) {
 		case "auto-submitted":
 			word := firstWord(strings.ReplaceAll(value(), ";", " "))
 			m.auto = m.auto || word != "" && word != "no"
+			m.generated = m.generated || strings.TrimSpace(value()) == "auto-generated"
 		case "x-auto-response-suppress":
 			v := value()
 			m.auto = m.auto || v != "" && v != "none"
@@ -167,7 +169,7 @@ func (m *automaticSigns) isBounce(root *Part, s *Summary) bool {
 	if from == "mailer-daemon" {
 		return true
 	}
-	return from == "postmaster" && m.nullPath && !strings.HasPrefix(strings.ToLower(s.Subject), "auto")
+	return from == "postmaster" && m.nullPath && !m.generated && !strings.HasPrefix(strings.ToLower(s.Subject), "auto")
 }
 
 // preview returns the beginning of the first text that is not blank.
