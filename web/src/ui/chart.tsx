@@ -29,7 +29,7 @@ export function Chart({ days, series, height = 200, label, summary }: ChartProps
       probe.style.color = style.getPropertyValue(name)
       return getComputedStyle(probe).color
     }
-    const plot = new uPlot(options(element.clientWidth, height, series, color), [days.map((d) => Date.parse(d + 'T12:00:00') / 1000), ...series.map((s) => s.values)], element)
+    const plot = new uPlot(options(element.clientWidth, height, series, color), [days.map((d) => Date.parse(d + 'T12:00:00') / 1000), ...series.map((s, i) => (i === 0 ? s.values : drawn(s.values)))], element)
     probe.remove()
     const watch = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }))
     watch.observe(element)
@@ -46,6 +46,11 @@ export function Chart({ days, series, height = 200, label, summary }: ChartProps
   )
 }
 
+/** The values without stretches of nothing: their lines at zero would hide that of the first series. */
+function drawn(values: (number | null)[]) {
+  return values.map((v, i) => (v || values[i - 1] || values[i + 1] ? v : null))
+}
+
 function options(width: number, height: number, series: Series[], color: (name: string) => string): uPlot.Options {
   const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' }
   return {
@@ -56,6 +61,6 @@ function options(width: number, height: number, series: Series[], color: (name: 
     axes: [{ ...axis, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleDateString(locale.value, { day: 'numeric', month: 'short' })), space: 70, size: 30 },
       { ...axis, size: 52, values: (_, at) => at.map((v) => (Number.isInteger(v) ? v.toLocaleString(locale.value) : '')) }],
     series: [{ value: (_, t) => (t ? new Date(t * 1000).toLocaleDateString(locale.value, { dateStyle: 'medium' }) : '') },
-      ...series.map((s): uPlot.Series => ({ label: s.name, value: (_, v) => v?.toLocaleString(locale.value) ?? '', stroke: color(s.color), width: 2, points: { show: false }, fill: s.fill ? color(s.color + '-soft') : undefined }))],
+      ...series.map((s): uPlot.Series => ({ label: s.name, value: (_, __, ___, at) => (at === null || at === undefined ? '' : s.values[at]?.toLocaleString(locale.value) ?? ''), stroke: color(s.color), width: 2, points: { show: false }, fill: s.fill ? color(s.color + '-soft') : undefined }))],
   }
 }

@@ -690,7 +690,7 @@ export const de: Words = {
   'rule.try.nothing': 'nichts',
   'rule.try.skipped': 'Keine Zeit für: {names}.',
   'away.title': 'Automatische Antwort',
-  'away.note': 'Einmal pro Woche an jede Person, die Ihnen schreibt; nie an Mailinglisten und Automaten.',
+  'away.note': 'Einmal pro Woche an jede Person, die schreibt; nie an Mailinglisten und Automaten.',
   'away.on': 'Neue Nachrichten beantworten',
   'away.subject.hint': 'Leer lassen für „Auto:“ und den Betreff der Nachricht.',
   'away.text': 'Text',

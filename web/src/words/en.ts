@@ -694,7 +694,7 @@ export const en = {
   'rule.try.nothing': 'nothing',
   'rule.try.skipped': 'No time for: {names}.',
   'away.title': 'Automatic reply',
-  'away.note': 'Once a week to each person who writes to you; never to lists and machines.',
+  'away.note': 'Once a week to each person who writes; never to mailing lists and machines.',
   'away.on': 'Answer new mail',
   'away.subject.hint': 'Leave empty for “Auto:” and the subject of the message.',
   'away.text': 'Text',

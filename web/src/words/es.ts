@@ -690,7 +690,7 @@ export const es: Words = {
   'rule.try.nothing': 'nada',
   'rule.try.skipped': 'Sin tiempo para: {names}.',
   'away.title': 'Respuesta automática',
-  'away.note': 'Una vez por semana a cada persona que le escribe; nunca a listas ni a máquinas.',
+  'away.note': 'Una vez por semana a cada persona que escribe; nunca a listas de correo ni a máquinas.',
   'away.on': 'Responder al correo nuevo',
   'away.subject.hint': 'Deje vacío para «Auto:» y el asunto del mensaje.',
   'away.text': 'Texto',

@@ -690,7 +690,7 @@ export const fr: Words = {
   'rule.try.nothing': 'rien',
   'rule.try.skipped': 'Pas le temps pour : {names}.',
   'away.title': 'Réponse automatique',
-  'away.note': 'Une fois par semaine à chaque personne qui vous écrit ; jamais aux listes ni aux automates.',
+  'away.note': 'Une fois par semaine à chaque personne qui écrit ; jamais aux listes de diffusion ni aux automates.',
   'away.on': 'Répondre aux nouveaux messages',
   'away.subject.hint': 'Laissez vide pour « Auto: » et l’objet du message.',
   'away.text': 'Texte',

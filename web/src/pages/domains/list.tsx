@@ -2,7 +2,7 @@
 import { can } from '../../api/client'
 import { usePages, useQuery } from '../../api/query'
 import { params, setParams } from '../../router'
-import { Badge, Button, Card, count, Empty, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useOnce, type Column } from '../../ui'
+import { Badge, Button, Card, count, Empty, Icon, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useOnce, type Column } from '../../ui'
 import { useSandboxActivation } from './activate'
 import { providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
 
@@ -84,7 +84,7 @@ function Filters({ filter, seen }: { filter: ReturnType<typeof useFilter>; seen:
   const tags = [...new Set(seen)].sort((a, b) => a.localeCompare(b))
   return (
     <div class="filters" role="search">
-      <div class="grow"><TypedField name="q" label="Name" hideLabel placeholder="Search domains" eager /></div>
+      <div class="search grow"><Icon name="search" /><TypedField name="q" label="Name" hideLabel placeholder="Search domains" eager /></div>
       <Select label="Status" hideLabel value={filter.status} onChange={(status) => setParams({ status })} options={states} />
       <Select label="DNS provider" hideLabel value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
       {(tags.length > 0 || filter.tag) && <TypedField name="tag" label="Tag" hideLabel placeholder="Tag" list={tags} maxLength={50} />}

@@ -57,7 +57,7 @@ function Line({ of: c, onUndo }: { of: Change; onUndo: () => Promise<void> }) {
     <div class="line zone-change">
       <span class="grow">
         <span class="truncate zone-block"><strong>{said(c)}</strong></span>
-        <span class="muted small truncate zone-block">{[c.added > 0 && `+${count(c.added)}`, c.removed > 0 && `−${count(c.removed)}`].filter(Boolean).join(' ')}{c.added + c.removed > 0 && ' · '}<Time of={c.created_at} /> by {theirs(c.by)}</span>
+        <span class="muted small truncate zone-block">{[c.added > 0 && `${count(c.added)} added`, c.removed > 0 && `${count(c.removed)} removed`].filter(Boolean).join(', ')}{c.added + c.removed > 0 && ' · '}<Time of={c.created_at} /> by {theirs(c.by)}</span>
       </span>
       {can('undo_zone_change') && <Button small onClick={onUndo} aria-label={`Undo: ${said(c)}`}>Undo</Button>}
     </div>

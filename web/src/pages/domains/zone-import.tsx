@@ -122,7 +122,7 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
         </Section>
       )}
       {plan.merged.length > 0 && (
-        <Section title="Merged" note="These records of Mailstead get what the file has.">
+        <Section title="Merged" note="What the file has is added to these records, which Mailstead manages.">
           <div class="rows domains-boxed">{plan.merged.map((m) => <div key={keyOf(m)} class="line zone-merged"><span class="mono nowrap">{m.name} {m.type}</span><code class="grow">{shown(m.type, m.value)}</code></div>)}</div>
         </Section>
       )}

@@ -35,7 +35,7 @@ export function Invited({ message: m }: { message: Detail }) {
           [t('message.invitation.when'), <When event={i} />],
           [t('message.invitation.where'), theirs(i.location)],
           [t('message.invitation.organizer'), i.organizer && <Person name={i.organizer_name} email={i.organizer} />],
-          [t('message.invitation.people'), i.attendees.length > 0 && <People of={i.attendees} />],
+          [t('message.invitation.people'), i.attendees.length > 0 && <People of={given ? i.attendees.map((a) => (a.email.toLowerCase() === m.mailbox ? { ...a, answer: given } : a)) : i.attendees} />],
         ]} />
         {can('answer_invitation') && i.organizer && (
           <div class="row" role="group" aria-label={t('message.invitation.answer')}>

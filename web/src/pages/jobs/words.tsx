@@ -12,7 +12,7 @@ export function JobBadge({ status }: { status: Job['status'] }) {
 }
 
 const types: Record<string, string> = {
-  domain_setup: 'Set up domain', domain_provision: 'Provision domain', domain_delete: 'Delete domain',
+  domain_setup: 'Set up domain', domain_provision: 'Prepare domain', domain_delete: 'Delete domain',
   email_users_bulk_create: 'Create mailboxes', email_user_delete: 'Delete mailbox', email_users_bulk_delete: 'Delete mailboxes',
   zone_scan: 'Read DNS zone', redirect_update: 'Update redirect', forward_update: 'Update forwarding', inbox_sync: 'Sync external mailbox',
 }

@@ -65,7 +65,7 @@ export function SendingPolicy({ draft: { values: f, set } }: FieldsProps) {
 
 export function Aliases({ of: u, draft: { values: f, set } }: FieldsProps) {
   return (
-    <Card title="Aliases" note="Other addresses whose mail comes here, and that this mailbox can send as.">
+    <Card title="Aliases" note="Other addresses of this mailbox: it receives their mail, and can send from them.">
       <TextArea label="Addresses" name="aliases" value={f.aliases} onInput={(aliases) => set({ aliases })} rows={4} placeholder={`sales@${u.domain}`} hint="One per line." />
     </Card>
   )

@@ -92,7 +92,7 @@ function Details({ of: m }: { of: Detail }) {
 
 function Attempts({ of: m }: { of: Detail }) {
   return (
-    <Card title={plural(m.attempts, 'attempt')} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length} are shown.` : undefined}>
+    <Card title={m.attempts > 0 ? plural(m.attempts, 'attempt') : 'Attempts'} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length} are shown.` : undefined}>
       {m.attempts_log.length === 0 ? <p class="muted">{theirs(m.last_response) ?? 'No attempts yet.'}</p> : (
         <ol class="sent-attempts" reversed>{m.attempts_log.toReversed().map((a, i) => <One key={i} attempt={a} />)}</ol>
       )}

@@ -16,7 +16,7 @@ export function Reputation() {
   const [days, setDays] = useState<Days>('7d')
   return (
     <Page title="Reputation" heading="Sent" tabs={<SentTabs current="reputation" />}
-      intro="Receivers judge you by the mail they get. Sending pauses automatically when more than 10 % of a mailbox’s mail bounces, or more than 0.3 % is reported as spam, in 24 hours.">
+      intro="Receivers judge you by the mail they get. Sending pauses automatically when more than 10% of a mailbox’s mail bounces, or more than 0.3% is reported as spam, in 24 hours.">
       <div class="sent-filters"><Select label="Period" value={days} onChange={setDays} options={spans} /></div>
       <Show of={reputation}>{(r) => <Report of={r} days={days} />}</Show>
     </Page>
@@ -69,11 +69,11 @@ function Lines({ of, days, none }: { of: LineProps[]; days: Days; none: string }
   )
 }
 
-const percent = (rate: number) => `${(rate * 100).toFixed(rate > 0 && rate < 0.01 ? 2 : 1)} %`
+const percent = (rate: number) => `${(rate * 100).toFixed(rate > 0 && rate < 0.01 ? 2 : 1)}%`
 
-/** A bar of what was sent, with the shares that bounced and were called spam. */
+/** A bar of what was sent, with the shares that wait for another attempt, that bounced and that were called spam. */
 function Outcome({ of: w }: { of: Windows['1d'] }) {
-  const words = `${count(w.sent)} recipients, ${percent(w.bounce_rate)} bounced, ${percent(w.complaint_rate)} reported as spam`
+  const words = `${count(w.sent)} recipients, ${percent(w.bounce_rate)} bounced, ${percent(w.complaint_rate)} reported as spam${w.deferred > 0 && w.sent > 0 ? `, ${percent(Math.min(1, w.deferred / w.sent))} deferred` : ''}`
   const share = (n: number) => `${w.sent ? Math.min(100, (n / w.sent) * 100) : 0}%`
   return (
     <span class="reputation-outcome">

@@ -15,7 +15,7 @@ export function Suppressions() {
   const [adding, setAdding] = useState(false), [importing, setImporting] = useState(false)
   const pages = usePages('list_suppressions', { limit: 50, reason: reason || undefined }, (s) => s.email)
   return (
-    <Page title="Suppression list" heading="Sent" intro="No mail is sent to these addresses, because they bounced or reported spam. This protects your domains’ reputation."
+    <Page title="Suppression list" heading="Sent" intro="No mail is sent to these addresses, because they bounced, reported spam or were added by your team. This protects your domains’ reputation."
       tabs={<SentTabs current="suppressions" />} actions={<>
         {can('import_suppressions') && <Button icon="upload" onClick={() => setImporting(true)}>Import</Button>}
         {can('create_suppression') && <Button icon="plus" onClick={() => setAdding(true)}>Add address</Button>}

@@ -21,7 +21,7 @@ export function useWaits(sent: Sent | null): boolean {
 
 /** Takes a message back, which is a draft again. */
 export function Undo({ sent, onBack }: { sent: Sent; onBack: () => void }) {
-  return <Button small onClick={async () => { if (await takeBack(sent)) onBack() }}>{t('ui.undo')}</Button>
+  return <Button onClick={async () => { if (await takeBack(sent)) onBack() }}>{t('ui.undo')}</Button>
 }
 
 /** The recipients of a message with the state of each, live. */
