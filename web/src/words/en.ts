@@ -516,7 +516,7 @@ export const en = {
   'apps.expiry.days': 'In {n} days',
   'apps.expiry.year': 'In a year',
   'apps.only': 'Only from',
-  'apps.only.hint': 'Addresses or networks. Leave empty to allow all.',
+  'apps.only.hint': 'IP addresses or networks. Leave empty to allow all.',
   'apps.limit': 'Limit what can be sent with it',
   'apps.limit.hint': 'For assistants and other apps that act on what they read.',
   'apps.secret.password': 'password',
