@@ -174,7 +174,7 @@ func mailAwaitedText(d *store.Domain) string {
 type DomainWarning struct {
 	Code string `json:"code" words:"ours" example:"no_mailbox"` // not_proven, no_mailbox, mail_not_imported or mta_sts_elsewhere.
 	// For people; the text may change.
-	Message string `json:"message" words:"theirs" example:"ann@example.com took mail elsewhere, and has no mailbox here. Its mail will be refused."`
+	Message string `json:"message" words:"theirs" example:"ann@example.com took mail elsewhere, and has no mailbox here. Its mail is refused."`
 }
 
 // notProvenText says that this host would refuse mail of a domain whose claim is open.
@@ -210,14 +210,14 @@ func (s *Service) mxWarnings(ctx context.Context, d *store.Domain, expected []st
 		out = append(out, DomainWarning{"not_proven", notProvenText(d)})
 	}
 	if n := len(lacking); n > 0 {
-		text := someOf(lacking) + " took mail elsewhere, and there is no mailbox here with that address. "
+		text, whose := someOf(lacking)+" took mail elsewhere, and there is no mailbox here with that address. ", "Its"
 		if n > 1 {
-			text = someOf(lacking) + " took mail elsewhere, and there are no mailboxes here with these addresses. "
+			text, whose = someOf(lacking)+" took mail elsewhere, and there are no mailboxes here with these addresses. ", "Their"
 		}
 		if d.CatchAll == "" && d.Forward == "" {
-			text += "Their mail will be refused: create the mailboxes, aliases or groups first."
+			text += whose + " mail is refused until a mailbox, an alias or a group takes it."
 		} else {
-			text += "The catch_all or the forward of the domain takes their mail."
+			text += whose + " mail goes to the catch-all or the forwarding of the domain."
 		}
 		out = append(out, DomainWarning{"no_mailbox", text})
 	}

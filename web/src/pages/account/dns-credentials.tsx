@@ -38,11 +38,11 @@ function Table({ of, domains, onEdit, onDeleted }: { of: DNSCredential[]; domain
         <tbody>
           {of.map((c) => (
             <tr key={c.id}>
-              <td class="breaks"><strong>{theirs(c.name)}</strong>{c.error && <Notice tone="bad" title="Refused by the provider.">{theirs(c.error)}</Notice>}</td>
+              <td class="breaks"><strong>{theirs(c.name)}</strong>{c.error && <Notice tone="bad" title="Refused by the provider.">{can('update_dns_credential') && 'Edit it and enter a new key. '}<span class="muted">The answer: {theirs(c.error)}</span></Notice>}</td>
               <td data-label="Provider">{dnsProviders[c.provider].name}</td>
               <td data-label="Zones" class="breaks">{c.zones.length > 0 ? c.zones.join(', ') : <span class="muted">All of the provider</span>}</td>
               <td data-label="Used by" class="breaks"><UsedBy of={domains?.filter((d) => d.dns_credential_id === c.id)} /></td>
-              <td data-label="Last used"><Time of={c.last_used_at} /></td>
+              <td data-label="Last used" class="nowrap"><Time of={c.last_used_at} /></td>
               <td>
                 <span class="domains-actions">
                   {can('update_dns_credential') && <IconButton look="ghost" small icon="pencil" label={`Edit ${c.name}`} onClick={() => onEdit(c)} />}

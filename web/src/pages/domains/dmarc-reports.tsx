@@ -65,7 +65,7 @@ function Figures({ read: { reports, whole }, range }: { read: Read; range: Range
       {!whole && <Notice>Only the newest {count(reports.length)} reports are shown. Choose a shorter period to see all of them.</Notice>}
       <div class="stats">
         <Stat name="Messages" value={count(sum.messages)} />
-        <Stat name="Passed" value={sum.messages ? `${Math.round((100 * sum.passed) / sum.messages)}%` : '–'} note={count(sum.passed)} />
+        <Stat name="Passed" value={sum.messages ? `${Math.round((100 * sum.passed) / sum.messages)}%` : '–'} note={sum.messages > 0 && plural(sum.passed, 'message')} />
         <Stat name="Failed" value={count(sum.failed)} note={sum.failed > 0 ? 'spoofed, or sources not set up' : 'no action needed'} />
         <Stat name="Reports" value={count(reports.length)} note={plural(new Set(reports.map((r) => r.org_name)).size, 'reporter')} />
       </div>

@@ -30,7 +30,7 @@ export function Elsewhere({ domain: d, reload }: TabProps) {
     await reload()
   }
   return (
-    <Card title="Other senders" note="Servers and services that also send mail of this domain. Their mail counts as your own words if SPF passes and their DKIM key signs all of it."
+    <Card title="Other senders" note="Servers and services that also send mail of this domain. Their mail counts as your own, not as a stranger’s, if SPF passes and their DKIM key signs all of it."
       actions={d.sends_elsewhere.length < most && <Button small icon="plus" onClick={() => setAdding(true)}>Add sender</Button>}>
       {d.sends_elsewhere.length === 0 ? <p class="muted">No other senders yet.</p> : (
         <ul class="domains-senders">

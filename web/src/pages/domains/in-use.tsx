@@ -1,6 +1,7 @@
 // A domain that is in use elsewhere: what it has now, what stays and what changes, and how to go back.
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
+import { go } from '../../router'
 import { ask, Button, Card, Check, Dialog, Facts, Form, Notice, plural, TextArea, theirList, theirs, told, Wrong } from '../../ui'
 import { CopyFields } from './parts'
 import { ChangeTable, PlanPreview, usePlan, type Change } from './plan'
@@ -46,8 +47,8 @@ function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof 
           ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(visitors come to this server)'}</span></>],
           ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(comes here)'}</span></>],
           ['Records', plural(r.records.reduce((n, s) => n + s.values.length, 0), 'value')],
-          ['Read by', methods[r.method]],
-          ['Wait after the change', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}. Until then, some resolvers still ask the old nameservers`],
+          ['Result', methods[r.method]],
+          ['Wait after the change', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}: until then, some resolvers still ask the old nameservers`],
           ['Changed records', r.ttl.longest_changed !== null && `Resolvers keep old values for up to ${lasting(r.ttl.longest_changed)}`],
           ['DS records', r.ttl.ds !== null && `Resolvers keep them for up to ${lasting(r.ttl.ds)}`],
         ]} />}
@@ -188,7 +189,7 @@ export function BringMail({ domain: d, reload, onClose }: TabProps & { onClose: 
     onClose()
     told('New mail arrives here.')
     const { warnings = [] } = done
-    if (warnings.length > 0) ask({ title: 'Check these next', action: 'OK', danger: false, text: <div class="stack-tight">{warnings.map((w) => <Notice key={w.code + w.message} tone="warn">{w.message}</Notice>)}</div>, run: reload })
+    if (warnings.length > 0) ask({ title: 'Check these next', action: 'Open mailboxes', stay: 'Later', danger: false, text: <div class="stack-tight">{warnings.map((w) => <Notice key={w.code + w.message} tone="warn">{w.message}</Notice>)}</div>, run: async () => go(`/domains/${d.id}/mailboxes`) })
     await reload()
   }
   return (

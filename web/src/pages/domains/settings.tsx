@@ -53,7 +53,7 @@ function Registration({ domain: d, drafts, mayChange }: FieldsProps & { mayChang
     <Card title="Registration">
       <div class="stack">
         <Facts of={[
-          ['Added by', d.source === 'registered' ? 'purchase' : 'connection'],
+          ['Source', d.source === 'registered' ? 'Bought here' : 'Connected'],
           ['Registrar', d.registrar],
           ['Expires', d.expires_at && <Time of={d.expires_at} form="date" />],
           ['DNS provider', !mayChange && providerNames[d.dns_provider]],

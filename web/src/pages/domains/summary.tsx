@@ -6,7 +6,7 @@ import { InUse, Obstacles } from './in-use'
 import { isInUse } from './scan'
 import type { TabProps } from './types'
 import { useDnsStatus } from './status'
-import { byNeed, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
+import { byNeed, faultOf, providerNames, purposeOf, redirectWords, type DnsStatus, type Domain } from './words'
 
 export function Overview(props: TabProps) {
   const { domain: d } = props
@@ -43,13 +43,14 @@ function CheckList({ status: s, domain: d }: { status: DnsStatus; domain: Domain
   return (
     <div class="rows">
       {s.nameservers.expected.length > 0 && (
-        <Check ok={s.nameservers.verified} name="Nameservers" critical>
+        <Check ok={s.nameservers.verified} name="Nameservers" critical fault={s.nameservers.actual.length > 0 ? 'Wrong value' : 'Missing'}>
           {s.nameservers.verified ? 'Set to Mailstead’s nameservers.' : s.nameservers.actual.length > 0 ? `Set to ${s.nameservers.actual.join(', ')}.` : 'No nameservers set.'}
         </Check>
       )}
       {purposes.map((p) => {
         const records = s.records.filter((r) => r.purpose === p)
-        return <Check key={p} ok={records.every((r) => r.verified)} critical={records.some((r) => r.critical && !r.verified)} differs={records.some((r) => !r.verified && r.actual !== null)} name={purposeOf(p).name}>{purposeOf(p, d).about}</Check>
+        const wrong = records.find((r) => !r.verified)
+        return <Check key={p} ok={!wrong} critical={records.some((r) => r.critical && !r.verified)} fault={wrong && faultOf(wrong)} name={purposeOf(p).name}>{purposeOf(p, d).about}</Check>
       })}
       {d.dnssec && <DnssecCheck domain={d} of={d.dnssec} />}
     </div>
@@ -65,8 +66,9 @@ function DnssecCheck({ domain: d, of }: { domain: Domain; of: NonNullable<Domain
   return <Check name="DNSSEC" ok={of.status === 'secure'} critical={of.status === 'bogus'} optional>{text}</Check>
 }
 
-function Check({ ok, critical, differs, optional, name, children }: { ok: boolean; critical?: boolean; differs?: boolean; optional?: boolean; name: string; children: ComponentChildren }) {
-  const [tone, label] = ok ? ['ok', 'Verified'] as const : critical ? ['bad', 'Wrong'] as const : optional ? ['none', 'Off'] as const : ['warn', differs ? 'Wrong value' : 'Missing'] as const
+/** fault: what is wrong with it, in a few words. */
+function Check({ ok, critical, fault = 'Wrong value', optional, name, children }: { ok: boolean; critical?: boolean; fault?: string; optional?: boolean; name: string; children: ComponentChildren }) {
+  const [tone, label] = ok ? ['ok', 'Verified'] as const : critical ? ['bad', fault] as const : optional ? ['none', 'Off'] as const : ['warn', fault] as const
   return (
     <div class="line domains-check">
       <span class={'domains-mark ' + tone}><Icon name={ok ? 'check' : critical ? 'x' : 'info'} /></span>

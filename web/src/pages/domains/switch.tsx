@@ -90,6 +90,7 @@ function Counted({ of: q }: { of: Questions }) {
           {q.hours.map((h) => <span key={h.hour} title={`${new Date(h.hour).toLocaleTimeString(locale.value, { hour: 'numeric', minute: '2-digit' })}: ${h.count}`} style={{ height: Math.max(h.count > 0 ? 6 : 1, (h.count / most) * 100) + '%' }} />)}
         </figure>
       )}
+      {day > 0 && <p class="row-between muted small"><span>24 hours ago</span><span>at most {plural(most, 'query', 'queries')} an hour</span><span>now</span></p>}
     </div>
   )
 }

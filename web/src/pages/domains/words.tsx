@@ -61,7 +61,7 @@ export function StateBadge({ domain }: { domain: Domain }) {
 }
 
 export const providerNames: Record<Provider, string> = {
-  builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Nameserver', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Mail hosted elsewhere',
+  builtin: 'Mailstead', cloudflare: 'Cloudflare', rfc2136: 'Nameserver', route53: 'Route 53', hetzner: 'Hetzner', desec: 'deSEC', manual: 'Your DNS provider', external: 'Elsewhere',
 }
 
 /** Tells whether Mailstead makes the records of a domain by the API of its DNS provider. */
