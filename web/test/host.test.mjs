@@ -112,7 +112,7 @@ describe('the host', () => {
     test('a backup and a drill are made by hand, and a drill finds a changed byte' + where, async (t) => {
       const p = await open(t, '/backups', small)
       await card(p, 'Status').getByText(join(own.dir, 'backups')).waitFor()
-      await card(p, 'Status').getByText('(every 1 hour)').waitFor()
+      await card(p, 'Status').getByText('(every hour)').waitFor()
       await card(p, 'Status').getByText('any time from').waitFor()
       await card(p, 'Status').getByText('none: changes are sent within a second').waitFor()
       const rows = card(p, 'Backups').locator('tbody tr')

@@ -236,7 +236,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByLabel('Name', { exact: true }).fill(template)
       const names = [unique('info'), unique('sales')]
       await p.getByLabel('Usernames').fill(names.join('\n'))
-      await p.getByRole('button', { name: 'Save', exact: true }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Create', exact: true }).click()
       const line = p.locator('.line', { hasText: template })
       await line.getByRole('button', { name: 'Actions for ' + template }).click()
       await sound(p, 'the templates')

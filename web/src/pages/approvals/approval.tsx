@@ -100,7 +100,7 @@ function Files({ of: a }: { of: Detail }) {
         <Dialog wide title={file.filename} onClose={() => setOpened(undefined)}>
           <div class="stack">
             <iframe class="approval-file" title={file.filename} sandbox="" src={`${path}?theme=${theme.value}`} />
-            <LinkButton small icon="download" href={`${path}?save=true`} download>Download</LinkButton>
+            <div><LinkButton small icon="download" href={`${path}?save=true`} download>Download</LinkButton></div>
           </div>
         </Dialog>
       )}

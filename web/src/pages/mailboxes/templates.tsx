@@ -57,7 +57,7 @@ function Edit({ of: t, onClose }: { of?: Template; onClose: () => void }) {
   }
   return (
     <Dialog title={t ? t.name : 'Create template'} onClose={onClose}>
-      <Form submit="Save" onSubmit={submit} of={[name, text]}>
+      <Form submit={t ? 'Save' : 'Create'} onSubmit={submit} of={[name, text]}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Company" autoFocus />
         <TextArea label="Usernames" name="usernames" value={text} onInput={setText} rows={7} placeholder={'info\nsales\nsupport'} hint="One per line, without the @ and domain. At most 50." mono />
       </Form>

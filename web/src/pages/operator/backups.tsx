@@ -5,7 +5,7 @@ import { useQuery } from '../../api/query'
 import { Badge, Bar, Button, bytes, Card, Code, count, Empty, Facts, Notice, Page, plural, Show, TableWrap, theirs, Time, told, words, Wrong } from '../../ui'
 import { JobBadge, type Job } from '../jobs/words'
 import { useHealth, withCode, type Health } from './checks'
-import { spanIn, spanOf } from './spans'
+import { everyOf, spanIn, spanOf } from './spans'
 
 type Backup = Schemas['Backup']
 
@@ -120,7 +120,7 @@ function Kept({ health: h, drill, runs }: { health: Health; drill: Job | undefin
 
 function Next({ last, every }: { last: string | null; every: number }) {
   const at = last ? Date.parse(last) + every : 0
-  return <>{at > serverNow() ? <Time of={new Date(at).toISOString()} /> : 'now'} <span class="muted">(every {spanOf(every)})</span></>
+  return <>{at > serverNow() ? <Time of={new Date(at).toISOString()} /> : 'now'} <span class="muted">({everyOf(every)})</span></>
 }
 
 /**
@@ -148,7 +148,7 @@ function Drills({ last, runs, checks, every }: { last: Job | undefined; runs: bo
           : last?.error ? <Notice tone="bad" title="The drill failed."><Wrong of={last.error} /> <Time of={last.completed_at} />.</Notice>
           : <p class="muted">{check ? withCode(check.message) : 'No drill yet. Only a restore proves that a backup works.'}</p>}
         {!runs && check?.mend && <Mend of={check.mend} />}
-        {every !== undefined && <p class="muted small">{every > 0 ? `Runs automatically every ${spanOf(every)}.` : 'Runs only when started here.'} <a href="/settings?q=backup.drill">Change schedule</a></p>}
+        {every !== undefined && <p class="muted small">{every > 0 ? `Runs automatically ${everyOf(every)}.` : 'Runs only when started here.'} <a href="/settings?q=backup.drill">Change schedule</a></p>}
       </div>
     </Card>
   )

@@ -108,7 +108,7 @@ function Storage({ of: { store, objects } }: { of: Health }) {
 
 function Queue({ of: { queue } }: { of: Health }) {
   return (
-    <Card title="Outgoing queue" actions={<LinkButton small look="ghost" href="/sent?status=queued">Queued messages</LinkButton>}>
+    <Card title="Outgoing queue" actions={<a href="/sent?status=queued">Queued messages</a>}>
       <div class="stats">
         <Stat name="Recipients" value={count(queue.depth)} note={queue.depth === 0 && 'nothing is waiting'} />
         {queue.oldest_seconds !== null && <Stat name="Oldest" value={spanOf(1000 * queue.oldest_seconds)} />}

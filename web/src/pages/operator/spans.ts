@@ -13,6 +13,11 @@ export function spanOf(ms: number): string {
   return plural(Math.floor(ms / size), name) + (rest > 0 ? ' ' + plural(rest, next![0]) : '')
 }
 
+/** How often something is done with a span between, such as "every 3 days" or "every hour". */
+export function everyOf(ms: number): string {
+  return 'every ' + spanOf(ms).replace(/^1 (?=[a-z]+$)/, '')
+}
+
 /** The milliseconds of a setting such as "7d", "90m" or "1h30m0s"; 0 for an empty one. */
 export function spanIn(setting: string): number {
   let ms = 0

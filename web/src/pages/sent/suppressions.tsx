@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { ask, Badge, Button, Card, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, theirs, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, count, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, theirs, Time, told } from '../../ui'
 import { SentTabs } from './tabs'
 
 type Suppression = Schemas['Suppression']
@@ -44,7 +44,7 @@ function Line({ of: s, onGone }: { of: Suppression; onGone: () => void }) {
   return (
     <div class="line">
       <span class="grow truncate"><strong>{theirs(s.email)}</strong></span>
-      <Badge plain tone={s.reason === 'complaint' ? 'bad' : s.reason === 'bounce' ? 'warn' : 'none'}>{s.reason}</Badge>
+      <Badge tone={s.reason === 'complaint' ? 'bad' : s.reason === 'bounce' ? 'warn' : 'none'}>{s.reason}</Badge>
       <span class="sent-when muted small"><Time of={s.created_at} form="short" /></span>
       {can('delete_suppression') && <IconButton look="ghost" small icon="trash" label={`Remove ${s.email} from the list`} onClick={remove} />}
     </div>
@@ -63,7 +63,7 @@ function Import({ onClose, onDone }: { onClose: () => void; onDone: () => Promis
   return (
     <Dialog title="Import addresses" onClose={onClose}>
       <Form submit="Import" onSubmit={submit} of={text} disabled={text.trim() === ''}>
-        <TextArea label="Addresses" name="emails" value={text} onInput={setText} rows={8} mono autoFocus hint="One per line. At most 10 000 at a time." />
+        <TextArea label="Addresses" name="emails" value={text} onInput={setText} rows={8} mono autoFocus hint={`One per line. At most ${count(10_000)} at a time.`} />
         <Select label="Reason" name="reason" value={reason} onChange={setReason} options={reasons.slice(1) as [Suppression['reason'], string][]} />
       </Form>
     </Dialog>

@@ -59,7 +59,7 @@ function Edit({ of: t, onClose, onDone }: { of?: Template; onClose: () => void; 
   }
   return (
     <Dialog wide title={t ? t.name : 'Create template'} onClose={onClose}>
-      <Form submit="Save" onSubmit={submit} of={[name, subject, text, html]}>
+      <Form submit={t ? 'Save' : 'Create'} onSubmit={submit} of={[name, subject, text, html]}>
         <TextField label="Name" name="name" value={name} onInput={setName} placeholder="Welcome" autoFocus />
         <TextField label="Subject" name="subject" value={subject} onInput={setSubject} placeholder="Welcome, {{first_name}}" />
         <TextArea label="Text" name="text" value={text} onInput={setText} rows={7} placeholder="Hello {{first_name}}," />
