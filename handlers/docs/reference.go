@@ -34,7 +34,7 @@ func (s *Site) addReference() {
 		p := &page{path: groupPath(t.Name), title: t.Name, summary: t.Description, anchors: map[string][]string{}}
 		p.source = func() []byte { return s.groupText(t.Name, t.Description) }
 		for _, o := range s.doc.InGroup(t.Name) {
-			heading := prose(o.Summary)
+			heading := headingOf(o)
 			p.anchors[heading] = append(p.anchors[heading], o.OperationID)
 			at := p.path + "#" + o.OperationID
 			s.operations[o.OperationID] = at
@@ -47,6 +47,14 @@ func (s *Site) addReference() {
 		s.addPage(p)
 	}
 	s.addPage(&page{path: errorsPath, title: "Errors", summary: "The form of errors, and what each code means.", source: s.errorsText})
+}
+
+// headingOf returns the heading of an operation, or of an event, whose name is shorter than what is said of it.
+func headingOf(o openapi.PathOperation) string {
+	if o.Row == nil {
+		return o.Path
+	}
+	return prose(o.Summary)
 }
 
 // groupPath returns the path of a group's page.
@@ -237,7 +245,7 @@ func (w *groupWriter) writeDeliveries(o openapi.PathOperation) {
 
 // writeEvent writes one event: its data, and an example of its body.
 func (w *groupWriter) writeEvent(o openapi.PathOperation) {
-	fmt.Fprintf(w, "\n## %s\n\n`%s`\n\n", prose(o.Summary), o.Path)
+	fmt.Fprintf(w, "\n## %s\n\n%s\n\n", headingOf(o), prose(o.Summary))
 	m := o.RequestBody.Content.Get(jsonMedia)
 	if data := m.Schema.AllOf[1].Properties.Get("data"); data != nil {
 		w.WriteString("**`data`:**\n\n")

@@ -166,6 +166,9 @@ func (s *Site) Search(query string) File {
 		f.main += markup.Format(`<li><a href="%s"><strong>%s</strong> <span>%s</span></a><p>%s</p></li>`+"\n", one.path, one.heading, one.title, excerpt(one.text, mark))
 	}
 	f.main += "</ol>\n"
+	if len(found) == 0 {
+		f.main += "<p>Try fewer or other words, or choose a page from the contents.</p>\n"
+	}
 	return File{Type: "text/html; charset=utf-8", Body: s.frame(f)}
 }
 
