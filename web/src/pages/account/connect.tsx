@@ -58,25 +58,27 @@ function Assistants({ base }: { base: string }) {
   }
   return (
     <Card title="AI assistants" note="MCP lets an assistant work with your mail and domains, within the permissions that you give it.">
-      <p class="muted">Most assistants need only the server’s URL: they open a page here that asks for your permission. For others, create a token.</p>
-      <div class="grid-2">
-        <ol class="steps">
-          <Step n={1} title="Create a token for the assistant">
-            {token ? <Secret name="token" text={token} /> : can('create_token') && (
-              <Form submit="Create token" onSubmit={make}>
-                <Check label="Allow changes and sending mail" checked={writes} onChange={setWrites} hint="Without this the assistant is read-only: a message it reads can’t trick it into sending or changing anything." />
-              </Form>
-            )}
-          </Step>
-          <Step n={2} title="Add the server’s URL">
-            <p>Add a remote server (streamable HTTP): <Copyable text={base + '/mcp'} /></p>
-          </Step>
-          <Step n={3} title="Add the header"><Code label="Header" text={`Authorization: Bearer ${token ?? 'mst_…'}`} /></Step>
-        </ol>
-        <div class="stack">
-          <Code label="Configuration" text={JSON.stringify({ mcpServers: { mailstead: { type: 'http', url: base + '/mcp', headers: { Authorization: `Bearer ${token ?? 'mst_…'}` } } } }, null, 2)} />
-          <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs, and <a href="/tokens">limit its token</a> to a mailbox or to answers if you can. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
-          <p class="small"><a href="/tokens">All tokens</a>: delete one to revoke it.</p>
+      <div class="stack">
+        <p class="muted">Most assistants need only the server’s URL: they open a page here that asks for your permission. For others, create a token.</p>
+        <div class="grid-2">
+          <ol class="steps">
+            <Step n={1} title="Create a token for the assistant">
+              {token ? <Secret name="token" text={token} /> : can('create_token') && (
+                <Form submit="Create token" onSubmit={make}>
+                  <Check label="Allow changes and sending mail" checked={writes} onChange={setWrites} hint="Without this the assistant is read-only: a message it reads can’t trick it into sending or changing anything." />
+                </Form>
+              )}
+            </Step>
+            <Step n={2} title="Add the server’s URL">
+              <p>Add a remote server (streamable HTTP): <Copyable text={base + '/mcp'} /></p>
+            </Step>
+            <Step n={3} title="Add the header"><Code label="Header" text={`Authorization: Bearer ${token ?? 'mst_…'}`} /></Step>
+          </ol>
+          <div class="stack">
+            <Code label="Configuration" text={JSON.stringify({ mcpServers: { mailstead: { type: 'http', url: base + '/mcp', headers: { Authorization: `Bearer ${token ?? 'mst_…'}` } } } }, null, 2)} />
+            <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs, and <a href="/tokens">limit its token</a> to a mailbox or to answers if you can. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
+            <p class="small"><a href="/tokens">All tokens</a>: delete one to revoke it.</p>
+          </div>
         </div>
       </div>
     </Card>

@@ -44,7 +44,6 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
   return (
     <Page title={title} back={{ href: '/domains', label: 'Domains' }}
       heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
-      actions={d && d.email_users_count > 0 && <LinkButton icon="mail" href={'/mailboxes?domain=' + d.domain}>Mailboxes</LinkButton>}
       tabs={<PageTabs label="Domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
       <Show of={domain}>
         {(d) => at ? <Parts tab={at} domain={d} reload={domain.reload} /> : <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />}

@@ -16,7 +16,7 @@ const names: Record<string, string> = {
 }
 
 /** A name of the API in the words of the dashboard. */
-const said = (name: string) => names[name] ?? words(name).replace(/email user/i, (found) => found.startsWith('E') ? 'Mailbox' : 'mailbox')
+const said = (name: string) => names[name] ?? words(name).replace(/email user/i, (found) => found.startsWith('E') ? 'Mailbox' : 'mailbox').replace('team user', 'team member')
 
 const actions = [...new Set([...Object.entries(operations).filter(([, [method]]) => method !== 'GET').map(([name]) => name), ...Object.keys(names)])].sort()
 

@@ -1,6 +1,6 @@
 // How the server is, for its operator. What is wrong is among what needs attention.
 import { session } from '../../api/client'
-import { Badge, bytes, Card, count, Facts, LinkButton, Show, Time } from '../../ui'
+import { Badge, bytes, Card, Facts, plural, Show, Time } from '../../ui'
 import { outcomeOf, standings, useHealth } from '../operator/checks'
 
 export function ServerHealth() {
@@ -9,13 +9,13 @@ export function ServerHealth() {
   if (!operator) return null
   const status = health.data && standings[health.data.status]
   return (
-    <Card title="Server health" actions={<>{status && <Badge tone={status[0]}>{status[1]}</Badge>}<LinkButton small look="ghost" href="/host">Host</LinkButton></>}>
+    <Card title="Server health" actions={<>{status && <Badge tone={status[0]}>{status[1]}</Badge>}<a href="/host">Host</a></>}>
       <Show of={health} lines={2}>
         {({ checks, checked_at, store, queue, backup }) => (
           <Facts of={[
             ['Checks', <>{outcomeOf(checks)}, <Time of={checked_at} /></>],
             ['Disk', `${bytes(store.free_bytes)} free`],
-            ['Queue', queue.depth === 0 ? 'empty' : count(queue.depth)],
+            ['Queue', queue.depth === 0 ? 'empty' : plural(queue.depth, 'recipient')],
             ['Backup', <a href="/backups">{backup.target === null ? 'not configured' : <Time of={backup.last_success_at} none="none yet" />}</a>],
           ]} />
         )}

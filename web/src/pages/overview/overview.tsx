@@ -1,7 +1,7 @@
 import type { Schemas } from '../../api/client'
 import { can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, type Tone } from '../../ui'
+import { Badge, Bar, bytes, Card, Chart, count, Empty, Page, plural, Show, Stat, type Tone } from '../../ui'
 import { locale } from '../../words'
 import { deed } from '../jobs/words'
 import { Attention } from './attention'
@@ -74,7 +74,7 @@ function DomainHealth({ bare }: Bare) {
   const domains = useDomains()
   if (bare && !domains.data?.length) return null
   return (
-    <Card title="Domains" actions={<LinkButton small look="ghost" href="/domains">All domains</LinkButton>}>
+    <Card title="Domains" actions={<a href="/domains">All domains</a>}>
       <Show of={domains} lines={2}>
         {(all) => {
           if (all.length === 0) return <p class="muted">No domains yet</p>
@@ -107,7 +107,7 @@ function Jobs({ bare }: Bare) {
   const running = useQuery('list_jobs', { status: 'in_progress', limit: 6 })
   if (bare && !running.data?.data.length) return null
   return (
-    <Card title="Running jobs" flush actions={<LinkButton small look="ghost" href="/jobs">All jobs</LinkButton>}>
+    <Card title="Running jobs" flush actions={<a href="/jobs">All jobs</a>}>
       <Show of={running} lines={2}>
         {({ data }) => data.length === 0 ? <Empty icon="check" title="No jobs running" /> : (
           <div class="rows">
@@ -128,7 +128,7 @@ function Endpoints({ bare }: Bare) {
   const endpoints = useEndpoints()
   if (bare && !endpoints.data?.length) return null
   return (
-    <Card title="Webhooks" flush actions={<LinkButton small look="ghost" href="/webhooks">All webhooks</LinkButton>}>
+    <Card title="Webhooks" flush actions={<a href="/webhooks">All webhooks</a>}>
       <Show of={endpoints} lines={2}>
         {(all) => all.length === 0 ? <Empty icon="hook" title="No webhooks yet">Get an HTTP request for every event, such as a received message.</Empty> : (
           <div class="rows">
