@@ -854,7 +854,7 @@ export const fr: Words = {
   'ui.discard.title': 'Abandonner les modifications ?',
   'ui.discard.text': 'Ce que vous avez saisi n’est pas enregistré.',
   'ui.discard.action': 'Abandonner',
-  'ui.discard.stay': 'Continuer',
+  'ui.discard.stay': 'Continuer la saisie',
   'ui.confirm': 'Saisissez {text} pour confirmer',
   'ui.undo': 'Annuler',
   'ui.dismiss': 'Fermer',
