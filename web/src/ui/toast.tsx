@@ -53,6 +53,15 @@ export function told(text: string) {
   show({ text, bad: false }, 5)
 }
 
+/** Tells that something was done, and offers to take it back. */
+export function toldUndoable(text: string, undo: () => Promise<unknown>) {
+  const who = session.value?.user.id
+  const id = show({ text, bad: false, undo: () => {
+    close(id)
+    if (session.value?.user.id === who) undo().catch(failed)
+  } }, 6)
+}
+
 /** Tells why something failed. */
 export function failed(error: unknown) {
   show({ text: error instanceof Error ? error.message : String(error), bad: true, mend: error instanceof ApiError ? error.mend : undefined }, 10)

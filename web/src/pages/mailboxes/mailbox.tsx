@@ -14,6 +14,7 @@ import { Expires, Expiry } from './expiry'
 import { PasswordLink } from './password-link'
 import { Held, Paused } from './paused'
 import { ReplyFields, replyOf, Rules, saveReply } from './rules'
+import { TeamMembers } from './people'
 import { Aliases, changeOf, formOf, RecoveryAddress, SendingPolicy, Settings } from './settings'
 import { passwordAgain, StatusBadge, type MailboxOut } from './words'
 
@@ -92,6 +93,7 @@ function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: ()
           {can('update_email_user') && <Settings {...fields} />}
           <div class="stack">
             {can('update_email_user') && <SendingPolicy {...fields} />}
+            {!hosted(u) && <TeamMembers of={u} />}
             <About of={u} />
           </div>
         </div>
@@ -104,7 +106,10 @@ function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: ()
       )}
       {tab === 'access' && (
         <div class="grid-2">
-          <Connection of={u} />
+          <div class="stack">
+            <TeamMembers of={u} />
+            <Connection of={u} />
+          </div>
           <div class="stack">
             {can('list_credentials') && <AppPasswords userID={u.id} />}
             {can('update_email_user') && <RecoveryAddress {...fields} />}
