@@ -16,9 +16,10 @@ export function maySend(m: Mailbox): boolean {
 
 /**
  * A button that opens a list to choose from, which gets how to close it. value is what was chosen.
+ * opened: the list is open at first.
  */
-export function Picker({ label, value, children }: { label: string; value: string; children: (close: () => void) => ComponentChildren }) {
-  const [open, setOpen] = useState(false)
+export function Picker({ label, value, opened = false, children }: { label: string; value: string; opened?: boolean; children: (close: () => void) => ComponentChildren }) {
+  const [open, setOpen] = useState(opened)
   const box = useRef<HTMLDivElement>(null)
   const close = () => {
     setOpen(false)
@@ -62,11 +63,12 @@ interface ChoicesProps<T> {
 export function Choices<T>({ label, search, typed, onType, q, list, choices, none, onPick, onEscape }: ChoicesProps<T>) {
   const [at, setAt] = useState(0)
   const id = useId()
-  const input = useRef<HTMLInputElement>(null)
+  const box = useRef<HTMLDivElement>(null), input = useRef<HTMLInputElement>(null)
   const here = Math.min(at, choices.length - 1)
   const ready = typed.trim() === q && !list.loading
   const hasty = useRef(false) // Enter came before what was searched for
   useEffect(() => input.current?.focus(), [])
+  useEffect(() => { if (box.current?.closest('dialog')) box.current.scrollIntoView({ block: 'nearest' }) }, [choices.length]) // there it has a place of its own
   useEffect(() => setAt(0), [q])
   useEffect(() => document.getElementById(id + here)?.scrollIntoView({ block: 'nearest' }), [here])
 
@@ -87,7 +89,7 @@ export function Choices<T>({ label, search, typed, onType, q, list, choices, non
     e.stopPropagation()
   }
   return (
-    <div class="inbox-choices">
+    <div class="inbox-choices" ref={box}>
       <input ref={input} class="input" type="text" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls={id} aria-activedescendant={here >= 0 ? id + here : undefined}
         aria-label={search} placeholder={search} value={typed} onInput={(e) => onType(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
       <ul role="listbox" id={id} aria-label={label} onMouseDown={(e) => e.preventDefault() /* a dialog would take the focus, and with it the list away */}>
@@ -116,13 +118,14 @@ interface Props {
   onPick: (mailbox: Mailbox | null) => void
   /** What stands for no mailbox in particular. Without it one has to be picked. */
   all?: string
+  opened?: boolean
 }
 
 /** Picks one of the mailboxes. */
 export function MailboxPicker(props: Props) {
-  const { label, value, all, onPick } = props
+  const { label, value, all, opened, onPick } = props
   return (
-    <Picker label={label} value={value || all || t('inbox.choose_mailbox')}>
+    <Picker label={label} value={value || all || t('inbox.choose_mailbox')} opened={opened}>
       {(close) => <Mailboxes {...props} onPick={(m) => { onPick(m); close() }} onEscape={close} />}
     </Picker>
   )

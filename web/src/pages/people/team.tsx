@@ -2,13 +2,18 @@
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
+import { params, setParams } from '../../router'
 import { ask, Badge, Button, Card, Check, Code, Dialog, Done, Empty, Form, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
-import { ScopeFields, type Scope } from './scope'
+import { MailboxNames, ScopeFields, type Scope } from './scope'
 
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
 
-const roles = [['member', 'Member: can view everything and work with mail'], ['admin', 'Admin: can also manage domains, mailboxes and team members']] as const
+/** The roles that may be given, as they are said of somebody who sees these mailboxes. */
+const rolesOf = (scope: Scope) => [
+  ['member', scope === 'all' ? 'Member: can view everything and work with mail' : 'Member: sees some mailboxes and works with their mail'],
+  ['admin', 'Admin: can also manage domains, mailboxes and team members'],
+] as const
 
 /** Whether the signed-in user may change or delete the other: the owner everyone else, admins the members. */
 function governs(other: User): boolean {
@@ -19,7 +24,12 @@ function governs(other: User): boolean {
 
 export function Team() {
   const team = useQuery('list_team_users', {})
-  const [inviting, setInviting] = useState(false)
+  const to = params.value.get('invite') ?? undefined // a mailbox that somebody is to be invited to
+  const [inviting, setInviting] = useState(to !== undefined && can('invite_team_user'))
+  const invited = () => {
+    setInviting(false)
+    setParams({ invite: '' })
+  }
   const [editing, setEditing] = useState<User>()
   return (
     <Page title="Team" intro="Who can sign in here, and what they can do."
@@ -31,7 +41,7 @@ export function Team() {
           )}
         </Show>
       </Card>
-      {inviting && <Invite onClose={() => setInviting(false)} />}
+      {inviting && <Invite to={to} onClose={invited} />}
       {editing && <Edit user={editing} onClose={() => setEditing(undefined)} />}
     </Page>
   )
@@ -46,7 +56,7 @@ function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
       <span class="people-badges">
         <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : u.last_login_at ? <>Signed in <Time of={u.last_login_at} /></> : 'Never signed in'}</span>
         <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
-        {Array.isArray(u.mailboxes) && <span class="small muted nowrap">{plural(u.mailboxes.length, 'mailbox', 'mailboxes')} only</span>}
+        {Array.isArray(u.mailboxes) && <span class="small muted">Only {u.mailboxes.length > 0 && !session.value!.limited ? <MailboxNames ids={u.mailboxes} /> : plural(u.mailboxes.length, 'mailbox', 'mailboxes')}</span>}
       </span>
       {governs(u) && (
         <Menu small label={`Actions for ${u.email}`}>
@@ -69,15 +79,15 @@ function remove(u: User) {
   })
 }
 
-function Invite({ onClose }: { onClose: () => void }) {
+function Invite({ to, onClose }: { to?: string; onClose: () => void }) {
   const [email, setEmail] = useState(''), [first, setFirst] = useState(''), [last, setLast] = useState('')
-  const [role, setRole] = useState<Role>('member'), [scope, setScope] = useState<Scope>('all'), [mailed, setMailed] = useState(false)
+  const [role, setRole] = useState<Role>('member'), [scope, setScope] = useState<Scope>(to ? [to] : 'all'), [mailed, setMailed] = useState(false)
   const [made, setMade] = useState<Schemas['TeamUserInvited']>()
   if (made !== undefined) {
     return (
       <Dialog title={`${email} was invited`} onClose={onClose}>
         <div class="stack">
-          <p>{made.message}</p>
+          <p>{email} is now in the team. {mailed && 'A link is on its way to them: it lets them choose a password once, within 72 hours. '}<Reads of={made} /></p>
           {made.reset_link && !mailed && (
             <>
               <Notice tone="warn">Send them this link. It works once, expires after 72 hours, and is not shown again.</Notice>
@@ -101,12 +111,20 @@ function Invite({ onClose }: { onClose: () => void }) {
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
-        <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} />
+        <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? rolesOf(scope) : rolesOf(scope).slice(0, 1)} />
         {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
         <Check label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
     </Dialog>
   )
+}
+
+/** Says what mail somebody can read who was invited. */
+function Reads({ of: { role, mailboxes } }: { of: Schemas['TeamUserInvited'] }) {
+  if (role === 'admin') return <>They can read and send the mail of every mailbox, and manage the account.</>
+  if (!Array.isArray(mailboxes)) return <>They can read and send the mail of every mailbox of the account.</>
+  if (mailboxes.length === 0) return <>They can read no mail.</>
+  return <>They can read and send the mail of <MailboxNames ids={mailboxes} />, and no other mail.</>
 }
 
 const scopeHint = (of: Scope) => of === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.'
@@ -128,7 +146,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
-        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="Takes effect with their next request." />}
+        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={rolesOf(scope)} hint="Takes effect with their next request." />}
         {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
       </Form>
     </Dialog>
