@@ -1,7 +1,7 @@
 // What needs the viewer, worst first, each with its one next step. For the operator, that is the
 // server's health first.
 import type { ComponentChildren } from 'preact'
-import { can, session, type Schemas } from '../../api/client'
+import { can, session, type Output, type Schemas } from '../../api/client'
 import { wordsOf } from '../../api/wording'
 import { Card, count, Icon, plural } from '../../ui'
 import { obstaclesOf } from '../domains/scan'
@@ -41,7 +41,7 @@ function ofDomain(d: Domain): Item | undefined {
       if (d.mx?.mode === 'elsewhere') return { key: d.id, weight: 30, title: `${name}: mail is still elsewhere`, text: 'Create its mailboxes and import their mail, then bring the mail here.', href, step: 'Bring mail here' }
       return { key: d.id, weight: 60, title: `${name}: DNS records not added`, text: 'Add the records at your DNS provider. Setup then continues automatically.', href, step: 'See records' }
     case 'complete':
-      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: DNS records are wrong`, text: issueWords(issue).text, href, step: 'Fix record' }
+      if (issue && d.dns_health.status === 'failing') return { key: d.id, weight: 80, title: `${name}: DNS records are wrong`, text: issueWords(issue).text, href, step: can('setup_domain') ? 'Fix record' : 'See record' }
       if (issue && d.dns_health.status === 'degraded') return { key: d.id, weight: 50, title: `${name}: ${issueWords(issue).title}`, text: issueWords(issue).text, href, step: 'See why' }
   }
 }
@@ -75,11 +75,22 @@ function ofUsage(usage: Schemas['Usage']): Item[] {
 
 export function Attention({ usage }: { usage: Schemas['Usage'] | undefined }) {
   const domains = useDomains(), endpoints = useEndpoints(), jobs = useFailedJobs(), health = useHealth(session.value!.operator)
-  const failed = (jobs.data?.data ?? []).map((j): Item => ({
-    key: j.id, weight: 45, title: `Job failed: ${deed(j.type)}`, text: j.error ? wordsOf(j.error) : '', href: `/jobs/${j.id}`, step: 'See details',
-  }))
-  const items = [...ofHealth(health.data?.checks ?? []), ...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...failed, ...(usage ? ofUsage(usage) : []), secondFactor()]
+  const items = [...ofHealth(health.data?.checks ?? []), ...(domains.data ?? []).map(ofDomain), ...(endpoints.data ?? []).map(ofEndpoint), ...(jobs.data?.data ?? []).map(ofJob), ...(usage ? ofUsage(usage) : []), secondFactor()]
     .filter((item) => item !== undefined).sort((a, b) => b.weight - a.weight)
+  return <Items of={items} />
+}
+
+/** What needs a member who sees some mailboxes: domains and the account are not theirs to mend. */
+export function LimitedAttention() {
+  const jobs = useFailedJobs()
+  return <Items of={(jobs.data?.data ?? []).map(ofJob)} />
+}
+
+function ofJob(j: Output<'list_jobs'>['data'][number]): Item {
+  return { key: j.id, weight: 45, title: `Job failed: ${deed(j.type)}`, text: j.error ? wordsOf(j.error) : '', href: `/jobs/${j.id}`, step: 'See details' }
+}
+
+function Items({ of: items }: { of: Item[] }) {
   if (items.length === 0) return null
   return (
     <Card title="Needs attention" flush>

@@ -4,12 +4,44 @@ import { useQuery } from '../../api/query'
 import { Badge, Bar, bytes, Card, Chart, count, Empty, Page, plural, Show, Stat, type Tone } from '../../ui'
 import { locale } from '../../words'
 import { deed } from '../jobs/words'
-import { Attention } from './attention'
+import { Attention, LimitedAttention } from './attention'
 import { ServerHealth } from './health'
 import { useDomains, useEndpoints, type Domain } from './read'
 import { Start, useStart } from './start'
 
 export function Overview() {
+  return session.value!.limited ? <OfSome /> : <OfAll />
+}
+
+const mostMailboxes = 20
+
+/** The overview of a member who sees some mailboxes: what is known of the whole account is not about these. */
+function OfSome() {
+  const mailboxes = useQuery('list_email_users', { limit: mostMailboxes, sort: 'email' })
+  const { account, hostname } = session.value!
+  return (
+    <Page title="Overview" intro={account.name && !account.name.includes('@') ? `${account.name} on ${hostname}` : hostname}>
+      <LimitedAttention />
+      <Card title="Your mailboxes" flush actions={<LinkButton small look="ghost" href="/mailboxes">All mailboxes</LinkButton>}>
+        <Show of={mailboxes} lines={2}>
+          {({ data }) => data.length === 0 ? <Empty icon="mail" title="No mailboxes yet">Ask the account’s owner or an admin for one.</Empty> : (
+            <div class="rows">
+              {data.map((u) => (
+                <a key={u.id} class="line" href={`/inbox?mailbox=${encodeURIComponent(u.email)}`}>
+                  <span class="grow truncate">{u.email}</span>
+                  <span class="small muted nowrap">{u.unread_count > 0 ? `${count(u.unread_count)} unread` : 'Nothing unread'}</span>
+                </a>
+              ))}
+            </div>
+          )}
+        </Show>
+      </Card>
+      <Jobs bare />
+    </Page>
+  )
+}
+
+function OfAll() {
   const usage = useQuery('get_usage', {})
   const start = useStart()
   const { account, hostname } = session.value!
