@@ -22,7 +22,7 @@ function OfSome() {
   return (
     <Page title="Overview" intro={account.name && !account.name.includes('@') ? `${account.name} on ${hostname}` : hostname}>
       <LimitedAttention />
-      <Card title="Your mailboxes" flush actions={<LinkButton small look="ghost" href="/mailboxes">All mailboxes</LinkButton>}>
+      <Card title="Your mailboxes" flush actions={<a href="/mailboxes">All mailboxes</a>}>
         <Show of={mailboxes} lines={2}>
           {({ data }) => data.length === 0 ? <Empty icon="mail" title="No mailboxes yet">Ask the account’s owner or an admin for one.</Empty> : (
             <div class="rows">
