@@ -12,7 +12,7 @@ import { lazy } from './pages/lazy'
 import { palette } from './pages/parts'
 import { leave, params, path } from './router'
 import { theme, turnTheme } from './theme'
-import { Badge, Button, Icon, IconButton, Questions, Time, Toasts, type IconName } from './ui'
+import { Badge, Button, Icon, IconButton, LinkButton, Questions, Time, Toasts, type IconName } from './ui'
 import { t } from './words'
 
 const groups: { name: string; links: [href: string, name: string, icon: IconName][] }[] = [
@@ -150,6 +150,7 @@ function Foot() {
       </a>
       <div class="row-between">
         <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={next === 'dark' ? t('shell.dark') : t('shell.light')} onClick={turnTheme} />
+        {!person() && <LinkButton look="ghost" small icon="book" href="/docs" target="_blank" rel="noopener">Docs</LinkButton>}
         <Button look="ghost" small icon="out" onClick={() => leave(signOut)}>{t('shell.sign_out')}</Button>
       </div>
     </div>

@@ -1,5 +1,5 @@
-// A field from which one gets anywhere by the keyboard: pages by their names, and mailboxes,
-// domains and messages as the server finds them while one types.
+// A field from which one gets anywhere by the keyboard: pages and functions by their names and the
+// words for them, and mailboxes, domains and messages as the server finds them while one types.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { barred } from '../access'
 import { can, person } from '../api/client'
@@ -9,6 +9,7 @@ import { everyFolder, nameOfFolder } from '../pages/inbox/folders'
 import { go } from '../router'
 import { Dialog, Icon, type IconName } from '../ui'
 import { t } from '../words'
+import { deeds, wordsOf } from './functions'
 
 /** A page of the navigation. */
 export interface PageLink { href: string; name: string; icon: IconName }
@@ -33,13 +34,22 @@ function pagesOf(navigation: PageLink[]): PageLink[] {
   return [...(person() ? [...own, ...navigation.filter((p) => p.href !== '/inbox')] : navigation), ...write, ...more].filter((p) => !barred(p.href))
 }
 
-interface Choice { href: string; name: string; note?: string; icon: IconName }
+interface Choice { href: string; name: string; note?: string; icon: IconName; run?: () => void }
 interface Group { name: string; choices: Choice[] }
 
 /** Whether every word that is typed begins a word of the name. */
 function fits(name: string, typed: string): boolean {
   const words = name.toLowerCase().split(/[\s-]+/)
   return typed.toLowerCase().split(/\s+/).every((part) => words.some((word) => word.startsWith(part)))
+}
+
+/** The pages and functions that fit: those by their names first. */
+function placesFor(typed: string, navigation: PageLink[]): Choice[] {
+  const pages = pagesOf(navigation)
+  if (typed === '') return pages
+  const all = [...pages.map((p) => ({ ...p, words: wordsOf(p.href) })), ...deeds().filter((d) => !barred(d.href) || d.run)]
+  const named = all.filter((p) => fits(p.name, typed))
+  return [...named, ...all.filter((p) => !named.includes(p) && fits(`${p.name} ${p.words}`, typed))]
 }
 
 const most = 6 // of each kind
@@ -53,7 +63,7 @@ function useGroups(typed: string, navigation: PageLink[]): { groups: Group[]; wa
   const mail = useQuery('list_inbox', { q, folder: 'all', limit: most }, { when: when && can('list_inbox'), kinds: [] })
   const found = now === q && when // what was found for other words is not shown
   const groups: Group[] = [
-    { name: t('palette.pages'), choices: pagesOf(navigation).filter((p) => now === '' || fits(p.name, now)) },
+    { name: t('palette.pages'), choices: placesFor(now, navigation) },
     { name: t('palette.mailboxes'), choices: (found ? mailboxes.data?.data ?? [] : []).map((m) => ({ href: '/mailboxes/' + m.user_id, name: m.email, note: m.name, icon: 'mail' })) },
     { name: t('palette.domains'), choices: (found ? domains.data?.data ?? [] : []).map((d) => ({ href: '/domains/' + d.domain_id, name: d.domain, icon: 'globe' })) },
     { name: t('palette.messages'), choices: (found ? mail.data?.data ?? [] : []).map((m) => ({ href: placeOfMessage(m), name: m.subject || t('message.no_subject'), note: m.from_name || m.from_email, icon: 'mail-open' })) },
@@ -77,7 +87,8 @@ export function Palette({ navigation, onClose }: { navigation: PageLink[]; onClo
   const pick = (choice: Choice | undefined) => {
     if (!choice) return
     onClose()
-    go(choice.href)
+    if (choice.run) choice.run()
+    else go(choice.href)
   }
   useEffect(() => {
     if (hasty.current && choices.length > 0) pick(choices[0])

@@ -102,13 +102,16 @@ export function Menu({ label, icon = 'more', small, children }: { label: string;
       if (e.type === 'keydown' && (e as KeyboardEvent).key !== 'Escape') return
       if (e.type === 'pointerdown' && ref.current?.contains(e.target as Node)) return
       setOpen(false)
-      if (e.type === 'keydown') ref.current?.querySelector('button')?.focus()
+      if (e.type === 'keydown') {
+        e.preventDefault() // the page and a dialog around the menu stay as they are
+        ref.current?.querySelector('button')?.focus()
+      }
     }
     addEventListener('pointerdown', close)
-    addEventListener('keydown', close)
+    addEventListener('keydown', close, true) // before the keys of the page
     return () => {
       removeEventListener('pointerdown', close)
-      removeEventListener('keydown', close)
+      removeEventListener('keydown', close, true)
     }
   }, [open])
   const chosen = () => {

@@ -163,6 +163,8 @@ export const en = {
   'inbox.folder.none': 'Inbox, Drafts, Sent, Archive, Junk and Trash are always there. Add folders of your own here.',
   'inbox.folder.add': 'Add folder',
   'inbox.folder.new': 'New folder',
+  'inbox.folder.make': 'New folder…',
+  'inbox.folder.add_move': 'Add and move',
   'inbox.folder.hint': 'A slash puts a folder below another one: Customers/Berg',
   'inbox.folder.rename': 'Rename {name}',
   'inbox.folder.delete': 'Delete {name}',
@@ -761,6 +763,13 @@ export const en = {
   'palette.domains': 'Domains',
   'palette.messages': 'Messages',
   'palette.compose': 'New message',
+  'palette.words.compose': 'write compose send email message',
+  'palette.words.away': 'vacation holiday away out of office',
+  'palette.words.rules': 'filter sort folder move',
+  'palette.words.forward': 'forward redirect copy',
+  'palette.words.apps': 'mail client phone imap smtp outlook thunderbird',
+  'palette.words.theme': 'dark light theme mode night',
+  'palette.words.density': 'compact comfortable density rows lines',
   'palette.nothing': 'Nothing found.',
 
   // The frame around every page, and what all pages are made of.

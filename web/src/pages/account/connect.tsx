@@ -19,7 +19,7 @@ export function Connect() {
 
 function Api({ base }: { base: string }) {
   return (
-    <Card title="REST API" actions={<LinkButton small href="/docs" target="_blank" rel="noopener" icon="book">Reference</LinkButton>}>
+    <Card title="REST API" actions={<LinkButton small href="/docs/api" target="_blank" rel="noopener" icon="book">Reference</LinkButton>}>
       <div class="stack">
         <Facts of={[['Base URL', <Copyable text={base + '/v1'} />], ['OpenAPI', <a href="/v1/openapi.json">openapi.json</a>]]} />
         <Code label="Example request" text={`curl -H "Authorization: Bearer $TOKEN" \\\n  ${base}/v1/account`} />

@@ -1,4 +1,5 @@
 // The folders of mailboxes: which one is shown, where a message can be moved to, and one's own.
+import { signal } from '@preact/signals'
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, person, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
@@ -53,7 +54,19 @@ export function useMailboxInView(): string {
 /** The folders of a mailbox; none of '', which is several. */
 export function useFolders(userID: string): { folders: Folder[]; reload: () => Promise<void> } {
   const read = useQuery('list_folders', { user_id: userID }, { when: userID !== '', kinds: ['inbox'], only: (c) => c.id === userID, pause: 5000 })
-  return { folders: userID === '' ? [] : read.data?.data ?? [], reload: read.reload }
+  const now = changes.value
+  const [first] = useState(now)
+  useEffect(() => { if (now !== first && userID !== '') void read.reload() }, [now])
+  return { folders: userID === '' ? [] : read.data?.data ?? [], reload: async () => { changes.value++ } }
+}
+
+const changes = signal(0) // how often folders were made, renamed or deleted here: every list of them is read again
+
+/** Makes a folder, and gives it as the server named it. */
+export async function makeFolder(userID: string, name: string): Promise<Folder> {
+  const made = await call('create_folder', { user_id: userID, name })
+  changes.value++
+  return made
 }
 
 const mostMailboxes = 100 // whose unread messages are added up
@@ -133,12 +146,43 @@ export function FolderPicker() {
   )
 }
 
-/** A menu of the folders that messages of a mailbox can be moved to; of several mailboxes, the standard ones. */
-export function MoveMenu({ userID, small, onMove }: { userID: string; small?: boolean; onMove: (to: string, name: string) => void }) {
-  return <Menu label={t('inbox.move_to')} icon="box" small={small}><Targets userID={userID} onMove={onMove} /></Menu>
+interface MoveProps { userID: string; onMove: (to: string, name: string) => void }
+
+/**
+ * A menu of the folders that messages of a mailbox can be moved to, also one that is made for them;
+ * of several mailboxes, the standard ones.
+ */
+export function MoveMenu({ userID, small, onMove }: MoveProps & { small?: boolean }) {
+  const [making, setMaking] = useState(false)
+  return (
+    <>
+      <Menu label={t('inbox.move_to')} icon="box" small={small}>
+        <Targets userID={userID} onMove={onMove} />
+        {userID !== '' && can('create_folder') && <Button look="ghost" small icon="plus" onClick={() => setMaking(true)}>{t('inbox.folder.make')}</Button>}
+      </Menu>
+      {making && <Make userID={userID} onMove={onMove} onClose={() => setMaking(false)} />}
+    </>
+  )
 }
 
-function Targets({ userID, onMove }: { userID: string; onMove: (to: string, name: string) => void }) {
+/** Makes a folder and moves the messages there. */
+function Make({ userID, onMove, onClose }: MoveProps & { onClose: () => void }) {
+  const [name, setName] = useState('')
+  const submit = async () => {
+    const made = await makeFolder(userID, name)
+    onClose()
+    onMove(made.name, made.name)
+  }
+  return (
+    <Dialog title={t('inbox.folder.new')} onClose={onClose}>
+      <Form submit={t('inbox.folder.add_move')} onSubmit={submit} disabled={name.trim() === ''}>
+        <TextField label={t('inbox.name')} name="name" value={name} onInput={setName} maxLength={255} hint={t('inbox.folder.hint')} autoFocus />
+      </Form>
+    </Dialog>
+  )
+}
+
+function Targets({ userID, onMove }: MoveProps) {
   const { folders } = useFolders(userID)
   return (
     <>
@@ -151,9 +195,8 @@ function Targets({ userID, onMove }: { userID: string; onMove: (to: string, name
 function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[]; reload: () => Promise<void>; onClose: () => void }) {
   const [name, setName] = useState(''), [renaming, setRenaming] = useState<Folder>()
   const create = async () => {
-    await call('create_folder', { user_id: userID, name })
+    await makeFolder(userID, name)
     setName('')
-    await reload()
   }
   const remove = (f: Folder) => ask({
     title: t('inbox.folder.delete_title', { name: f.name }), action: t('inbox.delete'), text: t('inbox.folder.delete_text'),
@@ -182,7 +225,7 @@ function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[
           </ul>
         )}
         <Form submit={t('inbox.folder.add')} cancel={false} onSubmit={create} disabled={name.trim() === ''}>
-          <TextField label={t('inbox.folder.new')} name="name" value={name} onInput={setName} maxLength={255} hint={t('inbox.folder.hint')} />
+          <TextField label={t('inbox.folder.new')} name="name" value={name} onInput={setName} maxLength={255} hint={t('inbox.folder.hint')} autoFocus />
         </Form>
       </div>
     </Dialog>

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Check, Dialog, Form, IconButton, Menu, Select, Show, TextArea, TextField, told, useDraft } from '../../ui'
+import { ask, Badge, Button, Card, Check, Dialog, Form, IconButton, Menu, PartError, Select, Show, TextArea, TextField, told, useDraft } from '../../ui'
+import { makeFolder } from '../inbox/folders'
 import { language, locale, t, type Key } from '../../words'
 
 type Rule = Schemas['Rule']
@@ -21,6 +22,9 @@ const numbers: Op[] = ['above', 'below', 'is']
 const kinds: Kind[] = ['move', 'copy', 'mark_read', 'flag', 'forward', 'reply', 'discard', 'reject', 'webhook', 'stop']
 const folders = ['archive', 'junk', 'trash', 'inbox'] as const
 const valued: Kind[] = ['move', 'copy', 'forward', 'reply', 'reject', 'webhook']
+
+const fresh = '\n' // begins the value of an action whose folder is made as the rule is saved; no name has it
+const mostRadios = 12
 
 const isNumber = (field: Field) => field === 'size' || field === 'spam_score'
 const megabyte = 1_000_000 // bytes
@@ -124,7 +128,14 @@ export function EditRule({ userID, of: r, draft, onClose, onDone }: { userID: st
   const places: (readonly [string, string])[] = [...folders.map((role) => [role, nameOfFolder(role)] as const), ...(own.data?.data ?? []).filter((f) => f.role === null).map((f): [string, string] => [f.name, f.name])]
   const put = <T,>(list: T[], n: number, to: T) => list.map((was, i) => (i === n ? to : was))
   const submit = async () => {
-    const form = { name, match, conditions, actions: actions.map(({ type, value }) => (value ? { type, value } : { type })) }
+    const ready: Action[] = []
+    for (const a of actions) {
+      const folder = a.value?.startsWith(fresh) ? a.value.trim() : undefined
+      const known = folder === undefined || [...places.map(([id]) => id), ...ready.map((a) => a.value)].includes(folder)
+      ready.push({ ...a, value: folder === undefined || known ? folder ?? a.value : (await makeFolder(userID, folder)).name })
+    }
+    setActions(ready)
+    const form = { name, match, conditions, actions: ready.map(({ type, value }) => (value ? { type, value } : { type })) }
     if (r) await call('update_rule', { user_id: userID, rule_id: r.id, ...form })
     else await call('create_rule', { user_id: userID, ...form })
     await onDone?.()
@@ -133,7 +144,7 @@ export function EditRule({ userID, of: r, draft, onClose, onDone }: { userID: st
   }
   return (
     <Dialog title={r ? r.name : t('rule.new')} onClose={onClose} wide>
-      <Form submit={t('rule.save')} onSubmit={submit} of={[name, match, conditions, actions]} optional={draft !== undefined} disabled={name.trim() === '' || actions.length === 0}>
+      <Form submit={t('rule.save')} onSubmit={submit} of={[name, match, conditions, actions]} optional={draft !== undefined} disabled={name.trim() === '' || actions.length === 0 || actions.some((a) => a.value?.startsWith(fresh) && a.value.trim() === '')}>
         <TextField label={t('passkeys.name')} name="name" value={name} onInput={setName} maxLength={100} autoFocus />
         <fieldset class="stack-tight people-fieldset">
           <legend class="label">{t('rule.if')}</legend>
@@ -144,7 +155,7 @@ export function EditRule({ userID, of: r, draft, onClose, onDone }: { userID: st
         </fieldset>
         <fieldset class="stack-tight people-fieldset">
           <legend class="label">{t('rule.then')}</legend>
-          {actions.map((a, n) => <Then key={n} n={n + 1} of={a} places={places} set={(to) => setActions(put(actions, n, to))} drop={() => setActions(actions.filter((_, i) => i !== n))} />)}
+          {actions.map((a, n) => <Then key={n} n={n + 1} of={a} places={places} radios={draft !== undefined} set={(to) => setActions(put(actions, n, to))} drop={() => setActions(actions.filter((_, i) => i !== n))} />)}
           <div><Button small icon="plus" onClick={() => setActions([...actions, { type: 'mark_read' }])}>{t('rule.add_action')}</Button></div>
         </fieldset>
       </Form>
@@ -176,18 +187,39 @@ function If({ n, of: c, set, drop }: { n: number; of: Condition; set: (to: Condi
   )
 }
 
-function Then({ n, of: a, places, set, drop }: { n: number; of: Action; places: (readonly [string, string])[]; set: (to: Action) => void; drop: () => void }) {
+function Then({ n, of: a, places, radios, set, drop }: { n: number; of: Action; places: (readonly [string, string])[]; radios: boolean; set: (to: Action) => void; drop: () => void }) {
   const type = (type: Kind) => set({ type, value: type === 'move' || type === 'copy' ? 'archive' : valued.includes(type) ? '' : undefined })
   const value = (value: string) => set({ ...a, value })
   return (
     <div class="row mailboxes-condition mailboxes-deed">
       <Select label={t('rule.action', { n })} hideLabel name={valued.includes(a.type) ? undefined : `actions.${n - 1}`} value={a.type} onChange={type} options={kinds.map((k) => [k, t(`rule.do.${k}`)] as const)} />
       {a.type === 'move' || a.type === 'copy'
-        ? <Select label={t('rule.action.folder', { n })} hideLabel name={`actions.${n - 1}`} value={a.value ?? 'archive'} onChange={value} options={places.some(([id]) => id === a.value) ? places : [...places, [a.value ?? '', a.value ?? '']]} />
+        ? <Place n={n} value={a.value ?? 'archive'} set={value} places={places} radios={radios} />
         : valued.includes(a.type) && <TextField label={t('rule.action.value', { n })} hideLabel name={`actions.${n - 1}`} type={a.type === 'forward' ? 'email' : 'text'} value={a.value ?? ''} onInput={value} />}
       {a.type === 'stop' && <span class="small muted">{t('rule.stop.note')}</span>}
       <IconButton look="ghost" small icon="trash" label={t('rule.action.remove', { n })} onClick={drop} />
     </div>
+  )
+}
+
+/**
+ * The folder of an action, or a new one. radios: where there are few, each is in view, since the
+ * folder is all that one chooses.
+ */
+function Place({ n, value, set, places, radios }: { n: number; value: string; set: (value: string) => void; places: (readonly [string, string])[]; radios: boolean }) {
+  const label = t('rule.action.folder', { n }), isNew = value.startsWith(fresh)
+  const options = [...places, ...(isNew || places.some(([id]) => id === value) ? [] : [[value, value] as const]), ...(can('create_folder') ? [[fresh, t('inbox.folder.make')] as const] : [])]
+  const now = isNew ? fresh : value
+  return (
+    <>
+      {radios && options.length <= mostRadios ? (
+        <div class="row grow" role="radiogroup" aria-label={label}>
+          {options.map(([id, text]) => <label key={id} class="check"><input type="radio" name={`folder ${n}`} checked={id === now} onChange={() => set(id)} /> <span>{text}</span></label>)}
+          {!isNew && <PartError name={`actions.${n - 1}`} />}
+        </div>
+      ) : <Select label={label} hideLabel name={isNew ? undefined : `actions.${n - 1}`} value={now} onChange={set} options={options} />}
+      {isNew && <TextField label={t('inbox.folder.new')} hideLabel name={`actions.${n - 1}`} value={value.slice(fresh.length)} onInput={(name) => set(fresh + name)} maxLength={255} placeholder={t('inbox.folder.new')} autoFocus />}
+    </>
   )
 }
 

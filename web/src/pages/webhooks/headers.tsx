@@ -1,5 +1,6 @@
 // The header fields that are sent with each delivery. Their values are never shown again: what
 // stands for one keeps it.
+import { useState } from 'preact/hooks'
 import { Button, IconButton, PartError, TextField } from '../../ui'
 
 export interface Header { name: string; value: string }
@@ -24,13 +25,18 @@ export function twice(rows: Header[]): string | undefined {
 export function HeaderFields({ rows, onChange, moved }: { rows: Header[]; onChange: (rows: Header[]) => void; moved?: boolean }) {
   const set = (at: number, change: Partial<Header>) => onChange(rows.map((h, i) => i === at ? { ...h, ...change } : h))
   const double = twice(rows)
+  const [added, setAdded] = useState(-1)
+  const add = () => {
+    setAdded(rows.length)
+    onChange([...rows, { name: '', value: '' }])
+  }
   return (
     <fieldset class="webhooks-headers">
       <legend>Headers</legend>
       <span class="hint">Sent with each delivery, for example an API key that your endpoint expects. Values are stored encrypted and not shown again.</span>
       {rows.map((h, i) => (
         <div class="webhooks-header" key={i}>
-          <TextField label={`Name of header ${i + 1}`} hideLabel value={h.name} onInput={(name) => set(i, { name })} placeholder="X-Api-Key" mono
+          <TextField label={`Name of header ${i + 1}`} hideLabel value={h.name} onInput={(name) => set(i, { name })} placeholder="X-Api-Key" mono autoFocus={i === added}
             error={double !== undefined && h.name.trim().toLowerCase() === double ? 'Each name can be used once.' : undefined} />
           <TextField label={`Value of header ${i + 1}`} hideLabel value={h.value} onInput={(value) => set(i, { value })} placeholder="Value" mono autoComplete="off"
             error={moved && h.value.startsWith('…') ? 'Enter the value again: the endpoint has another host.' : undefined} />
@@ -38,7 +44,7 @@ export function HeaderFields({ rows, onChange, moved }: { rows: Header[]; onChan
         </div>
       ))}
       <PartError name="headers" />
-      {rows.length < most && <div><Button small icon="plus" onClick={() => onChange([...rows, { name: '', value: '' }])}>Add header</Button></div>}
+      {rows.length < most && <div><Button small icon="plus" onClick={add}>Add header</Button></div>}
     </fieldset>
   )
 }
