@@ -24,7 +24,7 @@ export function Dns({ domain: d, reload }: TabProps) {
     <>
       {d.dns_provider === 'builtin' && <Nameservers domain={d} status={status.data} reload={reload} />}
       <Card flush title="DNS records" actions={<Button small icon="refresh" onClick={look}>Check now</Button>}
-        note={<>{introOf(d)} {status.data?.checked_at && <>Last checked <Time of={status.data.checked_at} />{status.data.next_check_at && <>, next check <Time of={status.data.next_check_at} /></>}.</>}</>}>
+        note={<>{introOf(d)} {status.data?.checked_at && <>Last checked <Time of={status.data.checked_at} />{status.data.next_check_at && <>, next check <Time of={status.data.next_check_at} /></>}</>}</>}>
         <Show of={status} lines={6}>{(s) => <Records status={s} domain={d} />}</Show>
       </Card>
       {byApi(d.dns_provider) && !isInTheWay(d) && <ProviderPlan domain={d} />}

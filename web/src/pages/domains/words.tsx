@@ -122,11 +122,11 @@ export function adviceOf(r: DnsRecord, d: Domain): string {
   return `Change the value of the ${r.type} record to this.`
 }
 
-const order = ['MX', 'SPF', 'DKIM', 'DMARC', 'A']
+const order = ['NS', 'MX', 'SPF', 'DKIM', 'DMARC'] // as the server names the problems of a domain
 
 function rank(purpose: string): number {
   const at = order.indexOf(purpose)
-  return at < 0 ? order.length : at
+  return purpose === 'A' ? order.length + 1 : at < 0 ? order.length : at
 }
 
 /** Records in the order in which they matter: what mail needs and lacks comes first. */

@@ -222,7 +222,7 @@ function Foot({ draft: d, busy, saving, onFiles, onDiscard, onLater }: { draft: 
   )
 }
 
-/** Gives a draft the mailbox that is asked for, else the last that sent, else the newest one. */
+/** Gives a draft the mailbox that is asked for, else the last that sent, else the first by name. */
 function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
   const { user_id, email } = d.from
   useEffect(() => {
@@ -246,7 +246,7 @@ async function firstMailbox(userID: string, asked: string): Promise<Sender | und
     const found = data.find((m) => m.email === email && maySend(m))
     if (found) return found
   }
-  return (await call('list_email_users', { limit: 100 })).data.find(maySend)
+  return (await call('list_email_users', { limit: 100 })).data.filter(maySend).sort((a, b) => a.email.localeCompare(b.email))[0]
 }
 
 const mostPeople = 50
