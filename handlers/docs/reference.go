@@ -351,13 +351,20 @@ func limitsText(s *openapi.Schema) string {
 // rangeText returns a range as text, such as "1 to 5 items". nil means no limit; without any, the
 // list is empty.
 func rangeText[T any](low, high *T, of string) []string {
+	bound := func(words string, n T) []string {
+		unit := of
+		if fmt.Sprint(n) == "1" {
+			unit = strings.TrimSuffix(of, "s")
+		}
+		return []string{fmt.Sprintf("%s %v%s", words, n, unit)}
+	}
 	switch {
 	case low != nil && high != nil:
 		return []string{fmt.Sprintf("%v to %v%s", *low, *high, of)}
 	case low != nil:
-		return []string{fmt.Sprintf("at least %v%s", *low, of)}
+		return bound("at least", *low)
 	case high != nil:
-		return []string{fmt.Sprintf("at most %v%s", *high, of)}
+		return bound("at most", *high)
 	}
 	return nil
 }

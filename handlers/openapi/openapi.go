@@ -138,20 +138,20 @@ type Member[T any] struct {
 // MarshalJSON encodes the members in their order.
 func (d Dict[T]) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // it is for whoever encodes the whole to decide
 	out.WriteByte('{')
 	for i, m := range d {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		name, err := json.Marshal(m.Name)
-		if err != nil {
+		if err := enc.Encode(m.Name); err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(m.Value)
-		if err != nil {
+		out.WriteByte(':')
+		if err := enc.Encode(m.Value); err != nil {
 			return nil, fmt.Errorf("encode the member %s as JSON: %w", m.Name, err)
 		}
-		out.Write(append(append(name, ':'), value...))
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
