@@ -14,6 +14,9 @@ export function maySend(m: Mailbox): boolean {
   return m.status === 'active' || (m.type === 'external' && m.smtp_host !== '' && (m.status === 'pending' || m.status === 'error'))
 }
 
+const ends = ['pointerup', 'pointercancel'] as const
+const afterPress = 50 // ms until the click of a press has come
+
 /**
  * A button that opens a list to choose from, which gets how to close it. value is what was chosen.
  * opened: the list is open at first.
@@ -21,18 +24,31 @@ export function maySend(m: Mailbox): boolean {
 export function Picker({ label, value, opened = false, children }: { label: string; value: string; opened?: boolean; children: (close: () => void) => ComponentChildren }) {
   const [open, setOpen] = useState(opened)
   const box = useRef<HTMLDivElement>(null)
+  const pressing = useRef(false) // something outside: the list goes after that, since what lies below it moves, and the press would miss it
   const close = () => {
     setOpen(false)
     box.current?.querySelector('button')?.focus()
   }
   useEffect(() => {
     if (!open) return
-    const outside = (e: Event) => { if (!box.current?.contains(e.target as Node)) setOpen(false) }
+    const outside = (e: Event) => { pressing.current = !box.current?.contains(e.target as Node) }
+    const end = () => {
+      if (!pressing.current) return
+      setTimeout(() => {
+        pressing.current = false
+        setOpen(false)
+      }, afterPress)
+    }
     addEventListener('pointerdown', outside)
-    return () => removeEventListener('pointerdown', outside)
+    for (const name of ends) addEventListener(name, end)
+    return () => {
+      pressing.current = false
+      removeEventListener('pointerdown', outside)
+      for (const name of ends) removeEventListener(name, end)
+    }
   }, [open])
   return (
-    <div class="inbox-picker" ref={box} onFocusOut={(e) => { if (e.relatedTarget && !box.current?.contains(e.relatedTarget as Node)) setOpen(false) }}>
+    <div class="inbox-picker" ref={box} onFocusOut={(e) => { if (!pressing.current && e.relatedTarget && !box.current?.contains(e.relatedTarget as Node)) setOpen(false) }}>
       <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value}`} onClick={() => setOpen(!open)}>
         <span class="truncate">{value}</span> <Icon name="down" />
       </button>
