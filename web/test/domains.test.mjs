@@ -326,7 +326,7 @@ describe('domains', { concurrency: 2 }, () => {
       await buy.click()
       await main(p).getByRole('heading', { level: 1, name: bought }).waitFor()
       await tab(p, 'Settings').click()
-      await p.getByText('purchase').waitFor()
+      await p.getByText('Bought here').waitFor()
       await until('it is paid for two years', async () => new Date((await api('GET', '/v1/domains?q=' + bought)).data[0].expires_at ?? 0) > Date.now() + 700 * 86_400_000)
     })
 
