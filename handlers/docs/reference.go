@@ -49,7 +49,8 @@ func (s *Site) addReference() {
 	s.addPage(&page{path: errorsPath, title: "Errors", summary: "The form of errors, and what each code means.", source: s.errorsText})
 }
 
-// headingOf returns the heading of an operation, or of an event, whose name is shorter than what is said of it.
+// headingOf returns the heading of an operation: its summary. That of an event is its name, since
+// what is said of events is long.
 func headingOf(o openapi.PathOperation) string {
 	if o.Row == nil {
 		return o.Path
