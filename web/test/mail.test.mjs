@@ -188,6 +188,7 @@ describe('mail', { concurrency: 2 }, () => {
       await dialog.getByRole('combobox', { name: 'Search domains' }).fill('nowhere-at-all')
       await dialog.getByText('No domains match.').waitFor()
       await dialog.getByRole('button', { name: 'Add header' }).click()
+      await p.waitForFunction(() => document.activeElement?.getAttribute('placeholder') === 'X-Api-Key')
       await dialog.getByLabel('Name of header 1').fill('Host')
       await dialog.getByLabel('Value of header 1').fill(key)
       await dialog.getByRole('button', { name: 'Add webhook' }).click()
