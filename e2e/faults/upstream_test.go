@@ -144,7 +144,7 @@ every = "1m"
 	i.Until("local mail arrives", func() bool { return subjects(i, bob) == "near" })
 	readable(i, ann, "m0")
 	i.Want(200, "GET", "/healthz", nil, nil)
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > time.Minute { // what waits for a silent server does so for minutes
 		t.Errorf("mail was served after %s", took)
 	}
 	if r := rig.SendingLog(i)["x@far.test"]; r.Status != "queued" && r.Status != "deferred" {

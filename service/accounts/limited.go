@@ -155,7 +155,7 @@ type invitationArgs struct {
 func (s *Service) mayMailLink(tx *store.Tx, u *store.User) error {
 	readable, err := s.IsReadable(tx, u.AccountID, u.Email)
 	if readable {
-		err = core.Invalid("send_email", "not_allowed", "is for addresses elsewhere: the mail of %s is read on this server, where others may see the link; leave send_email out, and give reset_link to them yourself", u.Email)
+		err = core.Invalid("send_email", "not_allowed", "is for addresses elsewhere: the mail of %s is read on this server, where others may see the link; leave it out, and give them the link yourself", u.Email)
 	}
 	return err
 }

@@ -35,7 +35,8 @@ type Row = [href: string, name: string, icon: IconName, words: string]
 function ofTeam(): Row[] {
   const mailbox = (tab: string) => tabOf('/mailboxes', tab), domain = (tab: string) => tabOf('/domains', tab)
   return [
-    ['/team', 'Share mailboxes, invite colleagues', 'team', 'access give permission role'],
+    ['/team', 'Invite colleagues', 'team', 'access give permission role share'],
+    [mailbox('/access'), 'Access to a mailbox', 'team', 'share give colleague member permission'],
     [mailbox('/reply'), 'Automatic reply', 'clock', 'vacation holiday away out of office autoresponder mailbox'],
     [mailbox('/addresses'), 'Aliases', 'mail', 'alias address mailbox'],
     [mailbox('/rules'), 'Rules of a mailbox', 'filter', 'filter sort sieve move'],

@@ -113,7 +113,7 @@ function Invite({ to, onClose }: { to?: string; onClose: () => void }) {
         </div>
         <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? rolesOf(scope) : rolesOf(scope).slice(0, 1)} />
         {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
-        <Check label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
+        <Check name="send_email" label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
     </Dialog>
   )
