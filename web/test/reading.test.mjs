@@ -358,7 +358,7 @@ describe('reading', { concurrency: 2 }, () => {
     await p.getByRole('heading', { level: 1 }).waitFor()
     await find('suppr', 'Pages', 'Suppressions')
     await p.waitForURL('**/sent/suppressions')
-    for (const [typed, option, at] of [['invite', 'Team', '/team'], ['share mailbox', /^Share mailboxes/, '/team'], ['curl', 'Connect', '/connect'], ['vacation', 'Automatic reply', '/mailboxes']]) {
+    for (const [typed, option, at] of [['invite', 'Team', '/team'], ['share mailbox', 'Access to a mailbox', '/mailboxes'], ['curl', 'Connect', '/connect'], ['vacation', 'Automatic reply', '/mailboxes']]) {
       await find(typed, 'Pages', option)
       await p.waitForURL('**' + at)
     }
@@ -404,8 +404,10 @@ describe('reading', { concurrency: 2 }, () => {
     await sound(p, 'the menu of the inbox')
     await p.getByRole('button', { name: 'Notify me of new mail' }).click()
     await p.getByText('Notifications are on.').waitFor()
+    const known = p.waitForResponse(async (r) => r.url().includes('is_read=false') && (await r.text()).includes('Seen as it comes')) // what notifies reads by itself
     await deliver(box.email, message({ to: box.email, subject: 'Seen as it comes', text: 'A secret text.' }))
     await row(p, 'Seen as it comes').waitFor()
+    await known
     await p.evaluate(() => globalThis.hide(true))
     await p.clock.fastForward(40_000) // a page that nobody sees hears of nothing by then, unless it is to notify
     await deliver(box.email, message({ to: box.email, subject: 'Unseen', from: 'Ada <ada@elsewhere.test>', text: 'A secret text.' }))

@@ -64,7 +64,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
                 </td>
                 <td data-label="Created"><Time of={t.created_at} form="date" /><br /><span class="muted small">by {name(t.created_by)}</span></td>
                 <td data-label="Last used"><Time of={t.last_used_at} />{t.last_used_ip && <><br /><span class="muted small">from {t.last_used_ip}</span></>}</td>
-                <td data-label="Expires" class="nowrap"><Time of={t.expires_at} form="date" /></td>
+                <td data-label="Expires"><Time of={t.expires_at} form="date" /></td>
                 <td>{can('delete_token') && <IconButton look="ghost" small icon="trash" label={`Delete ${t.name || t.token_prefix}`} onClick={() => end(t)} />}</td>
               </tr>
               {t.tainted && <tr class="people-taint"><td colSpan={6}><TaintNotice of={t.tainted} name={t.name || t.token_prefix} clear={can('clear_token_taint') ? () => clear(t) : undefined} /></td></tr>}
