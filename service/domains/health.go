@@ -297,22 +297,9 @@ type failureIssue struct {
 	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
-// worstFirst are the purposes of records in the order in which their problems are named: what keeps
-// mail from arriving, then what has it treated as spam. The web address is the least.
-var worstFirst = []string{dnsprov.PurposeNS, dnsprov.PurposeMX, dnsprov.PurposeSPF, dnsprov.PurposeDKIM, dnsprov.PurposeDMARC}
-
-// rankOf returns the place of a purpose in the order of worstFirst. What is not in it comes after
-// those, and the web address last.
-func rankOf(purpose string) int {
-	at := slices.Index(worstFirst, purpose)
-	switch {
-	case purpose == dnsprov.PurposeA:
-		return len(worstFirst) + 1
-	case at < 0:
-		return len(worstFirst)
-	}
-	return at
-}
+// urgency orders the purposes of records whose problems are named: first what keeps mail from
+// arriving, then what has it treated as spam, then the others, and the web address last.
+var urgency = map[string]int{dnsprov.PurposeNS: -5, dnsprov.PurposeMX: -4, dnsprov.PurposeSPF: -3, dnsprov.PurposeDKIM: -2, dnsprov.PurposeDMARC: -1, dnsprov.PurposeA: 1}
 
 // failuresOf lists the known problems of a domain's DNS, worst first. It leaves out records that
 // mail does not need, except DMARC.
@@ -334,7 +321,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 			Message: checkMessage(c),
 		})
 	}
-	slices.SortStableFunc(out, func(a, b failureIssue) int { return rankOf(a.Purpose) - rankOf(b.Purpose) })
+	slices.SortStableFunc(out, func(a, b failureIssue) int { return urgency[a.Purpose] - urgency[b.Purpose] })
 	return out
 }
 
