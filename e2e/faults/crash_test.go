@@ -18,6 +18,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 	"github.com/mailstead/mailstead/e2e/rig"
+	"github.com/mailstead/mailstead/internal/soak"
 )
 
 // killAfter kills the server once do has counted up to n, or has ended.
@@ -444,14 +445,11 @@ func TestStopWhilePeersHang(t *testing.T) {
 	}
 }
 
-const (
-	crashes      = 10
-	crashSenders = 500
-)
+const crashSenders = 500
 
-// TestKillWhileReceiving kills the program in the middle of 500 concurrent deliveries, ten times.
-// Every message that was acknowledged must be there once, told of once, and the store must be
-// whole.
+// TestKillWhileReceiving kills the program in the middle of 500 concurrent deliveries, several
+// times. Every message that was acknowledged must be there once, told of once, and the store must
+// be whole.
 func TestKillWhileReceiving(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -464,7 +462,7 @@ func TestKillWhileReceiving(t *testing.T) {
 	box := i.AddMailbox("ann@example.test", "correct horse")
 	hook.Subscribe(i, "email.received")
 	acked := map[string]bool{}
-	for round := range crashes {
+	for round := range soak.Size(3, 10) {
 		before := len(acked)
 		deliverUntilKilled(i, round, acked)
 		if len(acked) == before {

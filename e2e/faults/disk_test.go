@@ -14,6 +14,7 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/mailstead/mailstead/e2e/rig"
+	"github.com/mailstead/mailstead/internal/soak"
 )
 
 // A smallDisk is a file system of its own that can be filled and emptied.
@@ -104,7 +105,7 @@ func fillAndEmpty(t *testing.T, disk *smallDisk) {
 	i.AddDomain("example.test")
 	ann, bob := i.AddMailbox("ann@example.test", "correct horse"), i.AddMailbox("bob@example.test", "battery staple")
 	acked, listed := map[string]bool{}, 0
-	for _, leave := range []int64{4 << 20, 400 << 10, 60 << 10, 0} { // the first is beyond the reserve
+	for _, leave := range soak.Size([]int64{4 << 20, 0}, []int64{4 << 20, 400 << 10, 60 << 10, 0}) { // the first is beyond the reserve
 		disk.fill(leave)
 		fillUp(i, t, acked)
 		listed += fillDatabase(i, t)

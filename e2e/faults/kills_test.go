@@ -146,8 +146,8 @@ func TestKillPoints(t *testing.T) {
 			}
 		}
 	} else {
-		for k := range 4 {
-			kills = append(kills, kill{names[(int(seed%1e6)*4+k)%len(names)], 1 + rnd.IntN(6)})
+		for k := range 2 {
+			kills = append(kills, kill{names[(int(seed%1e6)*2+k)%len(names)], 1 + rnd.IntN(6)})
 		}
 	}
 	w := newKillWorld(t)

@@ -151,12 +151,7 @@ func TestPackages(t *testing.T) {
 	}
 
 	t.Run("equal", func(t *testing.T) {
-		small, elsewhere := filepath.Join(t.TempDir(), "small"), filepath.Join(t.TempDir(), "a longer name")
-		build := exec.Command("go", "build", "-o", small, "./packaging/release")
-		build.Dir = rig.FromRoot(".")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build: %v\n%s", err, out)
-		}
+		small, elsewhere := releaseTool(t), filepath.Join(t.TempDir(), "a longer name")
 		for _, part := range []string{"packaging", "changelog", "CHANGELOG.md", "README.md", "LICENSE", "docs", "internal/npmlock", "web/package-lock.json", "go.mod", "go.sum"} {
 			copyTree(t, rig.FromRoot(part), filepath.Join(elsewhere, part))
 		}
@@ -199,6 +194,30 @@ func TestPackages(t *testing.T) {
 	})
 }
 
+// releaseTool is packaging/release, built once.
+func releaseTool(t *testing.T) string {
+	t.Helper()
+	path, err := builtReleaseTool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var builtReleaseTool = sync.OnceValues(func() (string, error) {
+	dir, err := rig.BuildDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "release")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "./packaging/release")
+	build.Dir = rig.FromRoot(".")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
 // pack makes packages of a program for this machine, with the files of a tree, and gives their
 // checksums. In a tree elsewhere everything new is hidden from others.
 func pack(t *testing.T, tree, program, to, version string, env ...string) (sums string) {
@@ -207,8 +226,7 @@ func pack(t *testing.T, tree, program, to, version string, env ...string) (sums 
 	if tree != rig.FromRoot(".") {
 		umask = "077"
 	}
-	cmd := exec.Command("sh", "-c", `umask "$1"; shift; exec "$@"`, "sh", umask, "go", "run", "./packaging/release",
-		"-version", version, "-to", to, "-targets", "linux/"+runtime.GOARCH, "-program", program)
+	cmd := exec.Command("sh", "-c", `umask "$1"; shift; exec "$@"`, "sh", umask, releaseTool(t), "-version", version, "-to", to, "-targets", "linux/"+runtime.GOARCH, "-program", program)
 	cmd.Dir, cmd.Env = tree, append(append(os.Environ(), "SOURCE_DATE_EPOCH=1760000000"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("release: %v\n%s", err, out)

@@ -46,7 +46,7 @@ type keyBase struct {
 // from the backups. make soak-rotate kills 50 times.
 func TestRotateKeyKilled(t *testing.T) {
 	t.Parallel()
-	kills, rnd := sizeAndSeed(t, "MAILSTEAD_KILLS", 4)
+	kills, rnd := sizeAndSeed(t, "MAILSTEAD_KILLS", 2)
 	most := []struct {
 		name string
 		n    int // passings from which one is chosen

@@ -281,7 +281,7 @@ SyncState *
 // soak-recipients`.
 func TestManyRecipients(t *testing.T) {
 	t.Parallel()
-	mailboxes, kills := 120, 2
+	mailboxes, kills := 60, 1
 	full := os.Getenv("MAILSTEAD_SOAK") != ""
 	if full {
 		mailboxes, kills = 1000, 6

@@ -71,7 +71,7 @@ var importRules = map[string]struct {
 	"dnsprov":             {"mail/spf mail/dmarc mail/taglist mail/idn internal/cputime internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
-	"e2e":                 {"e2e/rig store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup internal/otlp", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},
+	"e2e":                 {"e2e/rig store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup internal/otlp internal/soak", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, what fills a large store, and their sizes"},
 	"e2e/rig":             {"internal/lookup", "rig starts the program and talks to it; it does not know what a test proves"},
 	"bench":               {"", "bench measures the built program from outside, side by side with other servers"},
 	"packaging":           {"internal/npmlock", "packaging says how the program is installed and started; it does not know what it does"},

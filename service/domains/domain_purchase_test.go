@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/dnsprov/registrar/namecomtest"
+	"github.com/mailstead/mailstead/internal/soak"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
@@ -116,7 +117,7 @@ func fates(r *rand.Rand, most int) []string {
 
 // Whatever fails, and however often, a domain is paid for once.
 func TestNothingIsBoughtTwice(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range soak.Size[uint64](15, 50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { buyAmidCrashes(t, rand.New(rand.NewPCG(seed, 2))) })
@@ -166,7 +167,7 @@ func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Reg
 // The same at name.com, which charges every order of a name that it does not show yet, forgets
 // keys, and misbehaves at random.
 func TestNothingIsBoughtTwiceAtNameCom(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range soak.Size[uint64](15, 50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { buyAmidMisdeeds(t, rand.New(rand.NewPCG(seed, 4))) })

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mailstead/mailstead/internal/soak"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/edge"
@@ -480,7 +481,7 @@ func TestOurMXStaysBesideOthers(t *testing.T) {
 // Nothing is forgotten if what was replaced is put back only in part: it can be done again.
 func TestPuttingBackInPartForgetsNothing(t *testing.T) {
 	eachProvider(t, func(t *testing.T, provider string) {
-		for fault := 1; ; fault++ {
+		for fault := 1; ; fault += soak.Size(3, 1) {
 			w := newUsedWorld(t, usedZone...)
 			id := w.connectMail(w.credentialAt(provider, servicetest.EdgeToken), "", true)
 			before := w.domain(id).Replaced

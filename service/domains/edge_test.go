@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/soak"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -215,8 +216,8 @@ func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")
 	}
-	calls := 0
-	for hit := "-"; hit != ""; calls++ {
+	calls, step := 0, soak.Size(2, 1)
+	for hit := "-"; hit != ""; calls += step {
 		synctest.Test(t, func(t *testing.T) { hit = edgeWithFault(t, calls+3) }) // connect's own calls are tested elsewhere
 	}
 	if calls < 18 {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/soak"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/edge"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -223,10 +224,7 @@ func crashEverywhere(t *testing.T, provider string) {
 	end()
 	edge.Meddle = nil
 
-	every := 3 // of the crashes one is tried; make soak NAME=all tries each
-	if os.Getenv("MAILSTEAD_SOAK") == "1" {
-		every = 1
-	}
+	every := soak.Size(5, 1) // of the crashes one is tried
 	for n, c := range crashes {
 		if n%every != 0 {
 			continue

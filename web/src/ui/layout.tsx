@@ -1,6 +1,6 @@
 // What pages are made of.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { setTitle } from '../title'
 import { IconButton } from './button'
 import type { IconName } from './icons'
@@ -96,7 +96,7 @@ export function TableWrap({ label, children }: { label: string; children: Compon
 export function Menu({ label, icon = 'more', small, children }: { label: string; icon?: IconName; small?: boolean; children: ComponentChildren }) {
   const [open, setOpen] = useState(false)
   const ref = useRef<HTMLDivElement>(null)
-  useEffect(() => {
+  useLayoutEffect(() => { // at once, since a key may follow before the next picture
     if (!open) return
     const close = (e: Event) => {
       if (e.type === 'keydown' && (e as KeyboardEvent).key !== 'Escape') return

@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-87a9446c0aa7e8e0.js";import"./part-5882634a247c8a0a.js";import"./part-e34e5e6884223a57.js";import"./part-14da952be5256790.js";import"./part-8da86fcfcb14fcda.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
