@@ -23,7 +23,8 @@ import (
 )
 
 // fullWalks are the walks that make soak NAME=walks adds to those of CI.
-var fullWalks = []string{"accounts", "agents", "dialogs", "docs", "host", "inuse", "language", "lasting", "lists", "mailbox", "operator", "people", "requests", "sending", "truth", "zone"}
+var fullWalks = []string{"accounts", "agents", "consent", "dialogs", "docs", "frame", "host", "inuse", "language", "lasting", "lists", "long", "mail", "mailbox",
+	"operator", "people", "reading", "requests", "sending", "truth", "zone"}
 
 // TestDashboard walks through the dashboard with a real browser on the real program; the walks are
 // web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the

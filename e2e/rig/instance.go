@@ -205,7 +205,7 @@ func (i *Instance) Kill() {
 // Until waits until ok returns true, and fails the test after a minute. What names the condition.
 func (i *Instance) Until(what string, ok func() bool) {
 	i.T.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute) // the machine may be busy
 	for !ok() {
 		if time.Now().After(deadline) {
 			i.T.Fatalf("waited too long until %s", what)

@@ -219,9 +219,6 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByText('Mailboxes, redirect and forwarding').click()
       await p.getByLabel('Mailboxes', { exact: true }).fill('hello\nanna Anna Rossi')
       await p.getByRole('button', { name: 'Add domain' }).click()
-      const next = p.getByRole('region', { name: 'Next step' })
-      await next.getByText(/record/).first().waitFor()
-      await tab(p, 'DNS').click()
       const file = p.getByRole('region', { name: 'Zone file' })
       await p.getByText('All records are there.').waitFor()
       await p.route('**/dns-status*', async (route) => {

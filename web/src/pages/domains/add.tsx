@@ -65,7 +65,7 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
     const choice: Choice = { way, credential, replace, stays }
     const results = hasExtras(extras) && way !== 'external' && !stays ? await setUpAll(names, choice, extras) : await connectAll(names, choice, extras)
     const good = results.filter((r) => r.status !== 'error')
-    if (results.length === 1 && good.length === 1) go(`/domains/${good[0]!.domain_id}`)
+    if (results.length === 1 && good.length === 1) go(`/domains/${good[0]!.domain_id}${way === 'manual' && !stays ? '/dns' : ''}`) // where the records to enter are
     else onDone(results)
   }
   return (
