@@ -144,7 +144,11 @@ func TestThief(t *testing.T) {
 				to := recipient(k)
 				switch n % 3 {
 				case 0:
-					outcome(overSMTP(t, i, fmt.Sprintf("198.18.%d.7", n), to))
+					answer := overSMTP(t, i, fmt.Sprintf("198.18.%d.7", n), to)
+					for strings.Contains(answer, "AUTH: 454") { // too many passwords are checked at once
+						answer = overSMTP(t, i, fmt.Sprintf("198.18.%d.7", n), to)
+					}
+					outcome(answer)
 				case 1:
 					outcome(overHTTP(t, i, client, "/v1/email-users/"+ann+"/inbox/send", `{"to":"`+to+`","subject":"you have won","text":"click"}`))
 				default:

@@ -21,6 +21,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 
 	"github.com/mailstead/mailstead/e2e/rig"
+	"github.com/mailstead/mailstead/internal/soak"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/segment/disktest"
 )
@@ -48,11 +49,14 @@ type scaleCosts struct {
 }
 
 // TestLargeCosts measures what a large store costs: starts with nothing of it in memory, mail that
-// comes in, also beside a backup and beside compaction, pages, and a check. CI has a small store
-// and demands only that all of it works; make soak-costs has the sizes that docs/performance.md
+// comes in, also beside a backup and beside compaction, pages, and a check. make soak-all has a small
+// store and demands only that all of it works; make soak-costs has the sizes that docs/performance.md
 // draws.
 func TestLargeCosts(t *testing.T) {
 	l := &load{t: t, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}
+	if !soak.Full() && os.Getenv("MAILSTEAD_SCALE") == "" {
+		t.Skip("make soak NAME=costs")
+	}
 	besideOthers(t)
 	whole := os.Getenv("MAILSTEAD_SCALE") != ""
 	size, bulk, length := 3000, 400, time.Second
