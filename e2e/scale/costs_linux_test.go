@@ -49,9 +49,9 @@ type scaleCosts struct {
 }
 
 // TestLargeCosts measures what a large store costs: starts with nothing of it in memory, mail that
-// comes in, also beside a backup and beside compaction, pages, and a check. make soak-all has a small
-// store and demands only that all of it works; make soak-costs has the sizes that docs/performance.md
-// draws.
+// comes in, also beside a backup and beside compaction, pages, and a check. make soak-all has a
+// small store and demands only that all of it works; make soak-costs has the sizes that
+// docs/performance.md draws.
 func TestLargeCosts(t *testing.T) {
 	l := &load{t: t, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}
 	if !soak.Full() && os.Getenv("MAILSTEAD_SCALE") == "" {
