@@ -85,9 +85,10 @@ export function useTyped(name: string, { eager = false } = {}): [text: string, s
     mine.current = set
   }, [set])
   useEffect(() => {
-    const typed = text.trim(), paused = Date.now() - last.current >= still
-    last.current = Date.now()
+    const typed = text.trim()
     if (typed === mine.current) return
+    const paused = Date.now() - last.current >= still
+    last.current = Date.now()
     const timer = setTimeout(() => {
       mine.current = typed
       setParams({ [name]: typed })

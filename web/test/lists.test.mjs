@@ -167,8 +167,7 @@ describe('long lists', { concurrency: 1 }, () => {
     for (let n = 0; n < rounds; n++) {
       await p.open('/team')
       await p.getByText(owner.email).first().waitFor()
-      await p.waitForTimeout(1100)
-      await p.waitForLoadState('networkidle') // the parts of the script are there
+      await p.waitForTimeout(2500) // the parts of the script are fetched after a second
       for (const list of lists) {
         const link = p.locator(`.side nav a[href="${list.path}"]`).first()
         for (const [name, place, key] of [['open', () => link, 'Enter'], ...presses[list.path]]) {
@@ -177,17 +176,18 @@ describe('long lists', { concurrency: 1 }, () => {
           await p.keyboard.press(key)
           const ms = await until(`rows of ${list.path}, ${name}`, () => p.evaluate(() => globalThis.rowsAfter))
           ;(took[`${list.path} ${name}`] ??= []).push(ms)
-          await p.waitForLoadState('networkidle')
+          await p.waitForTimeout(400) // what else the page reads has come
         }
       }
     }
     t.diagnostic(`load ${loadavg().map((n) => n.toFixed(1)).join(' ')}, ${long.Mailboxes} mailboxes, ${long.Domains} domains, ${long.Messages} messages, ${rounds} rounds`)
+    const slow = []
     for (const [name, all] of Object.entries(took)) {
       const sorted = all.toSorted((a, b) => a - b), part = (q) => Math.round(sorted[Math.ceil(q * sorted.length) - 1])
       t.diagnostic(`${name}: half ${part(0.5)} ms, 99 of 100 ${part(0.99)} ms, longest ${part(1)} ms`)
-      if (strict) assert.ok(part(0.99) < 100, `${name}: 99 of 100 take ${part(0.99)} ms`)
-      else if (!full) assert.ok(part(0.5) < 2000, `${name}: half take ${part(0.5)} ms`)
+      if (strict ? part(0.99) >= 100 : !full && part(0.5) >= 2000) slow.push(name)
     }
+    assert.deepEqual(slow, [])
   })
 
   test('a list that was read to its end scrolls as one that was not', async (t) => {

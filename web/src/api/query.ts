@@ -1,5 +1,5 @@
 // Reads that stay fresh: what a page shows is read again when the stream tells that it changed.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Again } from './again'
 import { call, type ApiError, type Input, type Operation, type Output } from './client'
 import { onChange, type Change, type Kind } from './stream'
@@ -122,7 +122,7 @@ export function useRead<T>(key: string, read: () => Promise<T>, { kinds, only, w
     return look()
   }, [])
 
-  useEffect(() => {
+  useLayoutEffect(() => { // asks before the first picture, not after it
     if (!when) return
     void look()
     return () => {
@@ -295,7 +295,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
     }
   }, [operation])
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!when) return
     void actions.reload()
     return () => {

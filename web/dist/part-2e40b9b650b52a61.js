@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-af49f469243f3233.js";import"./part-f3f7a9e1cda59735.js";import"./part-b070266c57bae0b6.js";import"./part-cfa00a6a97060f91.js";import"./part-ec10cd2a5d4622d9.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
