@@ -202,7 +202,8 @@ func (i *Instance) Kill() {
 	i.Cmd = nil
 }
 
-// Until waits until ok returns true, and fails the test after a minute. What names the condition.
+// Until waits until ok returns true, and fails the test after two minutes. What names the
+// condition.
 func (i *Instance) Until(what string, ok func() bool) {
 	i.T.Helper()
 	deadline := time.Now().Add(2 * time.Minute) // the machine may be busy
