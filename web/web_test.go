@@ -3,11 +3,15 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -160,5 +164,31 @@ func TestFirstLoadIsSmall(t *testing.T) {
 	t.Logf("the first load is %d bytes, and at most %d more with a place", first, largest)
 	if first+largest > 170<<10 {
 		t.Errorf("the first load is %d bytes, and %d with a place", first, first+largest)
+	}
+}
+
+// Every pair of a size and a weight is a font that a browser makes when it is first used.
+func TestTextHasFewSizes(t *testing.T) {
+	sizes := []string{"0.8rem", "0.87rem", "1rem", "1.1rem", "1.3rem", "1.5rem", "0.88em", "16px", "inherit"}
+	weights := []string{"400", "560", "620", "inherit"}
+	declared := regexp.MustCompile(`font-(size|weight): ([^;}]+)`)
+	err := filepath.WalkDir("src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".css" {
+			return err
+		}
+		sheet, err := os.ReadFile(path)
+		for _, found := range declared.FindAllStringSubmatch(string(sheet), -1) {
+			known := sizes
+			if found[1] == "weight" {
+				known = weights
+			}
+			if !slices.Contains(known, found[2]) {
+				t.Errorf("%s: %s, known are %v", path, found[0], known)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

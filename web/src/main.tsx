@@ -28,6 +28,7 @@ import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
 import { ChoosePassword } from './pages/gate/choose'
+import type { Part } from './pages/lazy'
 import { domains, mail, operator, own, palette, team } from './pages/parts'
 import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
@@ -66,11 +67,12 @@ function App() {
 
 const soon = 1000 // ms after the sign-in, when what the first page needs was asked for
 
-/** Fetches the other parts of the script before they are needed. */
+/** Fetches the other parts of the script, and what their lists begin with, before they are needed. */
 session.subscribe((s) => {
   if (!s) return
-  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own, palette] : [team, domains, mail, palette, ...(barred('/requests') ? [] : [operator])]
-  setTimeout(() => { for (const part of rest) part.load().catch(() => { /* it is fetched when it is needed */ }) }, soon)
+  const rest: Part<object>[] = person() ? [mail, own, palette] : [team, domains, mail, palette, ...(barred('/requests') ? [] : [operator])]
+  const fetch = async (part: Part<{ readAhead?: () => Promise<unknown> }>) => (await part.load()).readAhead?.()
+  setTimeout(() => { for (const part of rest) fetch(part).catch(() => { /* it is fetched when it is needed */ }) }, soon)
 })
 
 /** Leads on from a place that is not for those who are signed in. */

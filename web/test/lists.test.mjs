@@ -155,7 +155,8 @@ describe('long lists', { concurrency: 1 }, () => {
     const rounds = Number(process.env.MAILSTEAD_ROUNDS ?? (full ? 100 : 4))
     /**
      * What is pressed in a list, once it is open: where the focus is, and the key. Before each
-     * round the page is loaded anew, so that it knows no answers.
+     * round the page is loaded anew, so that it knows no answers but the first pages that it reads
+     * ahead.
      */
     const presses = {
       '/inbox': [['unread', () => p.getByRole('button', { name: 'Unread', exact: true }), 'Enter']],

@@ -1,7 +1,7 @@
 // Reads that stay fresh: what a page shows is read again when the stream tells that it changed.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Again } from './again'
-import { call, type ApiError, type Input, type Operation, type Output } from './client'
+import { call, can, type ApiError, type Input, type Operation, type Output } from './client'
 import { onChange, type Change, type Kind } from './stream'
 
 /** A read: its answer, or why there is none. Both are set when a later read failed. */
@@ -191,6 +191,21 @@ export interface Pages<T> {
 
 interface Loaded<T> { key: string; items: T[]; pages: number; cursor: string | null; error?: ApiError; loading: boolean }
 
+const firstPage = 25 // rows, which fill the screen: the first page is shorter, so that it is there soon
+
+function pageOf<T>(operation: Operation, input: { limit?: number }, cursor: string | null): Promise<Page<T>> {
+  const part = cursor === null ? { ...input, limit: Math.min(input.limit ?? firstPage, firstPage) } : { ...input, cursor }
+  return call(operation as 'list_inbox', part as never) as unknown as Promise<Page<T>>
+}
+
+/** Reads the first page of a list, which then is there at once when usePages is first asked for it, and is read again. */
+export async function readAhead<O extends Operation>(operation: O, input: Input<O>) {
+  const key = 'pages of ' + operation + JSON.stringify(input), now = epoch
+  if (answers.has(key) || !can(operation)) return
+  const page = await pageOf<Item<O>>(operation, input as object, null)
+  if (!answers.has(key)) remember(key, page.data, now)
+}
+
 const freshPages = 3 // so many pages are read again when something changed; rows below stay as they were read
 
 const mostKept = 500 // rows that nobody scrolled to but that new ones pushed down
@@ -231,7 +246,7 @@ export function usePages<O extends Operation>(operation: O, input: Input<O>, idO
 
   const again = useMemo(() => new Again(), [])
   const actions = useMemo(() => {
-    const read = (cursor: string | null) => call(operation, ...([{ ...JSON.parse(latest.current.key.slice(operation.length)), cursor: cursor ?? undefined }] as never)) as unknown as Promise<Page<T>>
+    const read = (cursor: string | null) => pageOf<T>(operation, JSON.parse(latest.current.key.slice(operation.length)), cursor)
 
     /** Reads the first pages, and on until one that was known comes; what lies below that is kept. */
     async function reload() {

@@ -1,4 +1,7 @@
 // The pages that only the team of an account has, but for those of domains.
+import { readMailboxesAhead } from './mailboxes/mailboxes'
+import { readSentAhead } from './sent/sent'
+
 export { Account } from './account/account'
 export { ApprovalPage } from './approvals/approval'
 export { Approvals } from './approvals/approvals'
@@ -25,3 +28,6 @@ export { MessageTemplates } from './sent/templates'
 export { Endpoint } from './webhooks/endpoint'
 export { Events } from './webhooks/events'
 export { Webhooks } from './webhooks/webhooks'
+
+/** Reads what the lists begin with, before they are opened. */
+export const readAhead = () => Promise.all([readMailboxesAhead(), readSentAhead()])

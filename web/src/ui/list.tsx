@@ -1,7 +1,7 @@
 // Long lists, of which only the lines in view are in the page.
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Pages } from '../api/query'
 import { compact, turnDensity } from '../density'
 import { useTyped } from '../router'
@@ -58,6 +58,7 @@ export const narrow = signal(narrowScreen.matches)
 narrowScreen.addEventListener('change', () => { narrow.value = narrowScreen.matches })
 
 const spare = 8 // lines above and below the view
+const above = 200 // pixels above the lines of a page: heads, filters
 
 /** A list of lines of one height that reads on as the viewer scrolls the page or the box that it lies in. */
 export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, compactHeight = height, narrowCompactHeight = narrowHeight, empty, label, current, table }: Props<T>) {
@@ -198,12 +199,13 @@ function scrollerOf(element: HTMLElement): HTMLElement | null {
 }
 
 /**
- * Which lines are in view. A list below the view has its first lines all the same. So screen readers
- * find it.
+ * Which lines are in the page: at first those that fit on the screen, and soon after the first
+ * picture those around them too. A list below the view has its first lines all the same. So screen
+ * readers find it.
  */
 function useWindow(box: { current: HTMLDivElement | null }, size: number, length: number): [number, number] {
-  const [range, setRange] = useState<[number, number]>([0, 40])
-  useLayoutEffect(() => {
+  const [range, setRange] = useState<[number, number]>(() => [0, Math.max(spare, Math.ceil((innerHeight - above) / size))])
+  useEffect(() => {
     const element = box.current
     if (!element) return
     const scroller = scrollerOf(element)
@@ -214,11 +216,12 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
       const to = Math.max(spare, Math.ceil((top + view.height) / size) + spare)
       setRange((r) => (r[0] === from && r[1] === to ? r : [from, to]))
     }
-    look()
+    const soon = setTimeout(look, 100)
     const target: EventTarget = scroller ?? window
     target.addEventListener('scroll', look, { passive: true })
     addEventListener('resize', look)
     return () => {
+      clearTimeout(soon)
       target.removeEventListener('scroll', look)
       removeEventListener('resize', look)
     }

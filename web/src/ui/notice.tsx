@@ -75,8 +75,13 @@ function Wait({ until }: { until: number }) {
 
 /** Stands where something is being read. */
 export function Loading({ lines = 4 }: { lines?: number }) {
+  const [late, setLate] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 200)
+    return () => clearTimeout(timer)
+  }, [])
   return (
-    <div class="stack-tight" role="status" style={{ padding: '1.1rem' }}>
+    <div class={'stack-tight' + (late ? '' : ' unseen')} role="status" style={{ padding: '1.1rem' }}>
       <span class="visually-hidden">{t('ui.loading')}</span>
       {Array.from({ length: lines }, (_, i) => <div key={i} class="skeleton" style={{ width: `${92 - ((i * 17) % 40)}%` }} />)}
     </div>

@@ -1,6 +1,6 @@
 // All domains, with what is wrong with each.
 import { can } from '../../api/client'
-import { usePages, useQuery } from '../../api/query'
+import { readAhead, usePages, useQuery } from '../../api/query'
 import { params, setParams } from '../../router'
 import { Badge, Button, Card, count, Empty, Icon, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useOnce, type Column } from '../../ui'
 import { useSandboxActivation } from './activate'
@@ -24,19 +24,26 @@ const pause = 10_000 // ms between two counts: many domains that are set up at o
 
 const providers: [Provider | '', string][] = [['', 'Any DNS provider'], ...(Object.entries(providerNames) as [Provider, string][])]
 
-function useFilter() {
-  const of = (name: string) => params.value.get(name) ?? ''
+function filterOf(p: URLSearchParams) {
+  const of = (name: string) => p.get(name) ?? ''
   return { q: of('q'), status: of('status') as Status, dns_provider: of('dns_provider') as Provider | '', tag: of('tag') }
 }
+
+/** What the list reads, by the parameters of the address. */
+function listOf(p: URLSearchParams) {
+  const { q, status, tag, dns_provider } = filterOf(p), sort: Sort = orders.find(([order]) => order === p.get('sort'))?.[0] ?? '-problems'
+  return { limit: 50, q: q || undefined, status: status || undefined, tag: tag || undefined, dns_provider: dns_provider || undefined, problems: p.get('needs') === 'you' || undefined, sort }
+}
+
+/** Reads what the list begins with, before it is opened. */
+export const readDomainsAhead = () => readAhead('list_domains', listOf(new URLSearchParams()))
 
 const mostCounted = 100 // of the domains that need attention
 
 export function Domains() {
-  const filter = useFilter(), attention = params.value.get('needs') === 'you'
-  const sort = orders.find(([order]) => order === params.value.get('sort'))?.[0] ?? '-problems'
-  const pages = usePages('list_domains', {
-    limit: 50, q: filter.q || undefined, status: filter.status || undefined, tag: filter.tag || undefined, dns_provider: filter.dns_provider || undefined, problems: attention || undefined, sort,
-  }, (d) => d.id)
+  const filter = filterOf(params.value), attention = params.value.get('needs') === 'you'
+  const list = listOf(params.value), { sort } = list
+  const pages = usePages('list_domains', list, (d) => d.id)
   useSandboxActivation(pages.items)
   const narrowed = Object.values(filter).some(Boolean), filtered = attention || narrowed
   const read = useOnce(!pages.loading)
@@ -80,7 +87,7 @@ function Attention({ all, on }: { all?: number; on: boolean }) {
 }
 
 /** seen: the tags of the domains that were read. */
-function Filters({ filter, seen }: { filter: ReturnType<typeof useFilter>; seen: string[] }) {
+function Filters({ filter, seen }: { filter: ReturnType<typeof filterOf>; seen: string[] }) {
   const tags = [...new Set(seen)].sort((a, b) => a.localeCompare(b))
   return (
     <div class="filters" role="search">

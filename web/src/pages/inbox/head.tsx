@@ -1,6 +1,6 @@
 // What stands above the list: which mailbox, the search, the filters, and what is done to the selected.
 import { useState } from 'preact/hooks'
-import { call, can, person, session } from '../../api/client'
+import { call, can, person, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { compact, turnDensity } from '../../density'
 import { params, useTyped } from '../../router'
@@ -12,8 +12,11 @@ import { canNotify, notifies, turnNotifications } from './notify'
 import { MailboxPicker } from './picker'
 import { Search } from './search'
 
+/** What is known of the account, which is read after the first page of the list; nothing for a person. */
+type Account = Schemas['Account'] | undefined
+
 /** onDown goes from the search field into the list. */
-export function Head({ onCompose, onHelp, onDown }: { onCompose: () => void; onHelp: () => void; onDown: () => void }) {
+export function Head({ account, onCompose, onHelp, onDown }: { account: Account; onCompose: () => void; onHelp: () => void; onDown: () => void }) {
   const mailbox = params.value.get('mailbox') ?? ''
   const [more, setMore] = useState(hiddenFilters() > 0)
   return (
@@ -22,7 +25,7 @@ export function Head({ onCompose, onHelp, onDown }: { onCompose: () => void; onH
         <h1 tabIndex={-1} class="truncate" dir="auto">{nameOfFolder(folderInView())}</h1>
         <FolderPicker />
         <span class="inbox-head-actions">
-          <Refresh mailbox={mailbox} />
+          <Refresh mailbox={mailbox} account={account} />
           <Options onHelp={onHelp} />
           {can('send_email') && <Button look="primary" small icon="pencil" aria-label={t('inbox.compose')} onClick={onCompose}><span class="inbox-compose-name">{t('inbox.compose')}</span></Button>}
         </span>
@@ -30,7 +33,7 @@ export function Head({ onCompose, onHelp, onDown }: { onCompose: () => void; onH
       {!person() && <MailboxPicker label={t('inbox.mailbox')} value={mailbox} all={t('inbox.all_mailboxes')} onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
       <Search onDown={onDown} more={more} onMore={() => setMore(!more)} />
       {more && <More />}
-      <Toggles />
+      <Toggles account={account} />
     </>
   )
 }
@@ -50,9 +53,7 @@ function Options({ onHelp }: { onHelp: () => void }) {
   )
 }
 
-function Refresh({ mailbox }: { mailbox: string }) {
-  const account = useQuery('get_account', {}, { when: !person() })
-  const off = account.data?.universal_inbox_enabled === false
+function Refresh({ mailbox, account }: { mailbox: string; account: Account }) {
   const refresh = async () => {
     if (person()) {
       await call('refresh_email_user_inbox', { user_id: session.value!.user.id })
@@ -61,7 +62,7 @@ function Refresh({ mailbox }: { mailbox: string }) {
       const { data } = await call('list_email_users', { q: mailbox, limit: 100 })
       const found = data.find((m) => m.email === mailbox)
       if (found) told((await call('refresh_email_user_inbox', { user_id: found.user_id })).message)
-    } else if (off) {
+    } else if (account?.universal_inbox_enabled === false) {
       askForUniversal()
     } else {
       told((await call('refresh_inbox')).message)
@@ -82,9 +83,8 @@ function askForUniversal() {
 }
 
 /** Says so if mail of external mailboxes is not fetched. Only accounts that have an external domain can have any. */
-export function UniversalNotice() {
-  const account = useQuery('get_account', {}, { when: !person() })
-  const off = account.data?.universal_inbox_enabled === false
+export function UniversalNotice({ account }: { account: Account }) {
+  const off = account?.universal_inbox_enabled === false
   const external = useQuery('list_domains', { dns_provider: 'external', limit: 1 }, { when: off })
   if (!off || !external.data?.data.length) return null
   return (
@@ -113,8 +113,7 @@ const toggles: [FilterName, string, Key][] = [
   ['is_read', 'false', 'inbox.filter.unread'], ['is_flagged', 'true', 'inbox.filter.starred'], ['has_attachments', 'true', 'inbox.filter.attachments'], ['exclude_warmup', 'true', 'inbox.filter.warmup'],
 ]
 
-function Toggles() {
-  const account = useQuery('get_account', {}, { when: !person() }).data
+function Toggles({ account }: { account: Account }) {
   const warmup = params.value.has('exclude_warmup') || account !== undefined && account.warmup_phrases.length + account.warmup_headers.length > 0
   return (
     <div class="inbox-toggles" role="group" aria-label={t('inbox.filter')}>

@@ -1,11 +1,11 @@
 // The inbox: the list, and beside it, or after it on a small screen, the message that is read.
-import { useEffect, useRef, useState } from 'preact/hooks'
-import { can, person, session } from '../../api/client'
-import { usePages } from '../../api/query'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { can, person, session, type Input } from '../../api/client'
+import { readAhead, usePages, useQuery } from '../../api/query'
 import { go, params } from '../../router'
 import { aside } from '../../aside'
 import { setTitle, unread } from '../../title'
-import { Button, Empty, LinkButton, LongList } from '../../ui'
+import { Button, Empty, LinkButton, LongList, useOnce } from '../../ui'
 import { rich, t, type Key } from '../../words'
 import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
@@ -23,11 +23,20 @@ import type { Steps } from './types'
 /** The heights of a row: three lines, or one, or on a phone two. */
 const heights = { height: 86, compactHeight: 36, narrowCompactHeight: 58 }
 
+/** What the list reads: conversations, unless it is a search. */
+function listOf(narrowed: Input<'list_inbox'>): Input<'list_inbox'> {
+  return { ...narrowed, threads: !narrowed.q && !narrowed.from || undefined, limit: 50 }
+}
+
+/** Reads what the inbox begins with, before it is opened. */
+export const readInboxAhead = () => readAhead('list_inbox', listOf({}))
+
 export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const folder = params.value.get('in') ?? undefined
   const here = user_id && uid ? keyOf({ user_id, uid, folder }) : undefined
   const narrowed = filters()
-  const all = usePages('list_inbox', { ...narrowed, threads: !narrowed.q && !narrowed.from || undefined, limit: 50 }, keyOf)
+  const all = usePages('list_inbox', listOf(narrowed), keyOf)
+  const account = useQuery('get_account', {}, { when: useOnce(!all.loading) && !person() }).data
   const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
   const [cursor, setCursor] = useState<string | undefined>(here)
   const [help, setHelp] = useState(false)
@@ -120,7 +129,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     <div class={'inbox' + (here ? ' reading' : '')}>
       <section class="inbox-list" aria-label={t('inbox.list')}>
         <header class="inbox-head">
-          <Head onCompose={compose} onHelp={() => setHelp(true)} onDown={() => { entering.current = true; enter((n) => n + 1) }} />
+          <Head account={account} onCompose={compose} onHelp={() => setHelp(true)} onDown={() => { entering.current = true; enter((n) => n + 1) }} />
           {selection.chosen.length > 0 && (
             <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
               onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)}
@@ -128,7 +137,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
           )}
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
-          <UniversalNotice />
+          <UniversalNotice account={account} />
           <LongList pages={pages} idOf={keyOf} {...heights} label={t('inbox.list')} current={cursor} empty={<Nothing />}
             row={(m) => (
               <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!person() && !params.value.get('mailbox')}
@@ -195,7 +204,7 @@ function useSteps(items: Message[], key: string | undefined): Steps {
 function useAside() {
   const n = useUnread()
   useEffect(() => { unread.value = n }, [n])
-  useEffect(() => {
+  useLayoutEffect(() => { // they are in the first picture of the page
     aside.value = <FolderList />
     return () => {
       aside.value = null

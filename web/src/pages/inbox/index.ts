@@ -1,2 +1,2 @@
 export { ComposePage } from './compose/page'
-export { Inbox } from './inbox'
+export { Inbox, readInboxAhead as readAhead } from './inbox'

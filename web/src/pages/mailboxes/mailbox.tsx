@@ -62,6 +62,7 @@ export function Mailbox({ id, tab = '' }: { id: string; tab?: string }) {
  */
 function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: () => Promise<void> }) {
   const vacation = useQuery('get_vacation', { user_id: u.id }, { when: hosted(u) && can('get_vacation') })
+  const account = useQuery('get_account', {}, { when: u.type === 'external' }).data
   const held = useQuery('list_messages', { limit: 100, status: 'held', mailbox: u.email })
   const settings = useDraft(formOf(u)), reply = useDraft(replyOf(vacation.data))
   const parts = [
@@ -84,7 +85,7 @@ function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: ()
       <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
       {held.data?.data.some((m) => m.approval_id === null) && <Held id={u.id} email={u.email} />}
       {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
-      {u.type === 'external' && <UniversalNotice />}
+      {u.type === 'external' && <UniversalNotice account={account} />}
       {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
       {u.status === 'pending' && u.type === 'hosted' && <Notice>The mailbox’s domain is not ready yet. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
       {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing can be sent, and incoming mail is refused.</Notice>}

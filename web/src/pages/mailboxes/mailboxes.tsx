@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
-import { usePages, useQuery } from '../../api/query'
+import { readAhead, usePages, useQuery } from '../../api/query'
 import { params, setParams } from '../../router'
 import { ask, Badge, Button, bytes, Card, count, Empty, ListBar, LongList, Page, plural, SearchField, Select, theirs, Time, told, totalOf, useOnce, type Column } from '../../ui'
 import { Create } from './create'
@@ -18,10 +18,18 @@ const columns: Column[] = [
   { name: 'Address', sorts: ['email', '-email'] }, { name: 'Name' }, { name: 'Status' }, { name: 'Unread', number: true }, { name: 'Used', number: true }, { name: 'Created', sorts: ['-created_at', 'created_at'] },
 ]
 
+/** What the list reads, by the parameters of the address. */
+function listOf(p: URLSearchParams) {
+  const sort: Sort = orders.find(([order]) => order === p.get('sort'))?.[0] ?? '-created_at'
+  return { limit: 50, q: p.get('q') || undefined, domain: p.get('domain') || undefined, status: (p.get('status') || undefined) as Status | undefined, sort }
+}
+
+/** Reads what the list begins with, before it is opened. */
+export const readMailboxesAhead = () => readAhead('list_email_users', listOf(new URLSearchParams()))
+
 export function Mailboxes() {
-  const q = params.value.get('q') ?? '', domain = params.value.get('domain') ?? '', status = (params.value.get('status') ?? '') as Status | ''
-  const sort = orders.find(([order]) => order === params.value.get('sort'))?.[0] ?? '-created_at'
-  const pages = usePages('list_email_users', { limit: 50, q: q || undefined, domain: domain || undefined, status: status || undefined, sort }, (u) => u.id)
+  const list = listOf(params.value), { q = '', domain = '', status = '', sort } = list
+  const pages = usePages('list_email_users', list, (u) => u.id)
   const [picked, setPicked] = useState(new Set<string>())
   const [dialog, setDialog] = useState<'create' | 'export' | 'temporary'>()
   const pick = (id: string, on: boolean) => setPicked((before) => {

@@ -1,5 +1,5 @@
 import { can, session, type Input } from '../../api/client'
-import { usePages, useQuery } from '../../api/query'
+import { readAhead, usePages, useQuery } from '../../api/query'
 import { params, setParams } from '../../router'
 import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, TypedField, useOnce, words, type Column } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
@@ -11,9 +11,18 @@ const orders: [Sort, string][] = [['-queued_at', 'Newest first'], ['queued_at', 
 
 const columns: Column[] = [{ name: 'Status' }, { name: 'To' }, { name: 'From' }, { name: 'Subject' }, { name: 'Time', sorts: ['-queued_at', 'queued_at'] }]
 
+/** What the list reads, by the parameters of the address. */
+function listOf(p: URLSearchParams) {
+  const sort: Sort = p.get('sort') === 'queued_at' ? 'queued_at' : '-queued_at'
+  return { limit: 50, ...filterOf(p), sort }
+}
+
+/** Reads what the list begins with, before it is opened. */
+export const readSentAhead = () => readAhead('list_messages', listOf(new URLSearchParams()))
+
 export function Sent() {
-  const filter = filterOf(params.value), sort: Sort = params.value.get('sort') === 'queued_at' ? 'queued_at' : '-queued_at'
-  const pages = usePages('list_messages', { limit: 50, ...filter, sort }, (m) => m.id)
+  const filter = filterOf(params.value), list = listOf(params.value), { sort } = list
+  const pages = usePages('list_messages', list, (m) => m.id)
   const read = useOnce(!pages.loading)
   const filtered = Object.values(filter).some(Boolean)
   const table = { columns, class: 'sent-line', sort, onSort: (sort: string) => setParams({ sort }) }

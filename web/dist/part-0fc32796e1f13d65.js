@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-a3bd5c60687784fb.js";import"./part-8a415097900107fa.js";import"./part-dc9ecb9e7d40be4d.js";import"./part-4ad95b990fd1d7de.js";import"./part-c499b6d61494431b.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
