@@ -182,13 +182,17 @@ export function totalOf<T>(pages: Pages<T>, one: string, many = one + 's', known
 }
 
 /**
- * Whether something has been so once, such as that the first page is there, before which less is
- * read.
+ * Whether something has been so once, and the page was drawn since: as when the first page is there,
+ * before which less is read.
  */
 export function useOnce(is: boolean): boolean {
-  const once = useRef(false)
-  once.current ||= is
-  return once.current
+  const [once, setOnce] = useState(false)
+  useEffect(() => {
+    if (!is) return
+    const timer = setTimeout(() => setOnce(true), 100)
+    return () => clearTimeout(timer)
+  }, [is])
+  return once
 }
 
 function scrollerOf(element: HTMLElement): HTMLElement | null {

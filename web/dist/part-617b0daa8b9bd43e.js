@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-5a0fb44592c3b3f2.js";import"./part-3c82603bac0500b7.js";import"./part-434e51168c4bedc7.js";import"./part-6e016afa8b3186dd.js";import"./part-e19986cd832fb2ab.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
