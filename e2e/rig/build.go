@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -32,7 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// BuildDir returns a directory for programs that tests run. Main removes it.
+// BuildDir returns a directory for what the tests of a package build for themselves. Main removes
+// it.
 var BuildDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "mailstead-test") })
 
 // FromRoot returns the path of a file or folder that is named from the top of the repository.
@@ -53,21 +55,34 @@ var root = sync.OnceValue(func() string {
 	return dir
 })
 
-// Binary builds the program once for all tests of a package, and returns its path. Each package
-// links it for itself, which takes half as long without tables for a debugger.
+// Binary builds the program, and returns its path.
 var Binary = sync.OnceValues(func() (string, error) { return build("mailstead") })
 
+// build makes a program in a folder that stays, as the packages of a test run need the same one:
+// the first links it, and for the others go build finds that nothing changed. Without tables for a
+// debugger it is linked in half of the time.
 func build(name string, args ...string) (string, error) {
-	dir, err := BuildDir()
+	dir := FromRoot("e2e/.programs")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err
+	}
+	defer lock.Close() // which gives the lock back
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	if Race {
+		name += "-race"
 	}
 	path := filepath.Join(dir, name)
 	detector := []string{"-race"}
 	if !Race {
 		detector = nil
 	}
-	args = slices.Concat([]string{"build", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", path}, detector, args, []string{FromRoot(".")})
+	args = slices.Concat([]string{"build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", path}, detector, args, []string{FromRoot(".")})
 	out, err := exec.Command("go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
