@@ -26,16 +26,18 @@ func spamText(n int, about string) string {
 		about, n, about, list[0], list[1], n, about, n, strings.Join(list, " and "))
 }
 
-// taught returns what the account's classifier has counted: messages that were moved, and examples
-// of wanted mail.
+// taught waits until the classifier has learned from all that was done so far, and returns what it
+// has counted: messages that were moved, and examples of wanted mail.
 func taught(t *testing.T, i *servicetest.Installation, boxes ...*store.Mailbox) (spam, ham, examples, tokens int) {
 	t.Helper()
-	servicetest.Eventually(t, "all lessons are learned", func() bool {
+	servicetest.Eventually(t, "nothing is left to learn", func() bool {
 		left := 0
 		_ = i.St.View(func(tx *store.Tx) error {
 			spam, ham, examples, tokens, left = 0, 0, 0, 0, 0
-			for range store.SpamLessons.All(tx) {
-				left++
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == "learn_spam" && !j.Ended() {
+					left++
+				}
 			}
 			for m := range store.SpamModels.All(tx) {
 				spam, ham = int(m.Spam), int(m.Ham)
@@ -209,6 +211,60 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	counts("deleted at once", 4, 1)
 	if damage := i.St.Check(); damage != nil {
 		t.Error(damage)
+	}
+}
+
+// TestLearningFitsATransaction: many messages of all sizes that wait to be learned, in an account
+// whose model is full, are learned in transactions within the limits. A transaction over the limits
+// fails in a test.
+func TestLearningFitsATransaction(t *testing.T) {
+	const full = 200_000
+	i := servicetest.Install(t, core.Config{Sandbox: true, Settings: core.Settings{Spam: core.Spam{Classifier: true, JunkScore: 0.9}}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	makeFolders(i, ann)
+	r := rand.New(rand.NewPCG(1, 60))
+	for n := range full / 4000 {
+		i.Update(func(tx *store.Tx) error {
+			for k := range uint64(4000) {
+				if err := tx.PutSpamToken(ann.AccountNum, uint64(n)<<48|(k+1), store.SpamCount{Spam: 1, Day: 1}); err != nil {
+					return err
+				}
+			}
+			return store.SpamModels.Put(tx, &store.SpamModel{AccountID: ann.AccountID, Spam: 1})
+		})
+	}
+	const each = 12
+	var wanted, spam []inbox.MessageRef
+	for n := range each * 2 {
+		var text strings.Builder
+		for range 1300 >> r.IntN(8) {
+			fmt.Fprintf(&text, "%c%x ", 'g'+r.IntN(20), r.Uint32())
+		}
+		if err := i.Receive("a@garden.test", spamText(n, "garden")+text.String()+"\r\n", ann.Email); err != nil {
+			t.Fatal(err)
+		}
+		ref := inbox.MessageRef{Mailbox: ann.Email, UID: core.UIDText(uint32(n + 1))}
+		if n%2 == 0 {
+			wanted = append(wanted, ref)
+		} else {
+			spam = append(spam, ref)
+		}
+	}
+	who, yes := servicetest.Actor(i.Account), true
+	if out, err := i.Svc.Inbox.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: wanted, MessageMarks: inbox.MessageMarks{IsRead: &yes}}); err != nil || out.Marked != each {
+		t.Fatal(out, err)
+	}
+	if out, err := i.Svc.Inbox.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: spam, To: "junk"}); err != nil || out.Moved != each {
+		t.Fatal(out, err)
+	}
+	i.Run()
+	var examples, tokens int
+	servicetest.Eventually(t, "all are learned", func() bool {
+		_, _, examples, tokens = taught(t, i, ann)
+		return examples == each
+	})
+	if tokens > full {
+		t.Errorf("%d tokens are kept", tokens)
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 
 	maxTokens         = 200_000 // tokens in the model of one account
 	maxLessons        = 50      // messages learned in one transaction, and examples of wanted mail
-	maxChanges        = 3_000   // tokens changed in one transaction; more if a single message has more
+	maxChanges        = 2_000   // tokens counted in one transaction; as many more may have to be forgotten
 	maxOwingMailboxes = 200     // mailboxes for which the examples that they still need are counted
 	taughtEither      = store.BitTaughtSpam | store.BitTaughtHam
 )
@@ -163,7 +163,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 && len(changed)+len(tokens) > maxChanges {
+		if i > 0 && len(changed)+len(tokens) > maxChanges/2 { // the other half is for examples
 			lessons = lessons[:i]
 			break
 		}
@@ -182,7 +182,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		case err != nil:
 			return nil, err
 		}
-		if len(changed)+len(tokens) > 2*maxChanges {
+		if len(changed)+len(tokens) > maxChanges {
 			examples, more = examples[:i], true
 			break
 		}
