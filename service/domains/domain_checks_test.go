@@ -196,6 +196,7 @@ func openService(t *testing.T, dir string, c core.Config) (s *service.Service, r
 	q := jobs.NewQueue(st)
 	q.Log = c.Log
 	s = service.New(st, q, keys, c)
+	servicetest.CheapSecrets(s.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	ended <- nil

@@ -374,7 +374,6 @@ func connectMany(t *testing.T, b *servicetest.Sandbox, w *servicetest.World, who
 func TestManyLooksHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, who := newWorld(t)
-		servicetest.ShareRSA(b.Core)
 		w.Set(func() { w.Late = time.Hour }) // no look is answered
 		other, err := b.Accounts.Operator(t.Context(), b.Account(t, "other@example.test").AccountID)
 		if err != nil {

@@ -92,6 +92,7 @@ func newHost(t *testing.T) *host {
 		Hostname: "mail.example.test", Version: "1.2.3", Settings: core.Settings{Limits: limits}, Log: log, Resolver: h.world,
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"},
 	})
+	servicetest.CheapSecrets(h.Core)
 	to := filepath.Join(t.TempDir(), "backups")
 	place, err := objects.At(to, objects.S3{})
 	if err != nil {

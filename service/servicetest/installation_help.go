@@ -83,7 +83,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Q.Log = c.Log
 	c.WaitForRows = !i.AckFirst
 	i.Svc = service.New(i.St, i.Q, keys, c)
-	CheapHashes(i.Svc.Core)
+	CheapSecrets(i.Svc.Core)
 	i.Stop, i.Cut = func() {}, false
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,18 +16,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheapHashes makes the hashing of new passwords take a thirtieth of a millisecond. Hashes that
-// exist already keep their cost.
-func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
-
-// ShareRSA gives all new domains one RSA key, for tests with hundreds of them.
-func ShareRSA(c *core.Core) {
-	generate := sync.OnceValues(func() (k []byte, err error) {
-		k, _, err = auth.GenerateRSA()
-		return k, err
-	})
+// CheapSecrets makes the hashing of new passwords take a thirtieth of a millisecond, and gives new
+// domains the RSA keys that all tests share: the first few of a service have different ones, as the
+// key of a domain tells whose it is. Hashes that exist already keep their cost.
+func CheapSecrets(c *core.Core) {
+	c.Logins.Time, c.Logins.Memory = 1, 64
+	var taken atomic.Int64
 	c.GenerateRSA = func() ([]byte, crypto.Signer, error) {
-		text, err := generate()
+		text, err := rsaKeys[int(taken.Add(1)-1)%len(rsaKeys)]()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -34,6 +31,16 @@ func ShareRSA(c *core.Core) {
 		return text, key, err
 	}
 }
+
+var rsaKeys = func() (keys [5]func() ([]byte, error)) {
+	for n := range keys {
+		keys[n] = sync.OnceValues(func() (text []byte, err error) {
+			text, _, err = auth.GenerateRSA()
+			return text, err
+		})
+	}
+	return keys
+}()
 
 // NewBare returns a service with one account. Its queue does not run.
 func NewBare(t *testing.T) (*service.Service, core.Actor) {
@@ -59,7 +66,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 		t.Fatal(err)
 	}
 	s := service.New(st, jobs.NewQueue(st), keys, core.Config{Log: slog.New(slog.DiscardHandler), Settings: core.Settings{Limits: core.Limits{Plan: "startup"}}})
-	CheapHashes(s.Core)
+	CheapSecrets(s.Core)
 	t.Cleanup(func() {
 		if err := st.Check(); err != nil {
 			t.Error(err)

@@ -108,7 +108,7 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 		t.Fatal(err)
 	}
 	b.Settings.Begin(file, nil, joined)
-	CheapHashes(b.Core)
+	CheapSecrets(b.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Run(ctx) }()

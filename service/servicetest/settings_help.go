@@ -35,7 +35,7 @@ func OpenSettings(t testing.TB, dir string, c core.Config, file settings.File) (
 	c.Settings = joined.Settings
 	b = &Sandbox{Service: service.New(st, jobs.NewQueue(st), keys, c)}
 	b.Settings.Begin(file, stored, joined)
-	CheapHashes(b.Core)
+	CheapSecrets(b.Core)
 	return b, func() {
 		t.Helper()
 		b.Close()

@@ -25,6 +25,7 @@ func ZoneService(t testing.TB, dir string, c core.Config, now func() time.Time) 
 	}
 	c.Nameservers, c.Hostname = []string{"ns1.mailstead.test", "ns2.mailstead.test"}, "mail.mailstead.test"
 	s := service.New(st, jobs.NewQueue(st), keys, c)
+	CheapSecrets(s.Core)
 	t.Cleanup(func() {
 		s.Close()
 		if err := errors.Join(st.Check(), st.Close()); err != nil {
