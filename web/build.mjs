@@ -76,4 +76,14 @@ async function write(name) {
 await write('pdf-worker.js') // a part of the script has its path as a text
 for (const name of [...outputs.keys()].sort()) await write(name)
 for (const name of ['app.js', 'app.css']) paths['/' + name] = hashed[name]
-await writeFile(`${dist}/index.html`, link(await readFile(here('public/index.html'), 'utf8'), paths))
+// The page names what the script imports at once, so that a browser asks for it together with the script.
+const outputOf = (name) => Object.entries(metafile.outputs).find(([path]) => path.split('/').at(-1) === name)[1]
+const atOnce = new Set(['app.js'])
+for (const name of atOnce) {
+  for (const { path, kind } of outputOf(name).imports) if (kind === 'import-statement') atOnce.add(path.split('/').at(-1))
+}
+const script = '<script type="module" src="/app.js"></script>'
+const preloads = [...atOnce].slice(1).map((name) => `<link rel="modulepreload" href="${hashed[name]}">\n`)
+const page = await readFile(here('public/index.html'), 'utf8')
+if (!page.includes(script)) throw new Error(`index.html has no ${script}`)
+await writeFile(`${dist}/index.html`, link(page.replace(script, preloads.join('') + script), paths))

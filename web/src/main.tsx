@@ -71,8 +71,8 @@ const soon = 1000 // ms after the sign-in, when what the first page needs was as
 session.subscribe((s) => {
   if (!s) return
   const rest: Part<object>[] = person() ? [mail, own, palette] : [team, domains, mail, palette, ...(barred('/requests') ? [] : [operator])]
-  const fetch = async (part: Part<{ readAhead?: () => Promise<unknown> }>) => (await part.load()).readAhead?.()
-  setTimeout(() => { for (const part of rest) fetch(part).catch(() => { /* it is fetched when it is needed */ }) }, soon)
+  const prepare = async (part: Part<{ readAhead?: () => Promise<unknown> }>) => (await part.load()).readAhead?.()
+  setTimeout(() => { for (const part of rest) prepare(part).catch(() => { /* it is fetched when it is needed */ }) }, soon)
 })
 
 /** Leads on from a place that is not for those who are signed in. */
@@ -129,4 +129,5 @@ class Fence extends Component<{ children: ComponentChildren }, { error?: Error }
 
 startRouter((path) => gates.includes(path) || find(path) !== undefined)
 render(<App />, document.getElementById('app')!)
+find(path.value)?.place.page.load().catch(() => { /* it is fetched when it is shown */ }) // while the server says who is signed in
 void resume()

@@ -1,7 +1,7 @@
 // Places of the dashboard and how one gets to them. Links are plain <a href="/...">: a click on one that leads to a place
 // here changes the page without loading it anew.
 import { computed, signal } from '@preact/signals'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 const address = signal(location.pathname + location.search)
 
@@ -59,6 +59,11 @@ export function cameFrom(): string | undefined {
   return next?.startsWith('/oauth/authorize?') ? next : undefined
 }
 
+/** A parameter of an address, or undefined where it has none or an empty one. */
+export function param(of: URLSearchParams, name: string): string | undefined {
+  return of.get(name) || undefined
+}
+
 /** Sets parameters of the address; those with an empty value leave it. */
 export function setParams(change: Record<string, string | undefined>, { replace = true } = {}) {
   const next = new URLSearchParams(params.value)
@@ -84,15 +89,17 @@ export function useTyped(name: string, { eager = false } = {}): [text: string, s
     if (set !== mine.current) setText(set)
     mine.current = set
   }, [set])
-  useEffect(() => {
+  useLayoutEffect(() => { // before the picture of the text, which what is found need not wait for
     const typed = text.trim()
     if (typed === mine.current) return
-    const paused = Date.now() - last.current >= still
-    last.current = Date.now()
-    const timer = setTimeout(() => {
+    const follow = () => {
       mine.current = typed
       setParams({ [name]: typed })
-    }, eager && paused ? 0 : still)
+    }
+    const paused = Date.now() - last.current >= still
+    last.current = Date.now()
+    if (eager && paused) return follow()
+    const timer = setTimeout(follow, still)
     return () => clearTimeout(timer)
   }, [text])
   return [text, setText]

@@ -259,6 +259,16 @@ describe('inbox', { concurrency: 2 }, () => {
       await reading(p).getByText('In reply to').waitFor()
       await sound(p, 'a conversation')
       assert.equal(await reading(p).locator('.inbox-answers a').getAttribute('href'), '/sent/' + sent.id)
+
+      // An answer to what the mailbox has sent goes to whom it went to.
+      await p.open(box.at + '&folder=sent')
+      await row(p, 'Re: Letter 1').getByRole('link').click()
+      if (small) await reading(p).getByRole('button', { name: 'Reply', exact: true }).click()
+      else {
+        await reading(p).getByText('Reply to Writer 1').nth(1).waitFor() // one under what was sent, one under its answer
+        await reading(p).getByText('Reply to Writer 1').first().click()
+      }
+      await p.locator('.compose').getByText('Writer 1', { exact: true }).first().waitFor()
     })
 
     walk('a new message is checked before it is sent', async (t) => {
@@ -336,6 +346,28 @@ describe('inbox', { concurrency: 2 }, () => {
     await p.keyboard.press('Escape')
     await p.keyboard.press('c')
     await p.getByRole('dialog', { name: 'New message' }).waitFor()
+  })
+
+  test('a dialog that is closed takes the focus from nobody', async (t) => {
+    const box = await filled(1)
+    const p = await page(t)
+    await p.open(box.at)
+    await row(p, 'Letter 1').waitFor()
+    await p.keyboard.press('?')
+    await p.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor()
+    await p.evaluate(() => {
+      window.focused = new Promise((done) => {
+        const gone = new MutationObserver(() => {
+          if (document.querySelector('dialog')) return
+          gone.disconnect()
+          document.getElementById('inbox-search').focus()
+          setTimeout(() => done(document.activeElement.id), 300) // long after the picture
+        })
+        gone.observe(document.body, { childList: true, subtree: true })
+      })
+    })
+    await p.keyboard.press('Escape')
+    assert.equal(await p.evaluate(() => window.focused), 'inbox-search')
   })
 
   test('messages get a star and lose it', async (t) => {

@@ -180,7 +180,7 @@ export function on(small) {
 export const main = (p) => p.getByRole('main')
 
 /** Waits until a toast tells a text. */
-export const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
+export const toast = (p, text) => p.locator('.toasts').getByRole('status').getByText(text).first().waitFor()
 
 /** The rows of the inbox that have a text. */
 export const row = (p, text) => p.locator('.inbox-row').filter({ hasText: text })

@@ -22,9 +22,12 @@ export function part<M>(fetch: () => Promise<M>): Part<M> {
   return self
 }
 
+/** A component whose script is fetched when it is shown, or before that by load. */
+export type Lazy = ComponentType<any> & { load: () => Promise<unknown> }
+
 /** A component of a part, which shows that it is loading until the part is there. */
-export function lazy<M>(of: Part<M>, pick: (m: M) => ComponentType<any>): ComponentType<any> {
-  return function Lazy(props: object) {
+export function lazy<M>(of: Part<M>, pick: (m: M) => ComponentType<any>): Lazy {
+  function Lazy(props: object) {
     const [, setLoaded] = useState(of.now)
     const [failed, setFailed] = useState(false)
     const load = () => of.load().then((m) => { setFailed(false); setLoaded(() => m) }, () => setFailed(true))
@@ -35,4 +38,5 @@ export function lazy<M>(of: Part<M>, pick: (m: M) => ComponentType<any>): Compon
     }
     return failed ? <Failure error={offline()} retry={load} /> : <Loading />
   }
+  return Object.assign(Lazy, { load: of.load })
 }

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { Button, IconButton } from './button'
 import { AroundForm, FieldsOf, Form, TextField } from './form'
 import { dialogs, Toasts } from './toast'
@@ -36,20 +36,18 @@ export function Dialog({ title, onClose, wide, unsaved = false, children }: Dial
     const leave = () => keeps() ? askToDiscard(() => latest.current.onClose()) : latest.current.onClose()
     return { keeps, around: { hold, leave } }
   })
-  useEffect(() => {
-    const dialog = ref.current!
-    const before = document.activeElement as HTMLElement | null
-    if (!dialog.open) dialog.showModal()
-    dialog.querySelector<HTMLElement>('[data-met]')?.focus() // a field that wants the focus could not have it before
+  const before = useRef<HTMLElement | null>(null)
+  useEffect(() => { // what opens it may move the focus first, to where it comes back afterwards
+    before.current = document.activeElement as HTMLElement | null
+    if (!ref.current!.open) ref.current!.showModal()
+    ref.current!.querySelector<HTMLElement>('[data-met]')?.focus() // a field that wants the focus could not have it before
     dialogs.value = [...dialogs.value, id]
-    return () => {
-      left.current = true
-      dialogs.value = dialogs.value.filter((other) => other !== id)
-      if (!dialog.open) return // the browser closed it and gave the focus back, which may be elsewhere by now
-      dialog.close()
-      if (dialogs.value.length === 0) before?.focus?.()
-      else setTimeout(() => before?.focus?.()) // one over it may be about to close as well, which keeps the focus until then
-    }
+  }, [])
+  useLayoutEffect(() => () => { // while it is in the page: later the focus would be taken from where the viewer is by then
+    left.current = true
+    dialogs.value = dialogs.value.filter((other) => other !== id)
+    ref.current!.close() // the browser gives the focus back
+    if (dialogs.value.length > 0) setTimeout(() => { if (document.activeElement === document.body) before.current?.focus() }) // one over it may be about to close as well, which keeps the focus until then
   }, [])
   const closed = () => { // browsers close it over our head at a second Escape
     if (left.current) return

@@ -59,6 +59,7 @@ narrowScreen.addEventListener('change', () => { narrow.value = narrowScreen.matc
 
 const spare = 8 // lines above and below the view
 const above = 200 // pixels above the lines of a page: heads, filters
+const pictureTime = 100 // milliseconds within which the browser has drawn what the page set
 
 /** A list of lines of one height that reads on as the viewer scrolls the page or the box that it lies in. */
 export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, compactHeight = height, narrowCompactHeight = narrowHeight, empty, label, current, table }: Props<T>) {
@@ -67,7 +68,7 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, c
   const [from, to] = useWindow(box, size, pages.items.length)
   useAnchor(box, size, pages.items, idOf)
 
-  useLayoutEffect(() => {
+  useEffect(() => { // after the picture, which a read would delay
     if (pages.more && !pages.error && to >= pages.items.length - spare) pages.loadMore()
   }, [to, pages.items, pages.more]) // the list anew may have cost a read that was under way
   useLayoutEffect(() => {
@@ -86,6 +87,7 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, c
       {row(item, from + i)}
     </div>
   ))
+  const ending = pages.more && to >= length // anywhere else nobody sees the spinner, and what moves makes all that is drawn over it slow
   const all = { ref: box, class: 'virtual', style: { height: length * size + 'px' } }
   return (
     <>
@@ -95,7 +97,7 @@ export function LongList<T>({ pages, idOf, row, height, narrowHeight = height, c
           <div {...all} role="rowgroup">{lines}</div>
         </div>
       ) : <div {...all} role="list" aria-label={label}>{lines}</div>}
-      {pages.error ? <Failure error={pages.error} retry={async () => pages.loadMore()} /> : pages.more && <div class="more" role="status"><span class="spinner" style={{ display: 'inline-block' }} /><span class="visually-hidden">{t('ui.loading_more')}</span></div>}
+      {pages.error ? <Failure error={pages.error} retry={async () => pages.loadMore()} /> : ending && <div class="more" role="status"><span class="spinner" style={{ display: 'inline-block' }} /><span class="visually-hidden">{t('ui.loading_more')}</span></div>}
     </>
   )
 }
@@ -181,18 +183,15 @@ export function totalOf<T>(pages: Pages<T>, one: string, many = one + 's', known
   return pages.more ? `${count(pages.items.length)}+ ${many}` : plural(pages.items.length, one, many)
 }
 
-/**
- * Whether something has been so once, and the page was drawn since: as when the first page is there,
- * before which less is read.
- */
-export function useOnce(is: boolean): boolean {
-  const [once, setOnce] = useState(false)
+/** Whether the first page of a list has been drawn. What else stands on its page is read after that. */
+export function useDrawn({ loading }: { loading: boolean }): boolean {
+  const [drawn, setDrawn] = useState(false)
   useEffect(() => {
-    if (!is) return
-    const timer = setTimeout(() => setOnce(true), 100)
+    if (loading) return
+    const timer = setTimeout(() => setDrawn(true), pictureTime)
     return () => clearTimeout(timer)
-  }, [is])
-  return once
+  }, [loading])
+  return drawn
 }
 
 function scrollerOf(element: HTMLElement): HTMLElement | null {
@@ -208,10 +207,16 @@ function scrollerOf(element: HTMLElement): HTMLElement | null {
  * readers find it.
  */
 function useWindow(box: { current: HTMLDivElement | null }, size: number, length: number): [number, number] {
-  const [range, setRange] = useState<[number, number]>(() => [0, Math.max(spare, Math.ceil((innerHeight - above) / size))])
+  const first = (): [number, number] => [0, Math.max(spare, Math.ceil((innerHeight - above) / size))]
+  const [range, setRange] = useState(first)
+  const drawn = useRef(false)
   useEffect(() => {
     const element = box.current
-    if (!element) return
+    if (!element) { // another list is read
+      drawn.current = false
+      setRange(first)
+      return
+    }
     const scroller = scrollerOf(element)
     const look = () => {
       const view = scroller ? scroller.getBoundingClientRect() : { top: 0, height: innerHeight }
@@ -220,7 +225,8 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
       const to = Math.max(spare, Math.ceil((top + view.height) / size) + spare)
       setRange((r) => (r[0] === from && r[1] === to ? r : [from, to]))
     }
-    const soon = setTimeout(look, 100)
+    const soon = setTimeout(look, drawn.current ? 0 : pictureTime)
+    drawn.current = true
     const target: EventTarget = scroller ?? window
     target.addEventListener('scroll', look, { passive: true })
     addEventListener('resize', look)
@@ -233,21 +239,27 @@ function useWindow(box: { current: HTMLDivElement | null }, size: number, length
   return range
 }
 
-/** Keeps the lines in view where they are when others come or go above them. At the very top the new ones are shown. */
+/**
+ * Keeps the lines in view where they are when others come or go above them, or all become higher or
+ * lower. At the very top the new ones are shown. It measures before the page changes, since the
+ * browser scrolls by itself when the page becomes too short for the position.
+ */
 function useAnchor<T>(box: { current: HTMLDivElement | null }, size: number, items: T[], idOf: (item: T) => string) {
   const before = useRef({ items, size })
+  const { items: old, size: height } = before.current
+  const element = box.current
+  const changes = element !== null && (old !== items || height !== size)
+  const scroller = changes ? scrollerOf(element) : null
+  const view = scroller ?? document.documentElement
+  const position = changes ? view.scrollTop : 0
+  const top = changes ? (scroller?.getBoundingClientRect().top ?? 0) - element.getBoundingClientRect().top : 0
   useLayoutEffect(() => {
-    const { items: old, size: height } = before.current
     before.current = { items, size }
-    const element = box.current
-    if (!element || (old === items && height === size)) return
-    const scroller = scrollerOf(element)
-    const top = (scroller?.getBoundingClientRect().top ?? 0) - element.getBoundingClientRect().top
     const first = Math.floor(top / height)
     if (top <= 0 || first >= old.length) return
     const id = idOf(old[first]!)
     const at = old === items ? first : items.findIndex((item) => idOf(item) === id)
-    if (at >= 0) (scroller ?? document.documentElement).scrollTop += at * size - first * height
+    if (at >= 0) view.scrollTop = position + at * size - first * height
   }, [items, size])
 }
 

@@ -182,7 +182,7 @@ export const de: Words = {
   'inbox.empty.archive': 'Archivieren Sie, was nicht mehr im Posteingang sein soll, aber erhalten bleiben muss.',
   'inbox.empty.sent': 'Hier finden Sie, was Sie senden.',
   'inbox.no_results': 'Keine Treffer',
-  'inbox.no_results.text': 'Keine passenden Nachrichten. Versuchen Sie es mit weniger Wörtern oder in einem anderen Postfach.',
+  'inbox.no_results.text': 'Keine passenden Nachrichten. Versuchen Sie es mit weniger Wörtern.',
   'inbox.unopened': 'Nachricht auswählen',
   'inbox.unopened.text': 'Mit {next} und {previous} blättern Sie, mit {open} öffnen Sie.',
   'inbox.all_keys': 'Alle Tastenkürzel',

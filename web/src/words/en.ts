@@ -182,7 +182,7 @@ export const en = {
   'inbox.empty.archive': 'Archive what you want out of the inbox but not gone.',
   'inbox.empty.sent': 'What you send is kept here.',
   'inbox.no_results': 'No results',
-  'inbox.no_results.text': 'No messages match. Try fewer words or another mailbox.',
+  'inbox.no_results.text': 'No messages match. Try fewer words.',
   'inbox.unopened': 'Select a message',
   'inbox.unopened.text': 'Use {next} and {previous} to move, {open} to open.',
   'inbox.all_keys': 'All shortcuts',

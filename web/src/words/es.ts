@@ -182,7 +182,7 @@ export const es: Words = {
   'inbox.empty.archive': 'Archive lo que quiera sacar de la bandeja de entrada sin perderlo.',
   'inbox.empty.sent': 'Lo que envía se conserva aquí.',
   'inbox.no_results': 'Sin resultados',
-  'inbox.no_results.text': 'Ningún mensaje coincide. Pruebe con menos palabras o en otro buzón.',
+  'inbox.no_results.text': 'Ningún mensaje coincide. Pruebe con menos palabras.',
   'inbox.unopened': 'Seleccione un mensaje',
   'inbox.unopened.text': 'Pulse {next} y {previous} para moverse, {open} para abrir.',
   'inbox.all_keys': 'Todos los atajos',

@@ -182,7 +182,7 @@ export const fr: Words = {
   'inbox.empty.archive': 'Archivez ce que vous voulez retirer de la boîte de réception sans le perdre.',
   'inbox.empty.sent': 'Ce que vous envoyez est conservé ici.',
   'inbox.no_results': 'Aucun résultat',
-  'inbox.no_results.text': 'Aucun message ne correspond. Essayez avec moins de mots ou dans une autre boîte mail.',
+  'inbox.no_results.text': 'Aucun message ne correspond. Essayez avec moins de mots.',
   'inbox.unopened': 'Sélectionnez un message',
   'inbox.unopened.text': '{next} et {previous} pour naviguer, {open} pour ouvrir.',
   'inbox.all_keys': 'Tous les raccourcis',

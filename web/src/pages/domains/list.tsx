@@ -1,12 +1,12 @@
 // All domains, with what is wrong with each.
 import { can } from '../../api/client'
 import { readAhead, usePages, useQuery } from '../../api/query'
-import { params, setParams } from '../../router'
-import { Badge, Button, Card, count, Empty, Icon, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useOnce, type Column } from '../../ui'
+import { param, params, setParams } from '../../router'
+import { Badge, Button, Card, count, Empty, Icon, LinkButton, ListBar, LongList, Page, Select, Time, totalOf, TypedField, useDrawn, type Column } from '../../ui'
 import { useSandboxActivation } from './activate'
 import { providerNames, StateBadge, stateOf, type Domain, type Provider } from './words'
 
-type Status = Domain['status'] | ''
+type Status = Domain['status']
 type Sort = '-problems' | 'domain' | '-domain' | '-created_at' | 'created_at'
 
 const orders: [Sort, string][] = [['-problems', 'Problems first'], ['domain', 'Name, A to Z'], ['-domain', 'Name, Z to A'], ['-created_at', 'Newest first'], ['created_at', 'Oldest first']]
@@ -16,7 +16,7 @@ const columns: Column[] = [
   { name: 'Added', sorts: ['-created_at', 'created_at'] },
 ]
 
-const states: [Status, string][] = [
+const states: [Status | '', string][] = [
   ['', 'Any status'], ['complete', 'Ready'], ['pending_ns', 'Nameservers not set'], ['pending_dns_records', 'DNS records missing'],
   ['in_progress', 'Setting up'], ['pending', 'Queued'], ['error', 'Failed'], ['deleting', 'Deleting'],
 ]
@@ -25,14 +25,13 @@ const pause = 10_000 // ms between two counts: many domains that are set up at o
 const providers: [Provider | '', string][] = [['', 'Any DNS provider'], ...(Object.entries(providerNames) as [Provider, string][])]
 
 function filterOf(p: URLSearchParams) {
-  const of = (name: string) => p.get(name) ?? ''
-  return { q: of('q'), status: of('status') as Status, dns_provider: of('dns_provider') as Provider | '', tag: of('tag') }
+  return { q: param(p, 'q'), status: param(p, 'status') as Status | undefined, dns_provider: param(p, 'dns_provider') as Provider | undefined, tag: param(p, 'tag') }
 }
 
 /** What the list reads, by the parameters of the address. */
 function listOf(p: URLSearchParams) {
-  const { q, status, tag, dns_provider } = filterOf(p), sort: Sort = orders.find(([order]) => order === p.get('sort'))?.[0] ?? '-problems'
-  return { limit: 50, q: q || undefined, status: status || undefined, tag: tag || undefined, dns_provider: dns_provider || undefined, problems: p.get('needs') === 'you' || undefined, sort }
+  const sort: Sort = orders.find(([order]) => order === p.get('sort'))?.[0] ?? '-problems'
+  return { limit: 50, ...filterOf(p), problems: p.get('needs') === 'you' || undefined, sort }
 }
 
 /** Reads what the list begins with, before it is opened. */
@@ -46,7 +45,7 @@ export function Domains() {
   const pages = usePages('list_domains', list, (d) => d.id)
   useSandboxActivation(pages.items)
   const narrowed = Object.values(filter).some(Boolean), filtered = attention || narrowed
-  const read = useOnce(!pages.loading)
+  const read = useDrawn(pages)
   const account = useQuery('get_account', {}, { pause, when: read })
   const bare = !filtered && !pages.loading && !pages.error && pages.items.length === 0
   const table = { columns, class: 'domains-line', sort, onSort: (sort: string) => setParams({ sort }) }
@@ -92,8 +91,8 @@ function Filters({ filter, seen }: { filter: ReturnType<typeof filterOf>; seen: 
   return (
     <div class="filters" role="search">
       <div class="search grow"><Icon name="search" /><TypedField name="q" label="Name" hideLabel placeholder="Search domains" eager /></div>
-      <Select label="Status" hideLabel value={filter.status} onChange={(status) => setParams({ status })} options={states} />
-      <Select label="DNS provider" hideLabel value={filter.dns_provider} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
+      <Select label="Status" hideLabel value={filter.status ?? ''} onChange={(status) => setParams({ status })} options={states} />
+      <Select label="DNS provider" hideLabel value={filter.dns_provider ?? ''} onChange={(dns_provider) => setParams({ dns_provider })} options={providers} />
       {(tags.length > 0 || filter.tag) && <TypedField name="tag" label="Tag" hideLabel placeholder="Tag" list={tags} maxLength={50} />}
     </div>
   )

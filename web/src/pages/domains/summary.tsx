@@ -89,7 +89,7 @@ function About({ domain: d }: { domain: Domain }) {
           ['Registrar', d.registrar],
           ['Expires', d.expires_at && <><Time of={d.expires_at} form="date" />{d.auto_renew ? ', auto-renew on' : ', auto-renew off'}</>],
           ['Created', <Time of={d.created_at} form="date" />],
-          ['Ready since', d.completed_at && <Time of={d.completed_at} form="date" />],
+          ['Ready since', d.status === 'complete' && d.completed_at && <Time of={d.completed_at} form="date" />],
         ]} />
       </Card>
       {d.dns_provider !== 'external' && (

@@ -5,7 +5,7 @@ import { readAhead, usePages, useQuery } from '../../api/query'
 import { go, params } from '../../router'
 import { aside } from '../../aside'
 import { setTitle, unread } from '../../title'
-import { Button, Empty, LinkButton, LongList, useOnce } from '../../ui'
+import { Button, Empty, LinkButton, LongList, useDrawn } from '../../ui'
 import { rich, t, type Key } from '../../words'
 import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
@@ -36,7 +36,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const here = user_id && uid ? keyOf({ user_id, uid, folder }) : undefined
   const narrowed = filters()
   const all = usePages('list_inbox', listOf(narrowed), keyOf)
-  const account = useQuery('get_account', {}, { when: useOnce(!all.loading) && !person() }).data
+  const account = useQuery('get_account', {}, { when: useDrawn(all) && !person() }).data
   const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
   const [cursor, setCursor] = useState<string | undefined>(here)
   const [help, setHelp] = useState(false)

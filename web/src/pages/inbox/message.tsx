@@ -114,7 +114,7 @@ function More({ message: m, label, within }: { message: Detail; label: string; w
         {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>{t('message.unsubscribe')}</Button>}
         {can('create_rule') && m.from_email && <Button look="ghost" small icon="plus" onClick={() => setDialog('rule')}>{t('message.make_rule')}</Button>}
         {can('create_rule') && m.from_email && <Button look="ghost" small icon="ban" onClick={() => block(m)}>{t('message.block')}</Button>}
-        {!within && <Button look="ghost" small icon="book" onClick={() => print()}>{t('message.print')}</Button>}
+        {!within && <Button look="ghost" small icon="print" onClick={() => print()}>{t('message.print')}</Button>}
         <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>{t('message.show_headers')}</Button>
         <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>{t('message.show_source')}</Button>
         <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>{t('message.download')}</LinkButton>

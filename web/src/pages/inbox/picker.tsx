@@ -1,7 +1,7 @@
 // Lists to choose from that open below a button, such as that of the mailboxes. There may be ten
 // thousand, so the server is asked for those that fit what is typed.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useId, useRef, useState } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
 import { useLate, useQuery, type Query } from '../../api/query'
 import { Icon } from '../../ui'
@@ -83,7 +83,7 @@ export function Choices<T>({ label, search, typed, onType, q, list, choices, non
   const here = Math.min(at, choices.length - 1)
   const ready = typed.trim() === q && !list.loading
   const hasty = useRef(false) // Enter came before what was searched for
-  useEffect(() => input.current?.focus(), [])
+  useLayoutEffect(() => input.current?.focus(), []) // at once, since a key may follow before the next picture
   useEffect(() => { if (box.current?.closest('dialog')) box.current.scrollIntoView({ block: 'nearest' }) }, [choices.length]) // there it has a place of its own
   useEffect(() => setAt(0), [q])
   useEffect(() => document.getElementById(id + here)?.scrollIntoView({ block: 'nearest' }), [here])

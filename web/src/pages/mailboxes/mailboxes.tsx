@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { readAhead, usePages, useQuery } from '../../api/query'
-import { params, setParams } from '../../router'
-import { ask, Badge, Button, bytes, Card, count, Empty, ListBar, LongList, Page, plural, SearchField, Select, theirs, Time, told, totalOf, useOnce, type Column } from '../../ui'
+import { param, params, setParams } from '../../router'
+import { ask, Badge, Button, bytes, Card, count, Empty, ListBar, LongList, Page, plural, SearchField, Select, theirs, Time, told, totalOf, useDrawn, type Column } from '../../ui'
 import { Create } from './create'
 import { Export } from './export'
 import { TemporaryInbox } from './temporary'
@@ -21,7 +21,7 @@ const columns: Column[] = [
 /** What the list reads, by the parameters of the address. */
 function listOf(p: URLSearchParams) {
   const sort: Sort = orders.find(([order]) => order === p.get('sort'))?.[0] ?? '-created_at'
-  return { limit: 50, q: p.get('q') || undefined, domain: p.get('domain') || undefined, status: (p.get('status') || undefined) as Status | undefined, sort }
+  return { limit: 50, q: param(p, 'q'), domain: param(p, 'domain'), status: param(p, 'status') as Status | undefined, sort }
 }
 
 /** Reads what the list begins with, before it is opened. */
@@ -39,7 +39,7 @@ export function Mailboxes() {
     return next
   })
   const filtered = q || domain || status
-  const read = useOnce(!pages.loading)
+  const read = useDrawn(pages)
   const account = useQuery('get_account', {}, { when: read && !filtered && !session.value!.limited })
   const picks = can('delete_email_users_bulk_post')
   const table = { columns: picks ? [{ name: 'Select', bare: true }, ...columns] : columns, class: 'mailboxes-line' + (picks ? ' picks' : ''), sort, onSort: (sort: string) => setParams({ sort }) }

@@ -1,7 +1,7 @@
 import { can, session, type Input } from '../../api/client'
 import { readAhead, usePages, useQuery } from '../../api/query'
-import { params, setParams } from '../../router'
-import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, TypedField, useOnce, words, type Column } from '../../ui'
+import { param, params, setParams } from '../../router'
+import { Button, Card, count, Empty, LinkButton, ListBar, LongList, narrow, Page, Select, TextField, theirs, Time, totalOf, TypedField, useDrawn, words, type Column } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
 
@@ -23,7 +23,7 @@ export const readSentAhead = () => readAhead('list_messages', listOf(new URLSear
 export function Sent() {
   const filter = filterOf(params.value), list = listOf(params.value), { sort } = list
   const pages = usePages('list_messages', list, (m) => m.id)
-  const read = useOnce(!pages.loading)
+  const read = useDrawn(pages)
   const filtered = Object.values(filter).some(Boolean)
   const table = { columns, class: 'sent-line', sort, onSort: (sort: string) => setParams({ sort }) }
   return (
@@ -57,7 +57,7 @@ function filterOf(p: URLSearchParams): Input<'list_messages'> {
   const status = p.get('status')
   return {
     status: status && status in statuses ? (status as Status) : undefined,
-    mailbox: p.get('mailbox') || undefined, domain: p.get('domain') || undefined, recipient: p.get('recipient') || undefined,
+    mailbox: param(p, 'mailbox'), domain: param(p, 'domain'), recipient: param(p, 'recipient'),
     date_from: day('from'), date_to: day('to'),
   }
 }

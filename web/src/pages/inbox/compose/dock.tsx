@@ -7,7 +7,8 @@ import { go } from '../../../router'
 import { Icon, IconButton, narrow } from '../../../ui'
 import { t } from '../../../words'
 import type { Message } from '../actions'
-import { changed, docked, draftOf, isAbout, isBegun, replyTo, under } from './draft'
+import { nameOf } from '../people'
+import { answeredTo, changed, docked, draftOf, isAbout, isBegun, replyTo, under } from './draft'
 import { ComposeForm, editor, type Sent } from './form'
 import { Fates, Undo, useWaits } from './sent'
 
@@ -77,7 +78,7 @@ export function ReplyUnder({ message: m }: { message: Message }) {
     <div class="compose-again">
       <button type="button" onClick={() => (begun ? docked.value = `${begun} ${m.id}` : void replyTo(m, 'reply'))}>
         <Icon name={begun ? 'pencil' : 'reply'} />
-        <span class="truncate" dir="auto">{begun ? t('compose.go_on') : t('compose.reply_to', { name: m.from_name || m.from_email })}</span>
+        <span class="truncate" dir="auto">{begun ? t('compose.go_on') : t('compose.reply_to', { name: nameOf(answeredTo(m)[0]!) })}</span>
       </button>
     </div>
   )

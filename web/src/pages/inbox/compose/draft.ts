@@ -283,8 +283,14 @@ function othersOf(m: Message): string[] {
   return [...m.to, ...m.cc]
 }
 
+/** Whom an answer goes to. A message that the mailbox has sent itself is answered to whom it went to. */
+export function answeredTo(m: Message): string[] {
+  if (m.from_email.toLowerCase() === m.mailbox.toLowerCase() && m.to.length > 0) return m.to
+  return m.reply_to.length > 0 ? m.reply_to : [m.from]
+}
+
 function answerOf(m: Detail, way: Way): Partial<Draft> {
-  const to = m.reply_to.length > 0 ? m.reply_to : [m.from]
+  const to = answeredTo(m)
   return {
     kind: 'reply', from: { user_id: m.user_id, email: m.mailbox }, to: without(to, []),
     cc: way === 'all' ? without(othersOf(m), [...to, m.mailbox]) : [],

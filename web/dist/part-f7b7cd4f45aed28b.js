@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-84452aaabbc95b5b.js";import"./part-7ab5071320fe4fd7.js";import"./part-4ee4576cc01835c0.js";import"./part-40507bb2307bc2f4.js";import"./part-7bb8cb69da8282d9.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
