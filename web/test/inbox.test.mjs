@@ -183,7 +183,7 @@ describe('inbox', { concurrency: 2 }, () => {
       const box = await filled(3, (i) => (i === 2 ? { headers: 'Auto-Submitted: auto-replied\n' } : {}))
       const p = await page(t, { phone: small })
       await p.open(box.at + '&is_read=false')
-      await row(p, 'Letter 2').getByText('Auto-reply').waitFor()
+      await row(p, 'Letter 2').getByText('Automatic message').waitFor()
       await p.getByRole('button', { name: 'Attachments' }).click()
       await p.getByRole('heading', { name: 'No results' }).waitFor()
       assert.match(p.url(), /has_attachments=true/)

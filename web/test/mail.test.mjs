@@ -244,7 +244,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Edit', exact: true }).click()
       await p.getByRole('dialog').getByLabel('Usernames').fill([...names, names[0] + '2'].join('\n'))
       await p.getByRole('dialog').getByRole('button', { name: 'Save', exact: true }).click()
-      await line.getByText('3 usernames').waitFor()
+      await line.getByText('3 usernames: ').waitFor()
       await line.getByRole('link', { name: 'Use template' }).click()
       await p.getByRole('button', { name: 'Create 3 mailboxes' }).click()
       await p.getByText('3 mailboxes created').waitFor()

@@ -22,10 +22,13 @@ function close(id: number) {
   toasts.value = toasts.value.filter((t) => t.id !== id)
 }
 
-/** Shows a toast for some seconds. over is called when it goes by itself or is closed. */
+/**
+ * Shows a toast for some seconds, in the place of those that tell of what was done before. over is
+ * called when it goes by itself or is closed.
+ */
 function show(toast: Pick<Toast, 'text' | 'bad' | 'mend' | 'undo'> & { over?: () => void }, seconds: number): number {
   const t: Toast = { over: () => close(t.id), ...toast, id: ++last, left: seconds * 1000 }
-  for (const same of toasts.value) if (same.text === t.text && !same.undo && !t.undo) close(same.id)
+  for (const old of toasts.value) if (!old.undo && (!old.bad || old.text === t.text)) close(old.id)
   toasts.value = [...toasts.value.slice(-2), t]
   run(t)
   return t.id

@@ -325,7 +325,7 @@ export const en = {
   'message.field.size': 'Size',
   'message.field.spam': 'Spam score',
   'message.bounce': 'Bounce',
-  'message.auto_reply': 'Auto-reply',
+  'message.auto_reply': 'Automatic message',
   'message.warmup': 'Warm-up',
   'message.replied': 'Replied',
   'message.replied_by': 'Replied: {name}',

@@ -44,8 +44,8 @@ function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof 
         : isUnread(scan) ? <Notice tone="warn">None of these nameservers answered: {theirList(r.nameservers)}.</Notice>
         : <Facts of={[
           ['Nameservers', theirList(r.nameservers) || 'none'],
-          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(visitors come to this server)'}</span></>],
-          ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(comes here)'}</span></>],
+          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(this server after the change)'}</span></>],
+          ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(this server after the change)'}</span></>],
           ['Records', plural(r.records.reduce((n, s) => n + s.values.length, 0), 'value')],
           ['Result', methods[r.method]],
           ['Wait after the change', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}: until then, some resolvers still ask the old nameservers`],

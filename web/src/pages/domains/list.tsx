@@ -103,7 +103,7 @@ function Row({ domain: d }: { domain: Domain }) {
   return (
     <>
       <span role="cell" class="domains-line-name">
-        <a class="row-link truncate" href={`/domains/${d.id}`}>{d.domain_unicode}</a>
+        <a class="row-link truncate" href={`/domains/${d.id}`} title={d.domain_unicode}>{d.domain_unicode}</a>
         {d.tags.length > 0 && (
           <span class="domains-line-tags">
             {d.tags.slice(0, 2).map((t) => <Badge key={t} plain>{t}</Badge>)}

@@ -13,6 +13,7 @@ import { CopyFields, RecordFields } from './parts'
 import { isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
+import { isHere } from './switch'
 import { adviceOf, byNeed, detailOf, isCached, issueWords, purposeOf, type Domain } from './words'
 
 type NsCheck = Schemas['NameserverCheck']
@@ -136,10 +137,12 @@ function LookFirst({ domain: d, reload, title, text, place, onRead }: { domain: 
     </>}>
       <p>{text}</p>
       {!can('import_zone') && <p class="muted">The account’s owner or an admin can do this.</p>}
-      <details>
-        <summary class="muted">Show the nameservers to set after that</summary>
-        <CopyFields of={serversOf(d)} />
-      </details>
+      {!isHere(d) && (
+        <details>
+          <summary class="muted">Show the nameservers to set after that</summary>
+          <CopyFields of={serversOf(d)} />
+        </details>
+      )}
       <NextLook domain={d} />
     </Step>
   )

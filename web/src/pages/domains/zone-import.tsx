@@ -112,7 +112,7 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
     <Form onSubmit={onImport} submit={values > 0 ? `Import ${plural(values, 'value')}` : 'Import'} disabled={values + plan.merged.length === 0} actions={<Button onClick={onBack}>Back</Button>}>
       {plan.records.length + plan.merged.length === 0 && <Notice>There is nothing to import: these records are here already, or they are skipped.</Notice>}
       {plan.records.length > 0 && (
-        <Section title={`Added: ${plural(plan.imported, 'value')}`} note="Clear a box to leave records out.">
+        <Section title={`To add: ${plural(plan.imported, 'value')}`} note="Clear a box to leave records out.">
           <Box label="Records to import" items={plan.records} idOf={keyOf} row={(r) => (
             <label class="line zone-plan">
               <input type="checkbox" class="zone-tick" checked={!left.has(keyOf(r))} onChange={(e) => pick(r, e.currentTarget.checked)} />
@@ -122,7 +122,7 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
         </Section>
       )}
       {plan.merged.length > 0 && (
-        <Section title="Merged" note="What the file has is added to these records, which Mailstead manages.">
+        <Section title="To merge" note="What the file has will be added to these records, which Mailstead manages.">
           <div class="rows domains-boxed">{plan.merged.map((m) => <div key={keyOf(m)} class="line zone-merged"><span class="mono nowrap">{m.name} {m.type}</span><code class="grow">{shown(m.type, m.value)}</code></div>)}</div>
         </Section>
       )}

@@ -31,7 +31,7 @@ export function Jobs() {
 function Row({ job: j }: { job: Job }) {
   const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
-    <a class="line" href={`/jobs/${j.id}`}>
+    <a class="line jobs-row" href={`/jobs/${j.id}`}>
       <span class="jobs-state"><JobBadge status={j.status} /></span>
       <span class="grow truncate">{deed(j.type)} <strong class="jobs-name">{j.resource?.name}</strong>
         {detail && <span class="jobs-detail"><br /><span class="muted small truncate">{detail}</span></span>}

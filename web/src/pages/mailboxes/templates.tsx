@@ -35,7 +35,7 @@ function Line({ of: t, onEdit }: { of: Template; onEdit: () => void }) {
   })
   return (
     <div class="line">
-      <span class="grow truncate"><strong>{t.name}</strong> <span class="muted">{plural(t.usernames.length, 'username')}</span><br /><span class="muted small truncate">{t.usernames.join(', ')}</span></span>
+      <span class="grow truncate"><strong>{t.name}</strong><br /><span class="muted small truncate">{plural(t.usernames.length, 'username')}: {t.usernames.join(', ')}</span></span>
       <LinkButton small href={`/mailboxes/bulk?template=${t.id}`}>Use template</LinkButton>
       {can('update_template') && (
         <Menu small label={`Actions for ${t.name}`}>

@@ -37,7 +37,7 @@ const relayFields: EntryField[] = [
   { name: 'topic_arn', label: 'SNS topic', type: 'text', hint: 'The topic to which the provider’s notices of bounces and complaints come.', kinds: ['ses'] },
   { name: 'webhook_secret', label: 'Webhook secret', type: 'secret', hint: 'Proves that notices of bounces and complaints are the provider’s.', kinds: ['postmark', 'mailgun', 'sendgrid'] },
   { name: 'return_path', label: 'Return path', type: 'sender|verp', none: 'Usual for the provider' },
-  { name: 'dkim', label: 'Sign with DKIM', type: 'boolean', hint: 'Off: the provider signs.', usual: true },
+  { name: 'dkim', label: 'Sign with DKIM', type: 'boolean', hint: 'If this is off, the provider signs.', usual: true },
   { name: 'id_pattern', label: 'Message-ID pattern', type: 'text', hint: 'A regular expression that finds the provider’s Message-ID in its answer.', kinds: ['custom'] },
   { name: 'id_template', label: 'Message-ID template', type: 'text', placeholder: () => '<{1}@relay.example>', kinds: ['custom'] },
   { name: 'control_headers', label: 'Control headers', type: 'list', hint: 'Header fields that are commands to the provider: how their names begin, one per line. Mail of users never has them.' },

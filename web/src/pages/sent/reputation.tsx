@@ -16,8 +16,8 @@ export function Reputation() {
   const [days, setDays] = useState<Days>('7d')
   return (
     <Page title="Reputation" heading="Sent" tabs={<SentTabs current="reputation" />}
-      intro="Receivers judge you by the mail they get. Sending pauses automatically when more than 10% of a mailbox’s mail bounces, or more than 0.3% is reported as spam, in 24 hours.">
-      <div class="sent-filters"><Select label="Period" value={days} onChange={setDays} options={spans} /></div>
+      intro="Receivers judge you by the mail they get. Sending of a mailbox or domain pauses automatically when, within 24 hours, more than 10% of at least 50 recipients bounce, or more than 0.3% of at least 300 report spam.">
+      <div class="sent-filters"><Select label="Period" value={days} onChange={setDays} options={spans} /><Legend /></div>
       <Show of={reputation}>{(r) => <Report of={r} days={days} />}</Show>
     </Page>
   )
@@ -70,6 +70,15 @@ function Lines({ of, days, none }: { of: LineProps[]; days: Days; none: string }
 }
 
 const percent = (rate: number) => `${(rate * 100).toFixed(rate > 0 && rate < 0.01 ? 2 : 1)}%`
+
+/** What the colors of the bars mean. */
+function Legend() {
+  return (
+    <span class="reputation-legend small muted" aria-hidden="true">
+      <span><i /> Delivered</span><span><i class="warn" /> Deferred</span><span><i class="bad" /> Bounced or reported as spam</span>
+    </span>
+  )
+}
 
 /** A bar of what was sent, with the shares that wait for another attempt, that bounced and that were called spam. */
 function Outcome({ of: w }: { of: Windows['1d'] }) {

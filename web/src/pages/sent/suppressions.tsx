@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { ask, Badge, Button, Card, count, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, theirs, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, count, Dialog, Empty, Form, IconButton, ListBar, LongList, Page, plural, Select, TextArea, TextField, theirs, Time, told, totalOf } from '../../ui'
 import { SentTabs } from './tabs'
 
 type Suppression = Schemas['Suppression']
@@ -20,9 +20,9 @@ export function Suppressions() {
         {can('import_suppressions') && <Button icon="upload" onClick={() => setImporting(true)}>Import</Button>}
         {can('create_suppression') && <Button icon="plus" onClick={() => setAdding(true)}>Add address</Button>}
       </>}>
-      <div class="sent-filters"><Select label="Reason" value={reason} onChange={(reason) => setParams({ reason })} options={reasons} /></div>
+      <ListBar total={totalOf(pages, 'address', 'addresses')}><Select label="Reason" hideLabel value={reason} onChange={(reason) => setParams({ reason })} options={reasons} /></ListBar>
       <Card flush>
-        <LongList pages={pages} idOf={(s) => s.email} height={52} label="Suppressed addresses" row={(s) => <Line of={s} onGone={() => pages.drop(new Set([s.email]))} />}
+        <LongList pages={pages} idOf={(s) => s.email} height={52} compactHeight={36} label="Suppressed addresses" row={(s) => <Line of={s} onGone={() => pages.drop(new Set([s.email]))} />}
           empty={<Empty icon="shield" title={reason ? 'No addresses match' : 'No suppressed addresses'}>Hard bounces and spam complaints are added automatically.</Empty>} />
       </Card>
       {importing && <Import onClose={() => setImporting(false)} onDone={pages.reload} />}

@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-23f61ad57fccb6c4.js";import"./part-584f2b59a7208fb7.js";import"./part-00aee69ec756a680.js";import"./part-97e3c62d756fd51f.js";import"./part-9c1ffa80319b5605.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
