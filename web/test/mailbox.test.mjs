@@ -106,6 +106,7 @@ describe('tabs', { concurrency: 2 }, () => {
       await p.keyboard.press('Enter')
       await card.getByRole('button', { name: 'Remove Anna' }).click()
       await toast(p, `Anna no longer sees ${b.email}.`)
+      assert.equal(await p.locator('.toast').count(), 1, 'what was told of it before is true no more')
       assert.deepEqual(await scope(), [])
     })
 
@@ -138,6 +139,10 @@ describe('tabs', { concurrency: 2 }, () => {
       const now = await b.get()
       assert.deepEqual([now.name, now.footer, now.aliases], ['Harbour Mistress', 'Of somebody else.', [alias]])
       assert.equal((await b.reply()).text, 'I am at sea.')
+      await p.locator('.toast').hover() // it waits for whoever is at it
+      await p.getByLabel('Display name').fill('Harbour Master')
+      await bar(p).waitFor()
+      await p.locator('.toast').waitFor({ state: 'detached' }) // something is unsaved again
     })
 
     walk('Discard takes back, Ctrl-S and Enter save', async (t) => {

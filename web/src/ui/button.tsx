@@ -1,5 +1,5 @@
 import type { AriaAttributes, ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { barred } from '../access'
 import { failed } from './toast'
 import { Icon, type IconName } from './icons'
@@ -22,13 +22,15 @@ interface ButtonProps extends AriaAttributes {
 
 export function Button({ look = 'plain', small, icon, busy, disabled, type = 'button', onClick, children, ...rest }: ButtonProps) {
   const [waits, setWaits] = useState(false)
+  const wrong = useRef<(() => void) | undefined>(undefined) // takes away why it failed the last time
   const holds = busy || waits
   const run = async (e: MouseEvent) => {
     if (holds) return
     const answer = onClick?.(e)
     if (!(answer instanceof Promise)) return
     setWaits(true)
-    await answer.catch(failed)
+    wrong.current?.()
+    await answer.catch((error) => { wrong.current = failed(error) })
     setWaits(false)
   }
   return (

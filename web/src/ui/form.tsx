@@ -6,6 +6,7 @@ import { wrongWith, type Fault } from '../api/wording'
 import { t } from '../words'
 import { Button } from './button'
 import { Notice, Wrong } from './notice'
+import { outdate } from './toast'
 
 /** What a form gives to its fields. */
 interface Fields {
@@ -121,6 +122,7 @@ export function Form({ onSubmit, submit, actions, danger, disabled, of, optional
     if (busy) return
     setBusy(true)
     setErrors([])
+    outdate()
     try {
       await onSubmit()
       setFirst(now)

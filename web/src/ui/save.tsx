@@ -7,7 +7,7 @@ import { Button } from './button'
 import { askToDiscard } from './dialog'
 import { besideFields, fieldsIn, FieldsOf, focusWrong } from './form'
 import { Notice, Wrong } from './notice'
-import { told } from './toast'
+import { outdate, told } from './toast'
 
 /** The state of fields that show what the server has, and what of it the viewer has changed. */
 export interface Draft<T extends object> {
@@ -138,6 +138,7 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
       setErrors([])
       return
     }
+    outdate()
     const keeps = (to: string) => to.split('?')[0] === at || to.startsWith(at + '/')
     const stop = beforeLeaving({ keeps, ask: askToDiscard })
     const unload = (e: Event) => e.preventDefault()

@@ -6,7 +6,17 @@ import { beforeSignOut } from '../api/session'
 import type { Mend } from '../api/wording'
 import { t as text } from '../words'
 
-interface Toast { id: number; text: string; bad: boolean; mend?: Mend; undo?: () => void; over: () => void; left: number }
+interface Toast {
+  id: number
+  text: string
+  bad: boolean
+  mend?: Mend
+  undo?: () => void
+  /** What it tells of: a later toast of the same takes its place, though it offers to take it back. */
+  about?: string
+  over: () => void
+  left: number
+}
 
 const toasts = signal<Toast[]>([])
 const timers = new Map<number, { timer: ReturnType<typeof setTimeout>; ends: number }>()
@@ -26,9 +36,10 @@ function close(id: number) {
  * Shows a toast for some seconds, in the place of those that tell of what was done before. over is
  * called when it goes by itself or is closed.
  */
-function show(toast: Pick<Toast, 'text' | 'bad' | 'mend' | 'undo'> & { over?: () => void }, seconds: number): number {
+function show(toast: Pick<Toast, 'text' | 'bad' | 'mend' | 'undo' | 'about'> & { over?: () => void }, seconds: number): number {
   const t: Toast = { over: () => close(t.id), ...toast, id: ++last, left: seconds * 1000 }
-  for (const old of toasts.value) if (!old.undo && (!old.bad || old.text === t.text)) close(old.id)
+  outdate()
+  for (const old of toasts.value) if (old.about !== undefined && old.about === t.about || old.bad && old.text === t.text) old.over()
   toasts.value = [...toasts.value.slice(-2), t]
   run(t)
   return t.id
@@ -51,30 +62,37 @@ function release(t: Toast) {
   if (!timers.has(t.id) && toasts.value.includes(t)) run(t)
 }
 
+/** Takes away what tells of things done before, as something else is begun: it need not be true any more. */
+export function outdate() {
+  for (const t of toasts.value) if (!t.undo && !t.bad) close(t.id)
+}
+
 /** Tells that something was done. */
 export function told(text: string) {
   show({ text, bad: false }, 5)
 }
 
-/** Tells that something was done, and offers to take it back. */
-export function toldUndoable(text: string, undo: () => Promise<unknown>) {
+/** Tells that something was done, and offers to take it back. about: see Toast. */
+export function toldUndoable(text: string, undo: () => Promise<unknown>, about: string) {
   const who = session.value?.user.id
-  const id = show({ text, bad: false, undo: () => {
+  const id = show({ text, bad: false, about, undo: () => {
     close(id)
     if (session.value?.user.id === who) undo().catch(failed)
   } }, 6)
 }
 
-/** Tells why something failed. */
-export function failed(error: unknown) {
-  show({ text: error instanceof Error ? error.message : String(error), bad: true, mend: error instanceof ApiError ? error.mend : undefined }, 10)
+/** Tells why something failed, until the function that this gives is called. */
+export function failed(error: unknown): () => void {
+  const id = show({ text: error instanceof Error ? error.message : String(error), bad: true, mend: error instanceof ApiError ? error.mend : undefined }, 10)
+  return () => close(id)
 }
 
 /**
  * Does something after some seconds, unless the viewer takes it back before. Leaving the page and signing out do it at
  * once. Where the session has ended by itself it is not done, least of all in the name of who signs in next.
+ * about: see Toast.
  */
-export function doLater(text: string, run: () => Promise<unknown>, undo: () => void, seconds = 6) {
+export function doLater(text: string, run: () => Promise<unknown>, undo: () => void, about?: string, seconds = 6) {
   const who = session.value?.user.id
   let open = true
   const end = () => {
@@ -94,7 +112,7 @@ export function doLater(text: string, run: () => Promise<unknown>, undo: () => v
   const back = () => { if (open && end()) undo() }
   const keep = beforeSignOut(finish)
   addEventListener('pagehide', finish)
-  const id = show({ text, bad: false, undo: back, over: finish }, seconds)
+  const id = show({ text, bad: false, undo: back, about, over: finish }, seconds)
 }
 
 /** The elements that one types in. */

@@ -31,7 +31,7 @@ export function TeamMembers({ of: m }: { of: MailboxOut }) {
     toldUndoable(sees ? `${nameOf(u)} now sees ${m.email}.` : `${nameOf(u)} no longer sees ${m.email}.`, async () => {
       await give(u.id, m.id, !sees)
       await team.reload()
-    })
+    }, `${u.id} sees ${m.id}`)
   }
   return (
     <Card title="Team members" note="Who of the team can read and send the mail of this mailbox.">
