@@ -79,8 +79,9 @@ const still = 300 // ms without a key
 /**
  * A parameter of the address that is typed. The address follows once the typing pauses, and the
  * text where the address changes by itself. eager: it follows the first key after a pause at once.
+ * ready gives the part of the text that it follows.
  */
-export function useTyped(name: string, { eager = false } = {}): [text: string, setText: (text: string) => void] {
+export function useTyped(name: string, { eager = false, ready = (text: string) => text } = {}): [text: string, setText: (text: string) => void] {
   const set = params.value.get(name) ?? ''
   const [text, setText] = useState(set)
   const mine = useRef(set)
@@ -90,7 +91,7 @@ export function useTyped(name: string, { eager = false } = {}): [text: string, s
     mine.current = set
   }, [set])
   useLayoutEffect(() => { // before the picture of the text, which what is found need not wait for
-    const typed = text.trim()
+    const typed = ready(text).trim()
     if (typed === mine.current) return
     const follow = () => {
       mine.current = typed

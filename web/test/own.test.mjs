@@ -254,6 +254,11 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await p.getByRole('dialog').getByRole('button', { name: 'Unsubscribe' }).click()
       await p.getByRole('alert').getByText('no valid DKIM signature').waitFor() // anybody may have written it
       await sound(p, 'a list that cannot be left')
+      await p.route(/\/unsubscribe$/, (route) => route.fulfill({ json: { message: 'Taken.', http_status: 200 } })) // the server calls no list on this machine
+      await p.getByRole('dialog').getByRole('button', { name: 'Unsubscribe' }).click()
+      await toast(p, 'The list has accepted the request.')
+      await reading(p).getByRole('button', { name: 'More' }).click()
+      await p.getByRole('button', { name: 'Unsubscribed' }).and(p.locator(':disabled')).waitFor()
     })
 
     walk('a conversation is one row, and is filed as a whole', async (t) => {
@@ -268,6 +273,12 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await row(p, 'Moorings').getByText('3 messages').waitFor({ state: 'attached' })
       assert.equal(await row(p, 'Moorings').count(), 1)
       await sound(p, 'a conversation in the list')
+      await row(p, 'Moorings').getByRole('link').click()
+      await reading(p).getByRole('article').getByText('This is three.').waitFor()
+      await reading(p).getByRole('button', { name: 'Delete', exact: true }).click()
+      await p.getByRole('button', { name: 'Undo', exact: true }).waitFor()
+      assert.equal(await row(p, 'Moorings').count(), 1, 'the others of the conversation stay')
+      await p.getByRole('button', { name: 'Undo', exact: true }).click()
       await row(p, 'Moorings').getByRole('checkbox').click()
       const bar = p.getByRole('toolbar', { name: 'Selected messages' })
       await bar.getByRole('button', { name: 'Mark as read' }).click()

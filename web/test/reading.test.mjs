@@ -263,6 +263,9 @@ describe('reading', { concurrency: 2 }, () => {
       assert.deepEqual(await list.getByRole('option').locator('code').allInnerTexts(), ['is:unread', 'is:read', 'is:starred', 'is:answered'])
       await sound(p, 'the completions')
       await shot(p, name('reading-search'))
+      await p.waitForTimeout(500) // it searches once the typing pauses
+      await row(p, 'Letter 1').waitFor()
+      assert.doesNotMatch(p.url(), /q=/, 'half an operator is not searched for')
       await p.keyboard.press('ArrowDown')
       await p.keyboard.press('Enter')
       assert.equal(await field.inputValue(), 'is:unread ')

@@ -299,6 +299,7 @@ export const de: Words = {
   'message.unsubscribe.text': 'Mailstead bittet die Liste von {list}, nichts mehr an {mailbox} zu senden.',
   'message.unsubscribe.done': 'Die Liste hat die Abbestellung angenommen.',
   'message.unsubscribe.unsure': 'Die Liste hat mit dem Status {status} geantwortet. Vielleicht sind Sie noch eingetragen.',
+  'message.unsubscribed': 'Abbestellt',
   'message.show_headers': 'Kopfzeilen anzeigen',
   'message.show_source': 'Quelltext anzeigen',
   'message.download': 'Als .eml herunterladen',

@@ -300,6 +300,7 @@ export const en = {
   'message.unsubscribe.text': 'Mailstead asks the list of {list} to send nothing more to {mailbox}.',
   'message.unsubscribe.done': 'The list has accepted the request.',
   'message.unsubscribe.unsure': 'The list answered with status {status}, so you may still be on it.',
+  'message.unsubscribed': 'Unsubscribed',
   'message.show_headers': 'Show headers',
   'message.show_source': 'Show source',
   'message.download': 'Download as .eml',

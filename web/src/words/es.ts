@@ -299,6 +299,7 @@ export const es: Words = {
   'message.unsubscribe.text': 'Mailstead pide a la lista de {list} que no envíe nada más a {mailbox}.',
   'message.unsubscribe.done': 'La lista ha aceptado la petición.',
   'message.unsubscribe.unsure': 'La lista respondió con el estado {status}, así que puede que siga suscrito.',
+  'message.unsubscribed': 'Baja solicitada',
   'message.show_headers': 'Mostrar cabeceras',
   'message.show_source': 'Mostrar código fuente',
   'message.download': 'Descargar como .eml',

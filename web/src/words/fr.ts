@@ -299,6 +299,7 @@ export const fr: Words = {
   'message.unsubscribe.text': 'Mailstead demande à la liste de {list} de ne plus rien envoyer à {mailbox}.',
   'message.unsubscribe.done': 'La liste a accepté la demande.',
   'message.unsubscribe.unsure': 'La liste a répondu avec le statut {status} : vous y êtes peut-être encore inscrit.',
+  'message.unsubscribed': 'Désabonnement demandé',
   'message.show_headers': 'Afficher les en-têtes',
   'message.show_source': 'Afficher la source',
   'message.download': 'Télécharger en .eml',

@@ -22,13 +22,22 @@ export function keyOf(m: Ref): string {
   return m.user_id + '/' + m.uid + (folder ? '/' + folder : '')
 }
 
-/** The messages that were deleted here. They stay out of sight while that can still be taken back. */
-export const gone = signal<ReadonlySet<string>>(new Set())
+/** The messages that were deleted here, by their ids. They stay out of sight while that can still be taken back. */
+export const gone = signal<ReadonlyMap<string, Message>>(new Map())
 
 function setGone(messages: Message[], is: boolean) {
-  const next = new Set(gone.value)
-  for (const m of messages) is ? next.add(m.id) : next.delete(m.id)
+  const next = new Map(gone.value)
+  for (const m of messages) is ? next.set(m.id, m) : next.delete(m.id)
   gone.value = next
+}
+
+const isOne = (m: Message) => (m.thread?.messages ?? 1) < 2
+
+/** Whether a row of the list is out of sight: that of a conversation once all of it was deleted. */
+export function isGone(row: Message): boolean {
+  if (isOne(row) || !gone.value.has(row.id)) return gone.value.has(row.id)
+  const out = [...gone.value.values()].filter((m) => m.user_id === row.user_id && m.thread_id === row.thread_id && inFolder(m) === inFolder(row))
+  return out.length >= row.thread!.messages || out.some((m) => !isOne(m))
 }
 
 /** How a message is to be marked: one of the two. */
@@ -73,7 +82,7 @@ export async function markMany(pages: Pages<Message>, messages: Message[], chang
   if (changed.length === 0) return
   const done = mark(pages, changed, change)
   const back = () => void done.then(() => mark(pages, changed.map((m) => ({ ...m, ...change })), opposite(change)))
-  doLater(markedText(change, changed.length), () => done, back)
+  doLater(markedText(change, changed.length), () => done, back, `${Object.keys(change)} of ${changed.map(keyOf)}`)
   await done
 }
 
@@ -120,7 +129,7 @@ async function removeNow(some: Message[]): Promise<ItemError[]> {
 async function whole(messages: Message[]): Promise<Message[]> {
   const all: Message[] = []
   for (const m of messages) {
-    if (!m.thread || m.thread.messages < 2) {
+    if (isOne(m)) {
       all.push(m)
       continue
     }

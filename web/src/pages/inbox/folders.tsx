@@ -131,7 +131,9 @@ export function FolderPicker() {
   const [managing, setManaging] = useState(false)
   const now = folderInView()
   const own = folders.filter((f) => f.role === null)
-  const withCount = (name: string, f: Folder | undefined) => (f && waiting(f)[0] > 0 ? `${name} (${count(waiting(f)[0])})` : name)
+  const here = folders.find((f) => (f.role ?? f.name) === now)
+  const [n, words] = here ? waiting(here) : [0, '']
+  const withCount = (name: string, f: Folder | undefined) => (f && f !== here && waiting(f)[0] > 0 ? `${name} (${count(waiting(f)[0])})` : name)
   return (
     <>
       <select class="inbox-folder" aria-label={t('inbox.folder')} value={now} onChange={(e) => setFilter({ folder: e.currentTarget.value === 'inbox' ? undefined : e.currentTarget.value })}>
@@ -140,6 +142,7 @@ export function FolderPicker() {
         {own.map((f) => <option key={f.id} value={f.name} selected={f.name === now}>{withCount(f.name, f)}</option>)}
         {now !== 'all' && !standard.some(([role]) => role === now) && !own.some((f) => f.name === now) && <option value={now} selected>{now}</option>}
       </select>
+      {n > 0 && <span class="folder-count inbox-folder-count"><span aria-hidden="true">{count(n)}</span><span class="visually-hidden">{words}</span></span>}
       {userID !== '' && can('create_folder') && <IconButton look="ghost" small icon="box" label={t('inbox.folders')} onClick={() => setManaging(true)} />}
       {managing && <Manage userID={userID} own={own} reload={reload} onClose={() => setManaging(false)} />}
     </>

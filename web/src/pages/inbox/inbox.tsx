@@ -7,7 +7,7 @@ import { aside } from '../../aside'
 import { setTitle, unread } from '../../title'
 import { Button, Empty, LinkButton, LongList, useDrawn } from '../../ui'
 import { rich, t, type Key } from '../../words'
-import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
+import { isGone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
 import { clearFilters, filters, isFiltered, placeOf, setFilter } from './filters'
@@ -37,12 +37,13 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const narrowed = filters()
   const all = usePages('list_inbox', listOf(narrowed), keyOf)
   const account = useQuery('get_account', {}, { when: useDrawn(all) && !person() }).data
-  const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
+  const pages = { ...all, items: all.items.filter((m) => !isGone(m)) }
   const [cursor, setCursor] = useState<string | undefined>(here)
   const [help, setHelp] = useState(false)
   const selection = useSelection(pages.items)
   const steps = useSteps(pages.items, here ?? cursor)
-  const open = pages.items.find((m) => keyOf(m) === here)
+  const at = pages.items.find((m) => keyOf(m) === here)
+  const open = at && { ...at, thread: undefined } // the message alone, of which the list may have the conversation
   const read = useRef<Message | undefined>(undefined) // the open message, also if the list does not have it
   const reread = useRef<(() => unknown) | undefined>(undefined)
   useEffect(() => { if (here) setCursor(here) }, [here])
@@ -72,7 +73,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   })
   const [, enter] = useState(0)
   /** The open message alone, or a row of the list with its conversation. */
-  const current = () => (open && { ...open, thread: undefined }) ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
+  const current = () => open ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
   /** What a key acts on: the selected, else the open one, else the one that the keys are at. */
   const those = (): Message[] => {
     if (selection.chosen.length > 0) return selection.chosen

@@ -1,4 +1,5 @@
 // The reading pane: a message with its conversation, and what can be done about it.
+import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
@@ -111,7 +112,7 @@ function More({ message: m, label, within }: { message: Detail; label: string; w
         {within && can('mark_message') && <Button look="ghost" small icon={m.is_flagged ? 'star-on' : 'star'} onClick={() => void within.star(m)}>{m.is_flagged ? t('inbox.unstar') : t('inbox.star')}</Button>}
         {within && can('bulk_delete_messages') && <Button look="ghost" small icon="trash" onClick={() => within.drop(m)}>{t('inbox.delete')}</Button>}
         {can('send_email') && <Button look="ghost" small icon="clip" onClick={() => forwardAttached(m)}>{t('message.forward_attached')}</Button>}
-        {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>{t('message.unsubscribe')}</Button>}
+        {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" disabled={unsubscribed.value.has(m.id)} onClick={() => unsubscribe(m)}>{unsubscribed.value.has(m.id) ? t('message.unsubscribed') : t('message.unsubscribe')}</Button>}
         {can('create_rule') && m.from_email && <Button look="ghost" small icon="plus" onClick={() => setDialog('rule')}>{t('message.make_rule')}</Button>}
         {can('create_rule') && m.from_email && <Button look="ghost" small icon="ban" onClick={() => block(m)}>{t('message.block')}</Button>}
         {!within && <Button look="ghost" small icon="print" onClick={() => print()}>{t('message.print')}</Button>}
@@ -145,12 +146,17 @@ function block(m: Detail) {
   })
 }
 
+/** The messages whose list has accepted the request to send nothing more. */
+const unsubscribed = signal<ReadonlySet<string>>(new Set())
+
 function unsubscribe(m: Detail) {
   ask({
     title: t('message.unsubscribe.title'), action: t('message.unsubscribe'), danger: false, text: t('message.unsubscribe.text', { list: m.from_email, mailbox: m.mailbox }),
     run: async () => {
       const { http_status: status } = await call('unsubscribe_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })
-      told(status >= 200 && status < 300 ? t('message.unsubscribe.done') : t('message.unsubscribe.unsure', { status }))
+      const accepted = status >= 200 && status < 300
+      if (accepted) unsubscribed.value = new Set(unsubscribed.value).add(m.id)
+      told(accepted ? t('message.unsubscribe.done') : t('message.unsubscribe.unsure', { status }))
     },
   })
 }

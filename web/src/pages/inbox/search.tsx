@@ -61,9 +61,16 @@ function useCompletions(text: string, caret: number): Completion[] {
   return operators.filter(([op]) => op.startsWith(word.toLowerCase()) && op !== word.toLowerCase()).map(([op, means]) => ({ insert: op, means: t(means) }))
 }
 
+/** A search without the operator at its end that is not typed out yet, which the server would take for a word of the message. */
+function typedOut(text: string): string {
+  const { begins, word, operator, value } = wordAt(text, text.length), now = word.toLowerCase()
+  const half = operator !== '' && (operators.some(([op]) => op.startsWith(now) && (op !== now || op.endsWith(':'))) || /^(before|after)$/.test(operator) && /^[\d-]{0,9}$/.test(value))
+  return half ? text.slice(0, begins).replace(/-$/, '') : text
+}
+
 /** onDown goes from the field into the results; more tells whether the other filters are shown. */
 export function Search({ onDown, more, onMore }: { onDown: () => void; more: boolean; onMore: () => void }) {
-  const [typed, setTyped] = useTyped('q')
+  const [typed, setTyped] = useTyped('q', { ready: typedOut })
   const input = useRef<HTMLInputElement>(null)
   const [caret, setCaret] = useState(-1) // -1 while nothing is completed
   const [at, setAt] = useState(-1)

@@ -100,7 +100,7 @@ export function Chips({ label, people, onChange, wrong, autoFocus, beside, userI
       {beside}
       <div class="compose-chips" onClick={(e) => { if (e.target === e.currentTarget) input.current?.focus() }}>
         {people.map((p, i) => <Chip key={p} person={p} onRemove={() => remove(i)} />)}
-        <input ref={(e) => { input.current = e; if (e && autoFocus && !e.dataset.met) { e.dataset.met = '1'; e.focus() } }} id={id} type="text" inputMode="email" autocapitalize="off" autocomplete="off" spellcheck={false} dir="auto"
+        <input ref={(e) => { input.current = e; if (e && autoFocus && !e.dataset.met) { e.dataset.met = '1'; e.focus() } }} id={id} type="text" inputMode="email" autocapitalize="off" autocomplete="off" spellcheck={false} dir="auto" placeholder=" "
           role="combobox" aria-autocomplete="list" aria-expanded={open} aria-controls={id + 'l'} aria-activedescendant={open && at >= 0 ? `${id}o${at}` : undefined} value={typed} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined}
           onInput={(e) => typing(e.currentTarget.value)} onKeyDown={press} onPaste={paste} onFocus={() => setInside(true)} onBlur={leave} />
       </div>
