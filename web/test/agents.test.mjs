@@ -111,6 +111,8 @@ describe('agents', { concurrency: 2 }, () => {
       await p.open('/tokens')
       const notice = p.locator('.notice').filter({ hasText: 'Tainted' })
       await notice.getByRole('link', { name: 'open the conversation' }).waitFor()
+      await notice.getByText('What this means').click()
+      await notice.getByText('Once the program has read one, it is tainted').waitFor()
       await sound(p, 'a tainted token')
       await shot(p, name('token-tainted'))
       assert.equal((await robot('GET', `/v1/email-users/${a.box.user_id}/rules`)).json.error.code, 'tainted')

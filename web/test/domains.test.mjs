@@ -167,7 +167,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByRole('dialog').getByLabel('Username').fill('hello')
       await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
       await next.getByRole('heading', { name: 'Everything is OK' }).waitFor()
-      await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password now.').waitFor()
+      await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password. You can also export passwords later.').waitFor()
     })
 
     walk('shows when a waiting domain is checked again', async (t) => {
@@ -381,6 +381,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.open(`/domains/${d.id}/mail`)
       await p.getByLabel('Deliver to').fill('hello@' + d.name)
       await p.getByLabel('Forward to').fill('me@elsewhere.example')
+      await p.getByText('so nothing is forwarded').waitFor()
       await p.getByLabel('Redirect to').fill('https://www.example.com/')
       await save(p)
       const { catch_all, forward_address, redirect_url } = await read()

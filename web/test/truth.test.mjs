@@ -32,7 +32,7 @@ test('secrets that can be shown again are not said to be lost', async (t) => {
   await p.open('/mailboxes/bulk?domain=' + d.name)
   await p.getByLabel('Names or CSV').fill('one\ntwo')
   await p.getByRole('button', { name: /Create 2/ }).click()
-  await p.getByText('You can export passwords later.').waitFor()
+  await p.getByText('You can also export passwords later.').waitFor()
   assert.equal(await p.getByText('not shown again').count(), 0)
   const { data: [format] } = await a.api('GET', '/v1/export/formats')
   assert.ok(format)

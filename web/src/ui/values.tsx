@@ -127,7 +127,7 @@ export function Code({ text, label = t('ui.code'), wraps }: { text: string; labe
 export function Secret({ name, text, again }: { name: string; text: string; again?: string }) {
   return (
     <div class="stack-tight">
-      <Notice tone={again ? 'info' : 'warn'}>{t('ui.secret', { name })} {again ?? t('ui.secret.once')}</Notice>
+      <Notice tone={again ? 'info' : 'warn'}>{again ? `Copy the ${name}. ${again}` : `${t('ui.secret', { name })} ${t('ui.secret.once')}`}</Notice>
       <Code text={text} label={name} wraps />
     </div>
   )

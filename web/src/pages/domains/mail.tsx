@@ -55,10 +55,14 @@ function CatchAll({ domain: d, drafts: { settings: { values: f, set } } }: Field
   )
 }
 
-function Forward({ drafts: { forward: { values: f, set } } }: FieldsProps) {
+function Forward({ drafts: { settings, forward: { values: f, set } } }: FieldsProps) {
+  const idle = f.address.trim() !== '' && settings.values.catchAll.trim() !== ''
   return (
     <Card title="Forwarding" note="Forwards mail that neither a mailbox nor the catch-all receives." actions={f.address && <Remove what="forwarding" onClick={() => set({ address: '' })} />}>
-      <TextField label="Forward to" name="forward_address" type="email" value={f.address} onInput={(address) => set({ address })} placeholder="me@example.com" hint="An address at another domain. No copy is kept here." />
+      <div class="form">
+        <TextField label="Forward to" name="forward_address" type="email" value={f.address} onInput={(address) => set({ address })} placeholder="me@example.com" hint="An address at another domain. No copy is kept here." />
+        {idle && <Notice tone="warn">The catch-all receives all of this mail, so nothing is forwarded. Remove one of the two.</Notice>}
+      </div>
     </Card>
   )
 }

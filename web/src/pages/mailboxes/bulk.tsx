@@ -162,7 +162,7 @@ function Results({ of: r, onAgain }: { of: Result; onAgain: () => void }) {
       </>
     }>
       <div class="stack" style={{ padding: '0 1.1rem 1.1rem' }}>
-        {r.created > 0 && <Notice>Save the passwords now. {passwordAgain()}</Notice>}
+        {r.created > 0 && <Notice>Save the passwords. {passwordAgain()}</Notice>}
         {r.failed > 0 && <Notice tone="bad" title={`${plural(r.failed, 'mailbox', 'mailboxes')} could not be created.`}>{r.errors.slice(0, 20).map((e) => <div key={e.index}><strong>{e.username}</strong>: {wordsOf(e)}</div>)}</Notice>}
         {r.created > 0 && (
           <div class="mailboxes-preview" tabIndex={0} role="region" aria-label="Created mailboxes">

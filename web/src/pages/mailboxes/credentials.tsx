@@ -29,7 +29,7 @@ export function SMTPCredentials({ domainID, domain }: { domainID: string; domain
   const [making, setMaking] = useState(false)
   return (
     <Card title="SMTP credentials" note={`For programs that send as any address of ${domain}.`} actions={can('create_smtp_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New SMTP credential</Button>}>
-      <List of={list} none="No SMTP credentials yet." onDelete={can('delete_smtp_credential') && (async (c) => { await call('delete_smtp_credential', { domain_id: domainID, credential_id: c.id }) })}
+      <List of={list} none="No SMTP credentials yet." sends onDelete={can('delete_smtp_credential') && (async (c) => { await call('delete_smtp_credential', { domain_id: domainID, credential_id: c.id }) })}
         onClear={can('clear_smtp_credential_taint') && (async (c) => { await call('clear_smtp_credential_taint', { domain_id: domainID, credential_id: c.id }) })} />
       {making && <Make title="New SMTP credential" others={list.data?.data ?? []} onClose={() => setMaking(false)} onDone={list.reload} make={({ protocols: _, ...form }) => call('create_smtp_credential', { domain_id: domainID, ...form })} />}
     </Card>
@@ -38,7 +38,7 @@ export function SMTPCredentials({ domainID, domain }: { domainID: string; domain
 
 type Deed = false | ((c: Credential) => Promise<void>) // false: the viewer may not
 
-function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credential[] }>; none: string; onDelete: Deed; onClear: Deed }) {
+function List({ of: list, none, sends, onDelete, onClear }: { of: Query<{ data: Credential[] }>; none: string; sends?: boolean; onDelete: Deed; onClear: Deed }) {
   const revoke = (c: Credential, drop: (c: Credential) => Promise<void>) => ask({
     title: t('apps.revoke.title', { name: c.name }), action: t('apps.revoke.action'), text: t('apps.revoke.text'),
     run: async () => {
@@ -67,7 +67,7 @@ function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credent
                 <PolicyNote of={c.policy} own={c.own_words} />
               </div>
               {onDelete && <IconButton look="ghost" small icon="trash" label={t('apps.revoke', { name: c.name })} onClick={() => revoke(c, onDelete)} />}
-              {c.tainted && <div class="mailboxes-taint"><TaintNotice of={c.tainted} name={c.name} clear={onClear ? () => clear(c, onClear) : undefined} /></div>}
+              {c.tainted && <div class="mailboxes-taint"><TaintNotice of={c.tainted} name={c.name} sends={sends} clear={onClear ? () => clear(c, onClear) : undefined} /></div>}
             </div>
           ))}
         </div>

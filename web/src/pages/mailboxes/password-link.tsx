@@ -11,7 +11,7 @@ export function PasswordLink({ of: u, onClose }: { of: MailboxOut; onClose: () =
       {made ? (
         <div class="stack">
           <Notice tone="warn">Send this to the person who uses the mailbox. It works once, until <Time of={made.expires_at} form="at" />, and is not shown again.</Notice>
-          <Code text={made.url} label="Link" />
+          <Code text={made.url} label="Link" wraps />
           <Done />
         </div>
       ) : (

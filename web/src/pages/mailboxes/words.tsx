@@ -20,7 +20,7 @@ export function MailboxTabs({ current }: { current: 'list' | 'groups' | 'bulk' |
 
 /** How a mailbox's password can be had after it was shown. */
 export function passwordAgain(): string {
-  return can('create_export') ? 'You can export passwords later.' : 'The account’s owner or an admin can export passwords later.'
+  return can('create_export') ? 'You can also export passwords later.' : 'The account’s owner or an admin can also export passwords later.'
 }
 
 /** Mebibytes of a form as bytes; nothing if the field is empty. */

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
 import { renew } from '../../api/session'
-import { Badge, Button, Card, Copyable, CopyButton, Dialog, Form, Notice, Qr, TextField, told } from '../../ui'
+import { Badge, Button, Card, Copyable, CopyButton, Dialog, Form, narrow, Notice, Qr, TextField, told } from '../../ui'
 import { t, tn } from '../../words'
 
 interface Start { secret: string; uri: string }
@@ -61,6 +61,7 @@ function Scan({ start, onDone }: { start: Start; onDone: (codes: string[]) => vo
     <div class="people-factor">
       <Qr text={start.uri} label={t('factor.qr')} />
       <div class="stack">
+        {narrow.value && <div><a class="button" href={start.uri}>{t('factor.app')}</a></div>}
         <p>{t('factor.scan')}</p>
         <Copyable text={start.secret} />
         <Form submit={t('factor.turn_on')} onSubmit={submit} of={code}>

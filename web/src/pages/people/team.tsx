@@ -9,11 +9,14 @@ import { MailboxNames, ScopeFields, type Scope } from './scope'
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
 
-/** The roles that may be given, as they are said of somebody who sees these mailboxes. */
-const rolesOf = (scope: Scope) => [
-  ['member', scope === 'all' ? 'Member: can view everything and work with mail' : 'Member: sees some mailboxes and works with their mail'],
-  ['admin', 'Admin: can also manage domains, mailboxes and team members'],
-] as const
+/** The roles that may be given. */
+const roles = [['member', 'Member'], ['admin', 'Admin']] as const
+
+/** What somebody of a role can do who sees these mailboxes. */
+function saidRole(role: Role, scope: Scope): string {
+  if (role === 'admin') return 'Can also manage domains, mailboxes and team members.'
+  return scope === 'all' ? 'Can view everything and work with mail.' : 'Sees some mailboxes and works with their mail.'
+}
 
 /** Whether the signed-in user may change or delete the other: the owner everyone else, admins the members. */
 function governs(other: User): boolean {
@@ -91,7 +94,7 @@ function Invite({ to, onClose }: { to?: string; onClose: () => void }) {
           {made.reset_link && !mailed && (
             <>
               <Notice tone="warn">Send them this link. It works once, expires after 72 hours, and is not shown again.</Notice>
-              <Code text={made.reset_link} label="Link" />
+              <Code text={made.reset_link} label="Link" wraps />
             </>
           )}
           <Done />
@@ -111,7 +114,7 @@ function Invite({ to, onClose }: { to?: string; onClose: () => void }) {
           <TextField label="First name" name="first_name" value={first} onInput={setFirst} />
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
-        <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? rolesOf(scope) : rolesOf(scope).slice(0, 1)} />
+        <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} hint={saidRole(role, scope)} />
         {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
         <Check name="send_email" label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
@@ -146,7 +149,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
-        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={rolesOf(scope)} hint="Takes effect with their next request." />}
+        {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint={`${saidRole(role, scope)} Takes effect with their next request.`} />}
         {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
       </Form>
     </Dialog>

@@ -58,6 +58,11 @@ export function policyOf(f: PolicyForm): Schemas['PolicyInput'] | undefined {
   }
 }
 
+/** What a taint is: of what reads, or of what does nothing but send. */
+export function saidTaint(sends = false): string {
+  return `${t('policy.careful.hint')} ${sends ? sendsOnly : t('policy.careful.reads')}`
+}
+
 const sendsOnly = 'The credential is tainted as soon as a careful password or token of one of the domain’s mailboxes is: then it can write only to the allowed recipients, and to people who are in every message they have read.'
 
 /** The fields of a policy. only: its holder does nothing but send, or but read. */
@@ -67,7 +72,7 @@ export function PolicyFields({ of: f, set, only }: { of: PolicyForm; set: (to: P
     <>
       {only !== 'read' && <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />}
       <Check label={t('policy.careful')} checked={f.taint} onChange={(taint) => set({ ...f, taint })}
-        hint={`${t('policy.careful.hint')} ${only === 'send' ? sendsOnly : t('policy.careful.reads')}`} />
+        hint={saidTaint(only === 'send')} />
       {f.taint && ends(f.send) && <Select label={t('policy.ends')} name="policy.taint_seconds" value={f.seconds} onChange={(seconds) => set({ ...f, seconds })} options={lives} />}
       {f.taint && <TextArea label={t('policy.trusted')} name="policy.trusted_senders" value={f.trusted} onInput={(trusted) => set({ ...f, trusted })} rows={2} hint={`${t('policy.trusted.hint')} ${t('policy.one_each')}`} />}
     </>

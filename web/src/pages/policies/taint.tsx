@@ -1,14 +1,15 @@
-// That a token or a password is tainted: since when, by which conversation, and how that ends.
+// That a token or a password is tainted: since when, by which conversation, what that means, and how it ends.
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Button, Notice, theirList, Time, told } from '../../ui'
 import { rich, t } from '../../words'
 import { placeOfMessage } from '../inbox/filters'
+import { saidTaint } from './policy'
 
 type Tainted = Schemas['Tainted']
 
-/** Says by what something is tainted. clear ends that; without it the viewer may not. */
-export function TaintNotice({ of: taint, name, clear }: { of: Tainted; name: string; clear?: () => Promise<unknown> }) {
+/** Says by what something is tainted. sends: it does nothing but send. clear ends the taint; without it the viewer may not. */
+export function TaintNotice({ of: taint, name, sends, clear }: { of: Tainted; name: string; sends?: boolean; clear?: () => Promise<unknown> }) {
   const onClear = () => ask({
     title: `Clear taint of ${name}?`, action: 'Clear taint', danger: false,
     text: 'It can send and change things again, as its permissions and its policy allow. Read the conversation first: a program that still remembers what a stranger wrote there may still do it.',
@@ -23,6 +24,7 @@ export function TaintNotice({ of: taint, name, clear }: { of: Tainted; name: str
         ? rich('policy.tainted.in', { when: <Time of={taint.since} />, where: <Conversation userID={taint.user_id} threadID={taint.thread_id} /> })
         : rich('policy.tainted.since', { when: <Time of={taint.since} /> })}{' '}
       {clear ? <Button small aria-label={`Clear taint of ${name}`} onClick={onClear}>Clear taint</Button> : t('policy.tainted.clear')}
+      <details class="small policies-note"><summary>{t('policy.tainted.means')}</summary>{saidTaint(sends)}</details>
     </Notice>
   )
 }

@@ -46,7 +46,7 @@ function LastDays({ read }: { read: boolean }) {
   const usage = useQuery('get_usage', {}, { when: read && can('get_usage') && !session.value!.limited })
   const m = usage.data?.messages
   if (!m) return <>Every message by recipient, with its delivery status.</>
-  return <>Last 30 days: {count(m.sent_30d)} sent, {count(m.bounced_30d)} bounced, {count(m.complained_30d)} reported as spam. Waiting now: {count(m.queued)}.</>
+  return <>Last 30 days: {count(m.sent_30d)} sent or scheduled, {count(m.bounced_30d)} bounced, {count(m.complained_30d)} reported as spam. Waiting now: {count(m.queued)}.</>
 }
 
 function filterOf(p: URLSearchParams): Input<'list_messages'> {
