@@ -16,8 +16,8 @@ func userOf(mb *store.Mailbox) core.MailboxUser {
 	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
 }
 
-// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a subscribed name, in
-// transactions within the limits.
+// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a subscribed name,
+// in transactions within the limits.
 func TestRenameOfAFullTree(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-c0dc26cb1054bda0.js";import"./part-83c9745aa251475b.js";import"./part-63c60dc3ceadedde.js";import"./part-3ec24b3f5dfc8ea9.js";import"./part-5b7b3f9a22677910.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
