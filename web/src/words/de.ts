@@ -43,7 +43,7 @@ export const de: Words = {
   'compose.group': 'Gruppe',
   'compose.image': 'Bild',
   'compose.italic': 'Kursiv',
-  'compose.leaves_soon': 'Die Nachricht wird gleich gesendet.',
+  'compose.undo_soon': 'Sie können das einige Sekunden lang rückgängig machen.',
   'compose.link': 'Link',
   'compose.link.address': 'Web- oder E-Mail-Adresse',
   'compose.link.remove': 'Link entfernen',

@@ -43,7 +43,7 @@ export const en = {
   'compose.group': 'Group',
   'compose.image': 'image',
   'compose.italic': 'Italic',
-  'compose.leaves_soon': 'It leaves in a moment.',
+  'compose.undo_soon': 'You can undo this for a few seconds.',
   'compose.link': 'Link',
   'compose.link.address': 'Web or email address',
   'compose.link.remove': 'Remove link',

@@ -43,7 +43,7 @@ export const es: Words = {
   'compose.group': 'Grupo',
   'compose.image': 'imagen',
   'compose.italic': 'Cursiva',
-  'compose.leaves_soon': 'El mensaje se envía en un momento.',
+  'compose.undo_soon': 'Puede deshacerlo durante unos segundos.',
   'compose.link': 'Enlace',
   'compose.link.address': 'Dirección web o de correo',
   'compose.link.remove': 'Quitar enlace',

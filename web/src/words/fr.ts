@@ -43,7 +43,7 @@ export const fr: Words = {
   'compose.group': 'Groupe',
   'compose.image': 'image',
   'compose.italic': 'Italique',
-  'compose.leaves_soon': 'Le message part dans un instant.',
+  'compose.undo_soon': 'Vous pouvez annuler l’envoi pendant quelques secondes.',
   'compose.link': 'Lien',
   'compose.link.address': 'Adresse web ou e-mail',
   'compose.link.remove': 'Supprimer le lien',

@@ -44,7 +44,7 @@ export function History({ domain: d, onClose, reload }: { domain: Domain; onClos
       <div class="stack">
         <p class="muted">The last 100 changes of your custom records. You can undo a change as long as the same records were not changed again.</p>
         <div class="zone-box" tabIndex={0} role="region" aria-label="History">
-          <LongList pages={pages} idOf={(c) => c.id} height={62} label="Changes" row={(c) => <Line of={c} onUndo={() => undo(c)} />}
+          <LongList pages={pages} idOf={(c) => c.id} height={62} label="Changes" row={(c, at) => <Line of={c} old={c.name !== null && pages.items.slice(0, at).some((later) => later.name === c.name && later.type === c.type)} onUndo={() => undo(c)} />}
             empty={<Empty icon="clock" title="No changes yet">Changes appear here once you add, edit, delete or import records.</Empty>} />
         </div>
       </div>
@@ -52,14 +52,15 @@ export function History({ domain: d, onClose, reload }: { domain: Domain; onClos
   )
 }
 
-function Line({ of: c, onUndo }: { of: Change; onUndo: () => Promise<void> }) {
+/** old: the same records were changed again later. */
+function Line({ of: c, old, onUndo }: { of: Change; old: boolean; onUndo: () => Promise<void> }) {
   return (
     <div class="line zone-change">
       <span class="grow">
         <span class="truncate zone-block"><strong>{said(c)}</strong></span>
         <span class="muted small truncate zone-block">{[c.added > 0 && `${count(c.added)} added`, c.removed > 0 && `${count(c.removed)} removed`].filter(Boolean).join(', ')}{c.added + c.removed > 0 && ' · '}<Time of={c.created_at} /> by {theirs(c.by)}</span>
       </span>
-      {can('undo_zone_change') && <Button small onClick={onUndo} aria-label={`Undo: ${said(c)}`}>Undo</Button>}
+      {can('undo_zone_change') && <Button small disabled={old} title={old ? 'These records were changed again.' : undefined} onClick={onUndo} aria-label={`Undo: ${said(c)}`}>Undo</Button>}
     </div>
   )
 }

@@ -18,7 +18,7 @@ const marks = { queued: '', in_progress: 'now', completed: 'done', error: 'faile
 export function Steps({ of: j }: { of: Job }) {
   return (
     <>
-      {j.progress && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total} steps`} />}
+      {j.progress && j.status !== 'error' && <Bar value={j.progress.completed} of={j.progress.total} label={`${j.progress.completed} of ${j.progress.total} steps`} />}
       {j.steps.length > 0 && (
         <ol class="steps">
           {j.steps.map((s) => (

@@ -88,7 +88,7 @@ function Parts({ of: u, tab, reload }: { of: MailboxOut; tab: string; reload: ()
       {u.type === 'external' && <UniversalNotice account={account} />}
       {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
       {u.status === 'pending' && u.type === 'hosted' && <Notice>The mailbox’s domain is not ready yet. <a href={`/domains/${u.domain_id}`}>See what {u.domain} needs</a>.</Notice>}
-      {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing can be sent, and incoming mail is refused.</Notice>}
+      {u.status === 'suspended' && <Notice tone="warn">Suspended: mail clients can’t log in, nothing new can be sent, and incoming mail is refused.</Notice>}
       {tab === '' && (
         <div class="grid-2">
           {can('update_email_user') && <Settings {...fields} />}
@@ -201,7 +201,7 @@ function Suspend({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
   return (
     <Dialog title={`Suspend ${u.email}?`} onClose={onClose}>
       <Form submit="Suspend" danger onSubmit={submit}>
-        <p>Mail clients can’t log in, nothing can be sent, and incoming mail is refused, until you activate it again.</p>
+        <p>Mail clients can’t log in, nothing new can be sent, and incoming mail is refused, until you activate it again.</p>
         <HoldCheck checked={hold} onChange={setHold} />
       </Form>
     </Dialog>

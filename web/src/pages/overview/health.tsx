@@ -15,7 +15,7 @@ export function ServerHealth() {
           <Facts of={[
             ['Checks', <>{outcomeOf(checks)}, <Time of={checked_at} /></>],
             ['Disk', `${bytes(store.free_bytes)} free`],
-            ['Queue', queue.depth === 0 ? 'empty' : plural(queue.depth, 'recipient')],
+            ['Server’s queue', queue.depth === 0 ? 'empty' : plural(queue.depth, 'recipient')],
             ['Backup', <a href="/backups">{backup.target === null ? 'not configured' : <Time of={backup.last_success_at} none="none yet" />}</a>],
           ]} />
         )}

@@ -21,7 +21,7 @@ export function ComposePage() {
       {sent ? (
         <Card title={sent.subject || t('message.no_subject')} note={`${t('compose.from')} ${sent.from}`}>
           <div class="stack">
-            {waits ? <p class="muted">{t('compose.leaves_soon')}</p> : <Fates sent={sent} />}
+            {waits ? <p class="muted">{t('compose.undo_soon')}</p> : <Fates sent={sent} />}
             <div class="row">
               {waits && <Undo sent={sent} onBack={() => { setSent(undefined); go('/compose?draft=' + encodeURIComponent(sent.draft.key), { replace: true }) }} />}
               <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>{t('compose.another')}</Button>

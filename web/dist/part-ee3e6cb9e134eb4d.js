@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-b1af1853830a86dd.js";import"./part-37a30f3287b876bf.js";import"./part-5aa6f149e596e480.js";import"./part-deee10b5341a8981.js";import"./part-9de7709f83c9d4e7.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
