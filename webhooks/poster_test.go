@@ -162,6 +162,7 @@ func TestEndlessBody(t *testing.T) {
 func TestHugeHeaders(t *testing.T) {
 	const size = 10 << 20
 	out := newWorld(t)
+	out.poster.Timeout = time.Minute // the end is to come from the size
 	var written atomic.Int64
 	one := out.raw(t, func(conn net.Conn) {
 		io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
