@@ -138,13 +138,13 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
           )}
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
-          <UniversalNotice account={account} />
           <LongList pages={pages} idOf={keyOf} {...heights} label={t('inbox.list')} current={cursor} empty={<Nothing />}
             row={(m) => (
               <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!person() && !params.value.get('mailbox')}
                 onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))}
                 onStar={may.mark ? () => afterwards(mark(all, [m], { is_flagged: !m.is_flagged })) : undefined} />
             )} />
+          <UniversalNotice account={account} />
         </div>
       </section>
       {here ? (
