@@ -133,6 +133,10 @@ describe('dialogs', { concurrency: 2 }, () => {
         }
         const send = top(p).locator('form [type=submit]').last()
         assert.equal(await send.isEnabled(), row.optional ?? false, 'it is sent only once something was changed')
+        assert.ok(await send.evaluate((e) => {
+          const { left, top, width, height } = e.getBoundingClientRect()
+          return e.contains(document.elementFromPoint(left + width / 2, top + height / 2))
+        }), 'it is in view')
         await p.keyboard.press('Escape')
         await gone(p) // nothing is lost, so nothing is asked
         await openDialog(p, row)

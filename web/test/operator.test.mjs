@@ -84,6 +84,7 @@ describe('the operator', () => {
       const p = await open(t, '/settings', { small })
       await setting(p, 'limits.domains').waitFor()
       await looked(p, 'settings', small)
+      assert.ok(small || await p.locator('.side-foot').evaluate((e) => e.getBoundingClientRect().bottom <= innerHeight), 'the foot of the side bar is in view')
       await main(p).getByLabel('Group').selectOption('Limits') // with fewer settings axe is faster
       await setting(p, 'limits.domains').getByLabel('Domains').fill('77')
       await bar(p).waitFor()

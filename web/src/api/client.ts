@@ -103,8 +103,13 @@ export class ApiError extends Error {
 
   /** The detail that is about a field of the form. */
   detailOf(field: string) {
-    return this.details.find((d) => d.field === field || d.field.startsWith(field + '.') || d.field.startsWith(field + '['))
+    return this.details.find((d) => isAbout(d, field))
   }
+}
+
+/** Whether a detail is about a field of a form, or a part of it. */
+export function isAbout({ field: of }: { field: string }, field: string): boolean {
+  return of === field || of.startsWith(field + '.') || of.startsWith(field + '[')
 }
 
 /** The error where the server cannot be reached. */

@@ -1,7 +1,7 @@
 // Forms: fields with their label, hint and what is wrong with them.
 import { createContext, type ComponentChildren } from 'preact'
 import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { ApiError } from '../api/client'
+import { ApiError, isAbout } from '../api/client'
 import { wrongWith, type Fault } from '../api/wording'
 import { t } from '../words'
 import { Button } from './button'
@@ -77,6 +77,14 @@ export function besideFields(error: Error, names: Set<string>): Error | Fault | 
   return rest.length === 0 ? undefined : { code: error.code, message: '', details: rest }
 }
 
+/** What is left of an error once the field of a name was edited; undefined if it was about that field alone. */
+export function withoutField(name: string, error: Error): Error | undefined {
+  if (!(error instanceof ApiError)) return error
+  const { status, code, details } = error, rest = details.filter((d) => !isAbout(d, name))
+  if (rest.length === details.length) return error
+  return rest.length === 0 ? undefined : new ApiError(status, { code, message: '', details: rest })
+}
+
 /** Gives the focus to the first thing in there that is wrong, and tells whether there is one. */
 export function focusWrong(within: HTMLElement | null): boolean {
   const at = within?.querySelector<HTMLElement>('[aria-invalid="true"], .part-wrong')
@@ -135,8 +143,8 @@ export function Form({ onSubmit, submit, actions, danger, disabled, of, optional
   return (
     <form ref={form} class="form" onSubmit={send} noValidate>
       <FieldsOf.Provider value={{ errors, names }}>{children}</FieldsOf.Provider>
-      {beside && <Notice tone="bad" alert><Wrong of={beside} /></Notice>}
       <div class="form-actions">
+        {beside && <Notice tone="bad" alert><Wrong of={beside} /></Notice>}
         {actions}
         {dialog && cancel && <Button onClick={dialog.leave}>{cancel}</Button>}
         <Button type="submit" look={danger ? 'danger-solid' : 'primary'} busy={busy} disabled={disabled || (of !== undefined && !optional && now === first)}>{submit}</Button>

@@ -5,7 +5,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hook
 import { beforeLeaving } from '../router'
 import { Button } from './button'
 import { askToDiscard } from './dialog'
-import { besideFields, fieldsIn, FieldsOf, focusWrong } from './form'
+import { besideFields, fieldsIn, FieldsOf, focusWrong, withoutField } from './form'
 import { Notice, Wrong } from './notice'
 import { outdate, told } from './toast'
 
@@ -112,6 +112,10 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
     const fields = failed.flatMap(fieldsIn), here = (field: string) => [...names].some((name) => field === name || field.startsWith(name + '.'))
     if (fields.length > 0 && !fields.some(here)) reveal?.(fields[0]!)
   }
+  const edited = (e: Event) => {
+    const { name } = e.target as HTMLInputElement
+    if (name && errors.length > 0) setErrors(errors.map((error) => withoutField(name, error)).filter((error) => error !== undefined))
+  }
   const discard = () => {
     for (const part of parts) part.reset()
     setErrors([])
@@ -151,7 +155,7 @@ export function SaveArea({ parts, at, reveal, children }: SaveProps) {
 
   const beside = errors.map((error) => besideFields(error, names)).filter((error) => error !== undefined)
   return (
-    <div class="stack save-area" ref={area} tabIndex={-1}>
+    <div class="stack save-area" ref={area} tabIndex={-1} onInput={edited}>
       <FieldsOf.Provider value={{ errors, names, form }}>{children}</FieldsOf.Provider>
       <span class="visually-hidden" role="status">{changed ? 'There are unsaved changes.' : ''}</span>
       <form id={form} class="save-bar" aria-label="Unsaved changes" hidden={!changed} noValidate onSubmit={(e) => { e.preventDefault(); void save() }}>

@@ -241,7 +241,7 @@ function Editable({ of: a, reload }: PartProps) {
     const limits: Partial<Limits> = {}
     for (const [key, text] of Object.entries(texts) as [Limit, string][]) {
       const limit = readLimit(key, text)
-      if (limit === undefined) throw new Error(`${fields.find((f) => f.key === key)!.label}: ${wrongNumber(key).replace('E', 'e')}`)
+      if (limit === undefined) throw new ApiError(400, { code: 'validation_error', message: '', details: [{ field: 'limits.' + key, code: 'invalid', message: wrongNumber(key) }] })
       limits[key] = limit
     }
     await call('update_account_by_id', { account_id: a.account_id, name, plan, limits: Object.keys(limits).length > 0 ? limits : undefined })
