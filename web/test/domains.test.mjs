@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { gzipSync } from 'node:zlib'
 import { describe } from 'node:test'
+import { change as changeAnswer, delegatedTo } from './harbour.mjs'
 import { account, api, base, deliver, mailbox, main, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 /** A page, signed in, to which a registry answers that is none, so that nothing is asked of the world. */
@@ -173,17 +174,21 @@ describe('domains', { concurrency: 2 }, () => {
     walk('shows when a waiting domain is checked again', async (t) => {
       const d = await connect(fresh('waiting'))
       const p = await open(t, '/', { phone: small })
-      let change = { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() }
+      let change = { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() }, servers = ['ns1.walk.example', 'ns2.walk.example']
       await p.route('**/v1/domains/' + d.id, async (route) => {
         if (route.request().method() !== 'GET') return route.continue()
         await route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } })
       })
+      await changeAnswer(p, '**/dns-status*', delegatedTo(() => servers))
       await p.open('/domains/' + d.id)
       const next = p.getByRole('region', { name: 'Next step' })
       await next.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
       await next.getByText(/^Mailstead checks again in 1\d min/).waitFor()
       await shot(p, name('waiting'))
       await sound(p)
+      servers = (await api('GET', '/v1/account')).nameservers
+      await p.reload()
+      await next.getByRole('heading', { name: 'Nameservers are set' }).waitFor() // the look that the page asked for has found them, and setup goes on in a moment
       change = { ...change, ns_status: 'verified', status_detail: 'Another account claims it.' }
       await p.reload()
       await next.getByRole('heading', { name: 'Nameservers are set' }).waitFor()
@@ -291,8 +296,9 @@ describe('domains', { concurrency: 2 }, () => {
       })
       await p.open('/domains/' + d.id)
       const next = p.getByRole('region', { name: 'Next step' })
-      await next.getByText('Mail is going to mx.other.example.').waitFor()
-      await next.getByRole('heading', { name: 'MX record is wrong' }).waitFor()
+      await next.getByRole('heading', { name: 'Resolvers still have an old MX record' }).waitFor()
+      await next.getByText('For them it is 5 mx.other.example').waitFor()
+      assert.equal(await next.getByRole('button', { name: /^Copy/ }).count(), 0, 'there is no record to add')
       await shot(p, name('failing'))
       await sound(p)
       change = { status: 'error', error: { code: 'registrar_error', message: 'The registrar did not set the nameservers.' } }

@@ -112,10 +112,15 @@ export async function placesOf(h) {
   }
 }
 
+/** Changes a look at the DNS to one that found the nameservers that are given: in the sandbox every domain has Mailstead's. */
+export const delegatedTo = (servers) => ({ nameservers: ns }) => Object.assign(ns, { actual: servers(), verified: servers().every((one) => ns.expected.includes(one)) })
+
 /** What a young server with a healthy network does not have: failures and a past. */
 export async function ill(p, h) {
   await change(p, '**/v1/domains/' + h.second.id, (d) => Object.assign(d, { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(),
     issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to other servers: 5 mx.other.example. Replace those MX records.' }] } }))
+  await change(p, `**/v1/domains/${h.waiting.domain_id}/dns-status*`, delegatedTo(() => ['ns1.elsewhere.example', 'ns2.elsewhere.example']))
+  await change(p, `**/v1/domains/${h.used.domain_id}/dns-status*`, delegatedTo(() => scanned.nameservers))
   await change(p, '**/v1/domains/' + h.waiting.domain_id, (d) => Object.assign(d, { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString() })) // the sandbox sets it up after a minute
   await change(p, '**/v1/domains/' + h.used.domain_id, (d) => Object.assign(d, { status: 'pending_ns', ns_status: 'pending', next_look_at: new Date(Date.now() + 9e5).toISOString(), previous_nameservers: scanned.nameservers,
     dns_health: { ...d.dns_health, issues: [{ code: 'not_imported', purpose: 'CUSTOM', host: 'www', message: 'Import them with import_zone.' }] } }))
@@ -136,7 +141,7 @@ export async function ill(p, h) {
   await p.route('**/v1/domains/check-provider', (route) => route.fulfill({ json: { domain: route.request().postDataJSON().domain, registrar: 'Walk Registrar', nameservers: ['ns1.walk.example'], is_edge: false } }))
 }
 
-async function change(p, what, how) {
+export async function change(p, what, how) {
   await p.route(what, async (route) => {
     if (route.request().method() !== 'GET') return route.fallback()
     const answer = await route.fetch()

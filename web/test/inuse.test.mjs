@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe } from 'node:test'
 import { account, api, domain, main, on, page, shot, sound, unique, until } from './rig.mjs'
-import { scanned } from './harbour.mjs'
+import { change as changeAnswer, delegatedTo, scanned } from './harbour.mjs'
 
 const credential = (more) => api('POST', '/v1/dns-credentials', { provider: 'hetzner', name: unique('ours'), token: 'walk-token', ...more })
 
@@ -201,6 +201,7 @@ describe('domains in use', { concurrency: 2 }, () => {
         if (route.request().method() !== 'GET') return route.fallback()
         await route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } })
       })
+      await changeAnswer(p, '**/dns-status*', delegatedTo(() => change.delegation?.nameservers ?? change.previous_nameservers))
       await p.route('**/v1/jobs?*type=zone_scan*', (route) => route.fulfill({ json: { data: [job], pagination: { cursor: null, has_more: false } } }))
       let state = { status: 'in_progress', result: null }
       await p.route('**/v1/jobs/job_scan', (route) => route.fulfill({ json: { ...job, ...state } }))
@@ -214,6 +215,8 @@ describe('domains in use', { concurrency: 2 }, () => {
       const next = p.getByRole('region', { name: 'Next step' })
       await next.getByRole('heading', { name: 'Reading the present records' }).waitFor()
       await next.getByText('Don’t change the nameservers yet.').waitFor()
+      await main(p).getByText('Reading records', { exact: true }).waitFor()
+      assert.equal(await main(p).getByText('Action needed').count(), 0, 'there is nothing to do')
       await shot(p, name('reading'))
       state = { result: { ...scanned, method: 'none', records: [], ours: [] } }
       await p.reload()
@@ -240,6 +243,7 @@ describe('domains in use', { concurrency: 2 }, () => {
       await p.reload()
       await next.getByRole('heading', { name: 'Import the present records first' }).waitFor()
       assert.equal(await next.getByText('Nameserver 1').isVisible(), false, 'the nameservers come after the records')
+      await main(p).getByText('visitors will come to Mailstead').waitFor()
       await shot(p, name('import-first'))
       await next.getByRole('button', { name: 'See the records' }).click()
       await p.getByRole('button', { name: 'Preview import' }).click()
@@ -287,6 +291,14 @@ describe('domains in use', { concurrency: 2 }, () => {
       await card.scrollIntoViewIfNeeded()
       await shot(p, name('switch'))
       await sound(p, 'a change of nameservers')
+      change = { ...issues('not_imported'), ...parent(ours) }
+      await p.reload()
+      await next.getByRole('heading', { name: 'Some records are not here yet' }).waitFor()
+      assert.equal(await next.getByText('Show the nameservers to set after that').count(), 0, 'they are set')
+      await main(p).getByText('visitors come to Mailstead now').waitFor()
+      change = { ...before, ...parent(ours) }
+      await p.reload()
+      await next.getByRole('heading', { name: 'Nameservers are set' }).waitFor()
       change = { ...before, ...parent(ours), status: 'complete', ns_status: 'verified', next_look_at: null, completed_at: new Date(Date.now() - 20 * 864e5).toISOString() }
       await p.reload()
       await card.getByText('Switched', { exact: true }).waitFor()

@@ -18,6 +18,7 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
   useSandboxActivation(domains.data)
   const scans = useQuery('list_jobs', { type: 'zone_scan', limit: 100 })
   const unread = new Set(scans.data?.data.filter((j) => j.status !== 'completed').map((j) => j.resource?.id))
+  const reading = new Set(scans.data?.data.filter((j) => j.status === 'queued' || j.status === 'in_progress').map((j) => j.resource?.id))
   const pending = (domains.data ?? []).filter((d) => d.status === 'pending_ns')
   const waiting = scans.data ? pending.filter((d) => !isInUse(d) && !unread.has(d.id)) : [] // the others' records come first
   const check = async () => {
@@ -39,17 +40,17 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
         </Card>
       )}
       <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} already existed.` : undefined} actions={<><Button small onClick={onMore}>{good.length > 0 ? 'Add more' : 'Try again'}</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
-        {good.length > 0 && <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} />)}</div>}
+        {good.length > 0 && <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} reading={reading.has(c.domain_id!)} />)}</div>}
       </Card>
     </>
   )
 }
 
-function Line({ of: c, domain: d }: { of: Connection; domain?: Domain }) {
+function Line({ of: c, domain: d, reading }: { of: Connection; domain?: Domain; reading: boolean }) {
   return (
     <a class="line" href={'/domains/' + c.domain_id}>
-      <span class="grow"><strong>{d?.domain_unicode ?? c.domain}</strong>{d && <><br /><span class="muted small">{stateOf(d).text}</span></>}</span>
-      {d ? <StateBadge domain={d} /> : <Badge>…</Badge>}
+      <span class="grow"><strong>{d?.domain_unicode ?? c.domain}</strong>{d && <><br /><span class="muted small">{stateOf(d, reading).text}</span></>}</span>
+      {d ? <StateBadge domain={d} reading={reading} /> : <Badge>…</Badge>}
       <Icon name="next" />
     </a>
   )

@@ -37,7 +37,7 @@ export function Dns({ domain: d, reload }: TabProps) {
 
 function introOf(d: Domain): string {
   if (d.dns_provider === 'builtin') return 'Mailstead’s nameservers publish these records. No action needed.'
-  if (byApi(d.dns_provider)) return `Mailstead publishes these records at your DNS provider (${providerNames[d.dns_provider]}). No action needed.`
+  if (byApi(d.dns_provider)) return `Mailstead publishes these records at your DNS provider (${providerNames[d.dns_provider]}). The status is what DNS resolvers see.`
   return 'Add these records at your DNS provider.'
 }
 

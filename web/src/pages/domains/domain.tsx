@@ -15,10 +15,11 @@ import { MailSettings } from './mail'
 import { NextStep } from './next'
 import { Repairs } from './repair'
 import { Reports } from './reports'
+import { useScan } from './scan'
 import { Settings } from './settings'
 import { Overview } from './summary'
 import type { FieldsProps, TabProps } from './types'
-import { StateBadge } from './words'
+import { StateBadge, type Domain } from './words'
 import { Zone } from './zone'
 
 interface Tab { id: string; name: string; page: ComponentType<FieldsProps>; hosted?: true }
@@ -43,7 +44,7 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
   const title = (d?.domain_unicode ?? 'Domain') + (tab && at ? ' · ' + at.name : '')
   return (
     <Page title={title} back={{ href: '/domains', label: 'Domains' }}
-      heading={d ? <span class="row">{d.domain_unicode} <StateBadge domain={d} />{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
+      heading={d ? <span class="row">{d.domain_unicode} {d.status === 'pending_ns' ? <WaitingBadge domain={d} /> : <StateBadge domain={d} />}{d.tags.map((t) => <Badge key={t} plain>{t}</Badge>)}</span> : 'Domain'}
       tabs={<PageTabs label="Domain" current={tab} tabs={shown.map((t) => ({ id: t.id, name: t.name, href: `/domains/${id}${t.id && '/' + t.id}` }))} />}>
       <Show of={domain}>
         {(d) => at ? <Parts tab={at} domain={d} reload={domain.reload} /> : <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />}
@@ -52,6 +53,11 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
       <Making />
     </Page>
   )
+}
+
+/** The badge of a domain that waits for its nameservers: while its present records are read there is nothing to do. */
+function WaitingBadge({ domain: d }: { domain: Domain }) {
+  return <StateBadge domain={d} reading={useScan(d).running} />
 }
 
 /** What is in the tabs. What was changed in one stays as the viewer goes to another. */

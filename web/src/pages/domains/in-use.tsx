@@ -5,7 +5,7 @@ import { go } from '../../router'
 import { ask, Button, Card, Check, Dialog, Facts, Form, Notice, plural, TextArea, theirList, theirs, told, Wrong } from '../../ui'
 import { CopyFields } from './parts'
 import { ChangeTable, PlanPreview, usePlan, type Change } from './plan'
-import { isUnread, lasting, obstacleOf, obstaclesOf, readAgain, useScan, type Scan } from './scan'
+import { isHere, isUnread, lasting, obstacleOf, obstaclesOf, readAgain, useScan, type Scan } from './scan'
 import { isSwitched, Switch } from './switch'
 import type { TabProps } from './types'
 import { byApi, providerNames, type Domain } from './words'
@@ -34,7 +34,7 @@ const methods: Record<Scan['method'], string> = {
 }
 
 function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof useScan> }) {
-  const r = scan.result
+  const r = scan.result, here = isHere(d)
   const site = r?.records.filter((s) => s.name === '@' && ['A', 'AAAA', 'CNAME', 'ALIAS'].includes(s.type)).flatMap((s) => s.values) ?? []
   return (
     <Card title="DNS elsewhere" note="What the domain has at its other nameservers." actions={can('scan_zone') && !isUnread(scan) && <Button small icon="refresh" busy={scan.running} onClick={() => readAgain(d, scan)}>Read again</Button>}>
@@ -44,8 +44,8 @@ function Current({ domain: d, scan }: { domain: Domain; scan: ReturnType<typeof 
         : isUnread(scan) ? <Notice tone="warn">None of these nameservers answered: {theirList(r.nameservers)}.</Notice>
         : <Facts of={[
           ['Nameservers', theirList(r.nameservers) || 'none'],
-          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : '(this server after the change)'}</span></>],
-          ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : '(this server after the change)'}</span></>],
+          ['Website', <>{site.length > 0 ? theirList(site) : 'none'} <span class="muted">{d.apex?.mode === 'elsewhere' ? '(stays)' : d.apex?.mode === 'undecided' ? '(not known yet)' : here ? '(visitors come to Mailstead now)' : '(visitors will come to Mailstead)'}</span></>],
+          ['Mail', <>{theirList(r.mx.map((m) => m.host)) || 'none'} <span class="muted">{d.mx?.mode === 'elsewhere' ? '(stays for now)' : here ? '(mail comes to Mailstead now)' : '(mail will come to Mailstead)'}</span></>],
           ['Records', plural(r.records.reduce((n, s) => n + s.values.length, 0), 'value')],
           ['Result', methods[r.method]],
           ['Wait after the change', r.ttl.ns !== null && `Up to ${lasting(r.ttl.ns)}: until then, some resolvers still ask the old nameservers`],

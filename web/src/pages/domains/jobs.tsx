@@ -1,7 +1,7 @@
 // What Mailstead does and did for a domain, step by step.
 import { useQuery, usePages } from '../../api/query'
 import { wordsOf } from '../../api/wording'
-import { Card, Empty, Icon, LongList, Show, Time, Wrong } from '../../ui'
+import { Card, Empty, LongList, Show, Time, Wrong } from '../../ui'
 import { Steps } from '../jobs/steps'
 import { deed, JobBadge, type Job } from '../jobs/words'
 import type { TabProps } from './types'
@@ -40,11 +40,10 @@ export function DomainJobs({ domain: d }: TabProps) {
 function Row({ job: j }: { job: Job }) {
   const detail = j.error ? wordsOf(j.error) : j.status_detail
   return (
-    <a class="line" href={'/jobs/' + j.id}>
+    <a class="line jobs-row" href={'/jobs/' + j.id}>
       <span class="grow truncate"><strong>{deed(j.type)}</strong>{detail && <><br /><span class="muted small">{detail}</span></>}</span>
-      <JobBadge status={j.status} />
-      <span class="muted small nowrap domains-wide"><Time of={j.updated_at} /></span>
-      <Icon name="next" />
+      <span class="jobs-state"><JobBadge status={j.status} /></span>
+      <span class="jobs-when muted small"><Time of={j.updated_at} /></span>
     </a>
   )
 }

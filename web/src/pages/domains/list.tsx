@@ -103,7 +103,11 @@ function Row({ domain: d }: { domain: Domain }) {
   return (
     <>
       <span role="cell" class="domains-line-name">
-        <a class="row-link truncate" href={`/domains/${d.id}`} title={d.domain_unicode}>{d.domain_unicode}</a>
+        <a class="row-link truncate" href={`/domains/${d.id}`}>{d.domain_unicode}</a>
+      </span>
+      <span role="cell" class="domains-line-state"><StateBadge domain={d} /></span>
+      <span role="cell" class="small muted domains-line-cell">
+        {text && <span class="domains-line-text" title={text}>{text}</span>}
         {d.tags.length > 0 && (
           <span class="domains-line-tags">
             {d.tags.slice(0, 2).map((t) => <Badge key={t} plain>{t}</Badge>)}
@@ -111,8 +115,6 @@ function Row({ domain: d }: { domain: Domain }) {
           </span>
         )}
       </span>
-      <span role="cell" class="domains-line-state"><StateBadge domain={d} /></span>
-      <span role="cell" class="small muted domains-line-cell"><span class="domains-line-text" title={text}>{text}</span></span>
       <span role="cell" class="small muted truncate">{providerNames[d.dns_provider]}</span>
       <span role="cell" class="domains-line-mailboxes muted number">{count(d.email_users_count)}<span class="domains-line-word">{d.email_users_count === 1 ? ' mailbox' : ' mailboxes'}</span></span>
       <span role="cell" class="muted small nowrap"><Time of={d.created_at} form="date" /></span>

@@ -10,7 +10,7 @@ import { MakeMailbox } from './make'
 import { InTheWay, isInTheWay } from './conflict'
 import { BringMail, importPlace } from './in-use'
 import { CopyFields, RecordFields } from './parts'
-import { isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
+import { isHere, isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
 import { isHere } from './switch'
@@ -65,17 +65,16 @@ function SetNameservers({ domain: d, reload }: TabProps) {
     await reload()
   }
   const at = provider.data?.registrar
-  const scan = useScan(d)
-  if (d.ns_status === 'verified') {
-    return (
-      <Step tone="info" title="Nameservers are set" actions={can('check_nameservers') && <Button icon="refresh" onClick={check}>Check now</Button>}>
-        {found && !found.verified && <p role="status">{found.message}</p>}
-        {detailOf(d) && <p>{detailOf(d)}</p>}
-        <NextLook domain={d} />
-        <details><summary class="muted">Show nameservers</summary><CopyFields of={serversOf(d)} /></details>
-      </Step>
-    )
-  }
+  const scan = useScan(d), status = useDnsStatus(d)
+  const areSet = (
+    <Step tone="info" title="Nameservers are set" actions={can('check_nameservers') && <Button icon="refresh" onClick={check}>Check now</Button>}>
+      {found && !found.verified && <p role="status">{found.message}</p>}
+      {detailOf(d) && <p>{detailOf(d)}</p>}
+      <NextLook domain={d} />
+      <details><summary class="muted">Show nameservers</summary><CopyFields of={serversOf(d)} /></details>
+    </Step>
+  )
+  if (d.ns_status === 'verified') return areSet
   if (!scan.known) return <Step tone="info" title="Reading the present records"><Loading lines={3} /></Step>
   if (scan.running) return <Step tone="info" title="Reading the present records"><p>Don’t change the nameservers yet. Mailstead is reading the records that {d.domain_unicode} has now. This can take a few minutes.</p></Step>
   const obstacle = obstaclesOf(d).find((o) => !o.advice)
@@ -91,7 +90,9 @@ function SetNameservers({ domain: d, reload }: TabProps) {
       </Step>
     )
   }
-  if (obstacle) return <LookFirst domain={d} reload={reload} title={obstacle.place === 'import' ? 'Import the present records first' : obstacle.title} text={obstacle.text} place={obstacle.place} />
+  const here = isHere(d, status.data?.nameservers.actual)
+  if (obstacle) return <LookFirst domain={d} reload={reload} title={obstacle.place === 'import' && !here ? 'Import the present records first' : obstacle.title} text={obstacle.text} place={obstacle.place} here={here} />
+  if (here) return areSet
   if (isUnread(scan)) return <LookFirst domain={d} reload={reload} title="The present records could not be read" text="Read them again, or import a zone file of your present DNS provider. Then change the nameservers." place="zone" onRead={() => readAgain(d, scan)} />
   return (
     <Step tone="warn" title="Set these nameservers at your registrar" actions={can('check_nameservers') && <Button look="primary" icon="refresh" onClick={check}>I’ve set them, check now</Button>}>
@@ -101,7 +102,7 @@ function SetNameservers({ domain: d, reload }: TabProps) {
         <li>Replace all existing nameservers with these:</li>
       </ol>
       <CopyFields of={serversOf(d)} />
-      {!found && <AtRegistrar domain={d} />}
+      {!found && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
       {found && !found.verified && <Found expected={found.nameservers} actual={found.current_ns} message={found.message} />}
       <NextLook domain={d} />
       <p class="muted small">The change usually takes a few minutes, sometimes up to a day. {d.previous_nameservers.length > 0 ? 'The page below shows what stays, what changes, and how to go back.' : <>If a website or another service uses this domain, its DNS records must be here before you change the nameservers. {can('set_zone_records') ? <>Add them to the <a href={`/domains/${d.id}/zone`}>zone</a>.</> : 'The account’s owner or an admin can add them.'}</>}</p>
@@ -109,14 +110,8 @@ function SetNameservers({ domain: d, reload }: TabProps) {
   )
 }
 
-/** What the parent zone says now. */
-function AtRegistrar({ domain: d }: { domain: Domain }) {
-  const status = useDnsStatus(d)
-  return status.data ? <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} /> : null
-}
-
-/** What should be looked at before the nameservers of a domain in use are changed. */
-function LookFirst({ domain: d, reload, title, text, place, onRead }: { domain: Domain; reload: TabProps['reload']; title: string; text: string; place?: 'import' | 'mail' | 'zone'; onRead?: () => Promise<void> }) {
+/** What should be looked at before the nameservers of a domain in use are changed, or soon after they were: then they are here. */
+function LookFirst({ domain: d, reload, title, text, place, here, onRead }: { domain: Domain; reload: TabProps['reload']; title: string; text: string; place?: 'import' | 'mail' | 'zone'; here?: boolean; onRead?: () => Promise<void> }) {
   const keep = async () => {
     await call('update_domain', { domain_id: d.id, mx: { mode: 'elsewhere' } })
     told('The mail stays where it is.')
@@ -137,7 +132,7 @@ function LookFirst({ domain: d, reload, title, text, place, onRead }: { domain: 
     </>}>
       <p>{text}</p>
       {!can('import_zone') && <p class="muted">The account’s owner or an admin can do this.</p>}
-      {!isHere(d) && (
+      {!here && (
         <details>
           <summary class="muted">Show the nameservers to set after that</summary>
           <CopyFields of={serversOf(d)} />
@@ -261,7 +256,7 @@ function Mend({ domain: d, reload }: TabProps) {
   const issue = d.dns_health.issues[0]!
   const others = d.dns_health.issues.length - 1
   const record = status.data?.records.find((r) => !r.verified && r.purpose === issue.purpose && r.host === issue.host)
-  const bad = d.dns_health.status === 'failing', cached = !bad && record !== undefined && isCached(d)
+  const bad = d.dns_health.status === 'failing', cached = record !== undefined && record.error !== 'lookup_failed' && isCached(d)
   const look = async () => {
     await status.look()
     await reload()
@@ -273,10 +268,10 @@ function Mend({ domain: d, reload }: TabProps) {
       {issue.code === 'credential_invalid' && can('list_dns_credentials') && <LinkButton href="/account/dns">DNS credentials</LinkButton>}
       <LinkButton href={`/domains/${d.id}/dns`}>{others > 0 ? `See ${plural(others, 'other problem')}` : 'See all records'}</LinkButton>
     </>}>
-      <p>{cached ? `It is ${record.actual ?? 'not there'} for them. There is nothing to do unless this lasts for more than a day.` : issueWords(issue).text}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
+      <p>{cached ? `For them it is ${record.actual ?? 'not there'}, until its TTL is over. There is nothing to do unless this lasts for more than a day.` : issueWords(issue).text}{bad && <> Mail has been at risk since <Time of={d.dns_health.failing_since} form="at" />.</>}</p>
       {issue.purpose === 'NS' && <CopyFields of={serversOf(d)} />}
       {issue.purpose === 'NS' && status.data && <Found expected={status.data.nameservers.expected} actual={status.data.nameservers.actual} />}
-      {record && <><p class="muted small">{adviceOf(record, d)}</p><RecordFields record={record} domain={d} found /></>}
+      {record && !isCached(d) && <><p class="muted small">{adviceOf(record, d)}</p><RecordFields record={record} domain={d} found /></>}
     </Step>
   )
 }

@@ -78,7 +78,7 @@ export function PlanPreview({ of, replace, onReplace }: PlanProps) {
         <Check label="Replace existing mail records" checked={replace} onChange={onReplace}
           hint="MX records of other servers are replaced, and their SPF record is combined with Mailstead’s. Mail then arrives here. You can put the old records back later." />
       )}
-      {changed.length > 0 ? <div class="domains-boxed"><ChangeTable label="Planned changes" of={changed.map((c) => ({ ...c, now: c.before, result: actions[c.action] }))} /></div> : <p>{conflicts.length > 0 ? 'Nothing else changes.' : 'Nothing changes: all of Mailstead’s records are there.'}</p>}
+      {changed.length > 0 ? <div class="domains-boxed"><ChangeTable label="Planned changes" of={changed.map((c) => ({ ...c, now: c.before, result: actions[c.action] }))} /></div> : <p>{conflicts.length > 0 ? 'Nothing else changes.' : 'Nothing changes: your DNS provider has all of Mailstead’s records.'}</p>}
       {kept.length > 0 && <details><summary>Show {plural(kept.length, 'record')} that {kept.length === 1 ? 'stays' : 'stay'}</summary><Kept of={kept} /></details>}
     </div>
   )

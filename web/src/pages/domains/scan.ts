@@ -87,6 +87,11 @@ export function obstaclesOf(d: Domain): Obstacle[] {
   }).filter((o) => o !== undefined)
 }
 
+/** Whether the nameservers of a domain are Mailstead’s, and only these. now: those that it has. */
+export function isHere(d: Domain, now = d.delegation?.nameservers ?? []): boolean {
+  return d.ns_status === 'verified' || (now.length > 0 && now.every((ns) => d.nameservers.includes(ns)))
+}
+
 /** Whether the page of a domain shows what the domain has elsewhere. */
 export function isInUse(d: Domain): boolean {
   return d.dns_provider === 'builtin' && d.status !== 'deleting' && (d.previous_nameservers.length > 0 || d.dns_health.issues.some((i) => obstacleOf(i)) || d.mx?.mode === 'elsewhere')

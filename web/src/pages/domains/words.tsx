@@ -22,9 +22,10 @@ const health: Record<Domain['dns_health']['status'], [Tone, string]> = {
   healthy: ['ok', 'Healthy'], degraded: ['warn', 'Degraded'], failing: ['bad', 'Failing'], unknown: ['ok', 'Ready'],
 }
 
-export function stateOf(d: Domain): State {
+export function stateOf(d: Domain, reading = false): State {
   switch (d.status) {
     case 'pending_ns':
+      if (reading) return { tone: 'info', label: 'Reading records', text: 'Mailstead is reading the records that the domain has now.' }
       return { tone: 'warn', label: 'Action needed', text: obstaclesOf(d)[0]?.title ?? 'The nameservers are not set yet.' }
     case 'pending_dns_records':
       if (d.mx?.mode === 'elsewhere') return { tone: 'warn', label: 'Action needed', text: 'Its mail is still elsewhere. Bring it here when you are ready.' }
@@ -55,8 +56,8 @@ export function issueWords(issue: Domain['dns_health']['issues'][number]): { tit
   return { title: `${purposeOf(issue.purpose).name} record is wrong`, text: plain(issue.message) ?? 'Check the record.' }
 }
 
-export function StateBadge({ domain }: { domain: Domain }) {
-  const { tone, label } = stateOf(domain)
+export function StateBadge({ domain, reading }: { domain: Domain; reading?: boolean }) {
+  const { tone, label } = stateOf(domain, reading)
   return <Badge tone={tone}>{label}</Badge>
 }
 
@@ -110,7 +111,7 @@ export function adviceOf(r: DnsRecord, d: Domain): string {
   if (r.error === 'lookup_failed') return 'The DNS lookup failed. Mailstead tries again automatically.'
   if (isCached(d)) return 'Mailstead publishes this record. Resolvers keep the old value until its TTL is over.'
   if (provider === 'builtin') return 'Mailstead publishes this record. It is visible once the nameservers point to Mailstead.'
-  if (byApi(provider)) return `Mailstead publishes this record at your DNS provider (${providerNames[provider]}). To recreate it, set the domain up again.`
+  if (byApi(provider)) return `Mailstead publishes this record at your DNS provider (${providerNames[provider]}). Resolvers usually see it within minutes. If they don’t, set the domain up again.`
   switch (r.error) {
     case 'missing':
       return `Add this ${r.type} record at your DNS provider.`

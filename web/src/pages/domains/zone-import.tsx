@@ -112,7 +112,7 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
     <Form onSubmit={onImport} submit={values > 0 ? `Import ${plural(values, 'value')}` : 'Import'} disabled={values + plan.merged.length === 0} actions={<Button onClick={onBack}>Back</Button>}>
       {plan.records.length + plan.merged.length === 0 && <Notice>There is nothing to import: these records are here already, or they are skipped.</Notice>}
       {plan.records.length > 0 && (
-        <Section title={`To add: ${plural(plan.imported, 'value')}`} note="Clear a box to leave records out.">
+        <Section title={`To add: ${plural(values, 'value')}`} note="Clear a box to leave records out.">
           <Box label="Records to import" items={plan.records} idOf={keyOf} row={(r) => (
             <label class="line zone-plan">
               <input type="checkbox" class="zone-tick" checked={!left.has(keyOf(r))} onChange={(e) => pick(r, e.currentTarget.checked)} />
@@ -122,8 +122,8 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
         </Section>
       )}
       {plan.merged.length > 0 && (
-        <Section title="To merge" note="What the file has will be added to these records, which Mailstead manages.">
-          <div class="rows domains-boxed">{plan.merged.map((m) => <div key={keyOf(m)} class="line zone-merged"><span class="mono nowrap">{m.name} {m.type}</span><code class="grow">{shown(m.type, m.value)}</code></div>)}</div>
+        <Section title="To merge" note="What the file has is added to these records, which Mailstead manages.">
+          <div class="rows domains-boxed">{plan.merged.map((m) => <div key={keyOf(m)} class="line zone-merged"><code class="zone-name">{m.name}</code><span class="mono">{m.type}</span><code class="muted">{shown(m.type, m.value)}</code></div>)}</div>
         </Section>
       )}
       {(conflicts.length > 0 || replace) && (
@@ -133,7 +133,7 @@ function Review({ plan, domain: d, left, onLeft, onImport, onBack, replace, onRe
         </Section>
       )}
       {(plan.skipped.length > conflicts.length || accepted) && (
-        <Section title={`Skipped: ${plural(plan.skipped.length - conflicts.length, 'record')}`}>
+        <Section title={`To skip: ${plural(plan.skipped.length - conflicts.length, 'record')}`}>
           {(proxied.length > 0 || accepted) && <Check checked={accepted} onChange={(on) => void onAccept(on ? proxied : []).catch(failed)} label="Import proxy addresses anyway" />}
           {byReason(plan.skipped, d.domain).map(([reason, items]) => <div key={reason} class="stack-tight"><p class="small">{reason}</p><SkippedBox label={reason} items={items} /></div>)}
         </Section>
@@ -164,7 +164,7 @@ function Section({ title, note, children }: { title: string; note?: string; chil
 }
 
 function Box<T>({ label, items, idOf, row }: { label: string; items: T[]; idOf: (item: T) => string; row: (item: T) => ComponentChildren }) {
-  return <div class="zone-box" tabIndex={0} role="region" aria-label={`${label}, ${count(items.length)}`}><LongList pages={whole(items)} idOf={idOf} height={40} label={label} row={row} empty={null} /></div>
+  return <div class="zone-box" tabIndex={0} role="region" aria-label={`${label}, ${count(items.length)}`}><LongList pages={whole(items)} idOf={idOf} height={34} narrowHeight={40} label={label} row={row} empty={null} /></div>
 }
 
 function SkippedBox({ label, items }: { label: string; items: Skipped[] }) {
