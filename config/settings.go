@@ -458,7 +458,7 @@ func (r *retentionSettings) service() core.Retention {
 type limitSettings struct {
 	Plan               plan  `toml:"plan" change:"store" text:"plan of new accounts"`
 	Domains            count `toml:"domains" change:"store" text:"domains of an account"`
-	TeamUsers          count `toml:"team_users" change:"store" text:"team users of an account"`
+	TeamUsers          count `toml:"team_users" change:"store" text:"team members of an account"`
 	Mailboxes          count `toml:"mailboxes" change:"store" text:"mailboxes of an account; 0: no limit"`
 	MailboxesPerDomain count `toml:"mailboxes_per_domain" change:"store" text:"mailboxes of a domain"`
 	RatePerMinute      count `toml:"rate_per_minute" change:"store" text:"steady API requests of an account in a minute; 0: as its plan says"`

@@ -100,6 +100,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('dialog').getByLabel('Email').fill(email)
       await p.getByRole('dialog').getByRole('button', { name: 'Add' }).click()
       await p.getByRole('list', { name: 'Suppressed addresses' }).getByText(email).waitFor()
+      await main(p).getByText(/^\d+ address(es)?$/).waitFor()
       await sound(p, 'the suppression list')
       await p.getByRole('button', { name: `Remove ${email} from the list` }).click()
       await p.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
@@ -277,6 +278,9 @@ describe('mail', { concurrency: 2 }, () => {
       await row.click()
       await p.getByRole('heading', { name: 'Steps' }).waitFor()
       await sound(p, 'a job')
+      await p.getByRole('link', { name, exact: true }).click()
+      await p.getByRole('tab', { name: 'Jobs' }).click()
+      await p.getByRole('list', { name: 'Jobs of this domain' }).getByRole('time').first().waitFor()
     })
 
     walk('a mailbox is found, connected to, limited, given a new password, and deleted with others', async (t) => {

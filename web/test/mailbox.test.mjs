@@ -42,7 +42,7 @@ describe('tabs', { concurrency: 2 }, () => {
         assert.equal(await p.getByRole('tab', { selected: true }).textContent(), title)
         await p.waitForFunction((title) => document.title.includes(title) && !document.querySelector('.skeleton'), title)
         await sound(p, title, { colours: true })
-        await shot(p, name('mailbox-' + id))
+        await shot(p, name('mailbox-tab-' + id))
         const seen = await p.getByRole('tab', { selected: true }).evaluate((e) => e.getBoundingClientRect().right <= innerWidth && e.getBoundingClientRect().left >= 0)
         assert.ok(seen, 'the open tab is in view')
       }

@@ -104,7 +104,7 @@ describe('logs', { concurrency: 2 }, () => {
       await p.open('/requests')
       await lines(p, 'Requests').filter({ hasText: 'send_email' }).waitFor()
       assert.equal(await lines(p, 'Requests').filter({ hasText: 'Dashboard' }).count(), 0, 'apps alone at first')
-      await seen(p, 'requests' + tail)
+      await seen(p, 'logs-requests' + tail)
       await main(p).getByLabel('Status', { exact: true }).selectOption('4')
       await shows(p, 'Requests', 1, 'validation_error')
       await main(p).getByRole('button', { name: 'Clear', exact: true }).click()
@@ -138,7 +138,7 @@ describe('logs', { concurrency: 2 }, () => {
       await p.getByRole('status').getByText('Copied').waitFor()
       const args = await handed(t, await p.evaluate(() => navigator.clipboard.readText()))
       assert.deepEqual(args, ['-X', 'POST', here.url + '/v1/suppressions', '-H', 'Authorization: Bearer mst_secret', '-H', 'Content-Type: application/json', '--data-raw', '{"email":"<email>"}'])
-      await seen(p, 'request' + tail)
+      await seen(p, 'logs-request' + tail)
     })
 
     test('a sent message and a row of the audit log lead to the request that made them' + where, async (t) => {
@@ -160,7 +160,7 @@ describe('logs', { concurrency: 2 }, () => {
       await p.open('/audit')
       await lines(p, 'Audit log').filter({ hasText: 'Update domain' }).waitFor()
       await lines(p, 'Audit log').filter({ hasText: 'Sign in' }).first().waitFor()
-      await seen(p, 'audit' + tail)
+      await seen(p, 'logs-audit' + tail)
       await main(p).getByLabel('Action', { exact: true }).fill('update_domain')
       await shows(p, 'Audit log', 1, 'notes')
       await main(p).getByRole('button', { name: 'Clear', exact: true }).click()

@@ -16,8 +16,8 @@ export function Reputation() {
   const [days, setDays] = useState<Days>('7d')
   return (
     <Page title="Reputation" heading="Sent" tabs={<SentTabs current="reputation" />}
-      intro="Receivers judge you by the mail they get. Sending of a mailbox or domain pauses automatically when, within 24 hours, more than 10% of at least 50 recipients bounce, or more than 0.3% of at least 300 report spam.">
-      <div class="sent-filters"><Select label="Period" value={days} onChange={setDays} options={spans} /><Legend /></div>
+      intro="Receivers judge you by the mail they get. A mailbox or domain stops sending automatically if, within 24 hours, more than 10% of at least 50 recipients bounce, or more than 0.3% of at least 300 report spam.">
+      <div class="sent-filters"><Select label="Period" value={days} onChange={setDays} options={spans} /></div>
       <Show of={reputation}>{(r) => <Report of={r} days={days} />}</Show>
     </Page>
   )
@@ -33,7 +33,7 @@ function Report({ of: r, days }: { of: Out; days: Days }) {
           <code class="sent-reply">{d.blocked!.reply}</code>
         </Notice>
       ))}
-      <Card title="Account"><Outcome of={r.account.windows[days]} /></Card>
+      <Card title="Account"><div class="stack-tight"><Outcome of={r.account.windows[days]} /><Legend /></div></Card>
       <Card title="Mailboxes" flush>
         <Lines none="No mailbox has sent mail in the last 30 days." of={r.mailboxes.map((m) => ({ key: m.user_id, name: m.email, href: `/mailboxes/${m.user_id}`, paused: m.sending_paused, windows: m.windows }))} days={days} />
       </Card>
@@ -71,13 +71,9 @@ function Lines({ of, days, none }: { of: LineProps[]; days: Days; none: string }
 
 const percent = (rate: number) => `${(rate * 100).toFixed(rate > 0 && rate < 0.01 ? 2 : 1)}%`
 
-/** What the colors of the bars mean. */
+/** What the colours of the bars stand for. */
 function Legend() {
-  return (
-    <span class="reputation-legend small muted" aria-hidden="true">
-      <span><i /> Delivered</span><span><i class="warn" /> Deferred</span><span><i class="bad" /> Bounced or reported as spam</span>
-    </span>
-  )
+  return <p class="reputation-legend small muted" aria-hidden="true"><span><i class="reputation-key" /> Accepted</span><span><i class="reputation-key warn" /> Deferred</span><span><i class="reputation-key bad" /> Bounced or reported as spam</span></p>
 }
 
 /** A bar of what was sent, with the shares that wait for another attempt, that bounced and that were called spam. */

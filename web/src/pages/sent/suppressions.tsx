@@ -22,7 +22,7 @@ export function Suppressions() {
       </>}>
       <ListBar total={totalOf(pages, 'address', 'addresses')}><Select label="Reason" hideLabel value={reason} onChange={(reason) => setParams({ reason })} options={reasons} /></ListBar>
       <Card flush>
-        <LongList pages={pages} idOf={(s) => s.email} height={52} compactHeight={36} label="Suppressed addresses" row={(s) => <Line of={s} onGone={() => pages.drop(new Set([s.email]))} />}
+        <LongList pages={pages} idOf={(s) => s.email} height={52} compactHeight={38} label="Suppressed addresses" row={(s) => <Line of={s} onGone={() => pages.drop(new Set([s.email]))} />}
           empty={<Empty icon="shield" title={reason ? 'No addresses match' : 'No suppressed addresses'}>Hard bounces and spam complaints are added automatically.</Empty>} />
       </Card>
       {importing && <Import onClose={() => setImporting(false)} onDone={pages.reload} />}

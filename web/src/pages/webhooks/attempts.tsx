@@ -80,10 +80,10 @@ function Attempt({ of: d, webhook: w, onClose }: { of: Delivery; webhook: Webhoo
         <div class="stack-tight">
           <h3>Request body</h3>
           <Show of={event} lines={3}>
-            {({ data: [e] }) => e ? <Code label="Request" text={JSON.stringify(e, null, 2)} /> : <p class="muted">Not available. Events are kept for 30 days.</p>}
+            {({ data: [e] }) => e ? <Code label="Request" text={JSON.stringify(e, null, 2)} wraps /> : <p class="muted">Not available. Events are kept for 30 days.</p>}
           </Show>
         </div>
-        {d.response_excerpt && <div class="stack-tight"><h3>Response body</h3><Code label="Response" text={d.response_excerpt} /></div>}
+        {d.response_excerpt && <div class="stack-tight"><h3>Response body</h3><Code label="Response" text={d.response_excerpt} wraps /></div>}
         {can('redeliver_event') && <div class="form-actions"><Button icon="refresh" onClick={redeliver}>Redeliver</Button></div>}
       </div>
     </Dialog>

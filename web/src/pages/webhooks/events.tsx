@@ -19,7 +19,7 @@ export function Events() {
       <Card flush>
         <LongList pages={pages} idOf={(e) => e.id} height={48} narrowHeight={64} label="Events" row={(e) => <Line of={e} onOpen={() => setOpen(e)} />} empty={<Empty icon="bolt" title={type ? 'No events match' : 'No events yet'} />} />
       </Card>
-      {open && <Dialog title={open.type} wide onClose={() => setOpen(undefined)}><Code label="Event" text={JSON.stringify(open, null, 2)} /></Dialog>}
+      {open && <Dialog title={open.type} wide onClose={() => setOpen(undefined)}><Code label="Event" text={JSON.stringify(open, null, 2)} wraps /></Dialog>}
     </Page>
   )
 }
