@@ -13,7 +13,6 @@ import { CopyFields, RecordFields } from './parts'
 import { isHere, isUnread, obstacleOf, obstaclesOf, readAgain, useScan } from './scan'
 import { setUpAgain } from './repair'
 import { useDnsStatus } from './status'
-import { isHere } from './switch'
 import { adviceOf, byNeed, detailOf, isCached, issueWords, purposeOf, type Domain } from './words'
 
 type NsCheck = Schemas['NameserverCheck']

@@ -17,12 +17,6 @@ export function isSwitched(d: Domain): boolean {
   return d.delegation !== null && d.previous_nameservers.length > 0
 }
 
-/** Whether the parent zone named Mailstead's nameservers alone when it was asked last. */
-export function isHere(d: Domain): boolean {
-  const now = d.delegation?.nameservers ?? []
-  return now.length > 0 && now.every((ns) => d.nameservers.includes(ns))
-}
-
 function stateOf(d: Domain): [Tone, string] {
   const now = d.delegation!.nameservers, here = now.filter((ns) => d.nameservers.includes(ns)).length
   if (here === 0) return d.status === 'complete' ? ['bad', 'Not at Mailstead'] : ['none', 'Not switched yet']

@@ -1,0 +1,1 @@
+import{a,b,c,d,e,f}from"./part-08ecd6a0bcf5fc12.js";import"./part-394e4f3f06d05a90.js";import"./part-ef93d37bd5432d97.js";import"./part-a24e98f6ff04bb69.js";import"./part-66642ac7f8e3b076.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};

@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f}from"./part-1137833c4ac3833b.js";import"./part-d2a7c3e270ac27b6.js";import"./part-de9936737c3e1a5b.js";import"./part-cf9932279fea4440.js";import"./part-98071e0f4b9e0646.js";export{b as EditRule,f as ReplyFields,a as Rules,c as Vacation,d as replyOf,e as saveReply};
